@@ -20,7 +20,7 @@ from warmwatch_monitor.report.wording_compilations import failure
 
 _MOST = 3  # remedies
 _WIDEST = 100  # columns of the bar
-# a sign and a colour for each share: without colours the signs are apart
+# a character and a colour for each share: the characters differ without colours too
 SIGNS = {
     goodput.CLEAN: ("█", "green"),
     goodput.DATA: ("d", "yellow"),
@@ -68,7 +68,7 @@ def _bar(report: Report, width: int) -> Iterator[Text]:
 
 
 def _places(shares: list[Share], width: int) -> Iterator[tuple[str, str, int]]:
-    """How many places each share fills; one that rounds to none has one, as the longest allows."""
+    """Columns of each share; a share that rounds to 0 takes one from the longest."""
     filled = [max(1, round(one.ratio * width)) for one in shares]
     longest = filled.index(max(filled))
     filled[longest] = max(1, filled[longest] + width - sum(filled))
@@ -91,7 +91,7 @@ def _cost(report: Report) -> Iterator[Text]:
 
 
 def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
-    """What it is about and saves; then the first sentence of what to do."""
+    """Its subject and saving, then the first sentence of the advice."""
     saves = f", up to {took(one.saves)}" if one.saves else ""
     head = Text(f"{place}. {one.about}{saves}", style="bold")
     first = re.split(r"(?<=[a-z)`])\. (?=[A-Z])", one.what, maxsplit=1)[0].rstrip(".") + "."

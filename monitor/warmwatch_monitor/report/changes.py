@@ -8,10 +8,10 @@ from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSumm
 from warmwatch_monitor.report.compilations import functions, priced
 from warmwatch_monitor.report.parts import Changed, ChangedFact, ChangedFunction, Function
 
-_LATE = 0.1  # seconds: the line of a compilation may come after the end of its activity
+_LATE = 0.1  # seconds: a compilation's journal line may follow the end of its activity
 _Key = tuple[str | None, str | None]
 
-# name -> what is known of it, as words or a number
+# name -> its value, as text or a number
 FACTS: tuple[tuple[str, Callable[[Provenance], str | int | None]], ...] = (
     ("torch", lambda what: what.torch),
     ("CUDA", lambda what: what.cuda),
@@ -26,7 +26,7 @@ FACTS: tuple[tuple[str, Callable[[Provenance], str | int | None]], ...] = (
 
 
 def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | None:
-    """Of ``rank`` in both, else of the first; ``None`` where one of them was never warm."""
+    """Changes of ``rank`` in both, else of the first; ``None`` if one was never warm."""
     mine, other = _of(now, rank), _of(before, rank)
     if mine is None or other is None:
         return None
@@ -53,7 +53,7 @@ def _warmup(rank: RankSummary) -> Mapping[str, float]:
 
 
 def _facts(now: RunSummary, before: RunSummary) -> list[ChangedFact]:
-    """Those that are known of both and otherwise. A driver needs a GPU of which it is known."""
+    """Facts known for both that differ. The driver counts only with a known GPU."""
     found = []
     for name, of in FACTS:
         mine, other = of(now.what), of(before.what)
@@ -65,7 +65,7 @@ def _facts(now: RunSummary, before: RunSummary) -> list[ChangedFact]:
 
 
 def _functions(now: RankSummary, before: RankSummary) -> list[ChangedFunction]:
-    """All of either first warm-up, those first that cost most more."""
+    """All functions of either first warm-up, largest increase first."""
     mine, other = _compiled(now), _compiled(before)
     codes, codes_before = _codes(now), _codes(before)
     names = dict.fromkeys([*mine, *other])
@@ -103,7 +103,7 @@ def _function(
 
 
 def _compiled(rank: RankSummary) -> dict[_Key, Function]:
-    """What each function cost in the first warm-up; that it moved in its file is no matter."""
+    """The cost of each function in the first warm-up; ignores its line."""
     until = _warmup(rank)["ended_at"] + _LATE
     found: dict[_Key, Function] = {}
     for one in functions(priced(each for each in rank.compiled if each.ended <= until)):
@@ -116,6 +116,6 @@ def _codes(rank: RankSummary) -> dict[_Key, str]:
 
 
 def _ops(one: Function | None) -> int | None:
-    """Operators of its graphs; ``None`` where that is not known of one."""
+    """Operators of its graphs; ``None`` if not known for one of them."""
     known = [each.ops for each in one.times] if one else []
     return sum(ops for ops in known if ops) if known and None not in known else None

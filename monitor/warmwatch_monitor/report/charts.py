@@ -21,7 +21,7 @@ from warmwatch_monitor.report.strips import labelled
 _WIDTH, _LABEL, _LINE = 900, 70, 20
 _PLOT = 110
 _BLOCK = 26  # height of a row of the icicle
-_LEAST_LABEL = 4  # signs: less says nothing
+_LEAST_LABEL = 4  # characters: a shorter label is useless
 _STRIP = 8  # height of the phases above the plot of steps
 _EDGE = 0.9
 _CLASSES = {
@@ -36,22 +36,22 @@ _CLASSES = {
     shares.BEFORE: "s-before",
     shares.NOTHING: "s-nothing",
 }
-_SIGN = 8.0  # places that a letter takes, and more
+_SIGN = 8.0  # width of a character, rounded up
 
 
 def goodput(report: Report) -> Markup | None:
-    """One bar: what the run's time went to."""
+    """One bar: where the run's time went."""
     if report.goodput is None:
         return None
     parts, x = [], 0.0
-    told = [one for one in report.goodput.shares if one.ratio > 0]
-    for one in told:
+    shown = [one for one in report.goodput.shares if one.ratio > 0]
+    for one in shown:
         wide = one.ratio * _WIDTH
         said = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
         parts.append(_bar(x, 0, wide, 26, _CLASSES[one.name], said))
         x += wide
     key, height = _key(
-        [(_CLASSES[one.name], f"{one.name} {percent(one.ratio)}") for one in told], 46
+        [(_CLASSES[one.name], f"{one.name} {percent(one.ratio)}") for one in shown], 46
     )
     return _svg(height, "What the run's time went to", [*parts, *key])
 
@@ -115,7 +115,7 @@ def _compilation(
 
 
 def _block(x: float, y: float, wide: float, kind: str, label: str, said: str) -> Iterator[Markup]:
-    """A bar, with its label where that fits."""
+    """A bar, with its label if that fits."""
     yield _bar(x, y, max(0.5, wide - 1), _BLOCK - 2, kind, f"{label}: {said}")
     room = int((wide - 8) / _SIGN)
     if room >= _LEAST_LABEL:
@@ -148,7 +148,7 @@ def ticks(upto: float, most: int = 6) -> list[float]:
 
 
 def _key(entries: Sequence[tuple[str, str]], y: int) -> tuple[list[Markup], int]:
-    """Coloured squares with words, in as many lines as they need; and where they end."""
+    """The legend in as many lines as it needs, and its lower end."""
     parts, x = [], 0.0
     for kind, words in entries:
         wide = 34 + _SIGN * len(words)
@@ -173,9 +173,9 @@ def _svg(height: int, words: str, parts: Sequence[Markup]) -> Markup:
 
 
 def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
-    """What a daemon saw as time went: steps of the rank, and its GPUs' power; none without one.
+    """Time series from a daemon: steps of the rank and its GPUs' power; empty without a daemon.
 
-    The times in which the rank was slower than before are shaded.
+    Slower periods are shaded.
     """
     summary = next((one for one in account.ranks if one.rank == rank), None)
     of_rank = summary.samples if summary else None
@@ -238,7 +238,7 @@ def _words(column: str, value: float) -> str:
 
 
 def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tuple[float, float]]:
-    """The part of a period between two moments; one whose begin nobody saw has none."""
+    """The part of a period between two moments; none if its begin is not known."""
     if period["began_at"] is None:
         return
     began, ended = max(begin, period["began_at"]), min(end, period["ended_at"] or end)
@@ -249,7 +249,7 @@ def _within(period: Mapping[str, Any], begin: float, end: float) -> Iterator[tup
 def _phases(
     epochs: Sequence[float], phases: Sequence[float | str | None], seconds: float
 ) -> Iterator[tuple[float, float, str]]:
-    """Stretches of one phase: from when, until when, which."""
+    """Intervals of one phase: begin, end, phase."""
     began: tuple[float, str] | None = None
     last = 0.0
     for at, phase in zip(epochs, phases, strict=False):
@@ -265,10 +265,10 @@ def _phases(
 
 
 def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:
-    """Stretches of what is known: a gap is none of them."""
+    """Continuous pieces without gaps."""
     stretch: list[tuple[float, float]] = []
     values = seen.columns[column]
-    # a step in which something compiled says nothing of the speed
+    # a step with compile activity does not show the speed
     phases = seen.columns.get("phase") if column == "step_seconds" else None
     for at, value, phase in zip(seen.epochs, values, phases or [None] * len(values), strict=True):
         if isinstance(value, int | float) and phase is None:

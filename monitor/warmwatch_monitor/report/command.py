@@ -91,7 +91,7 @@ def _show(
 
 
 def reported(account: RunSummary, before: RunSummary | None = None) -> Report:
-    """Its report, at the price that is set, held against ``before``, fit to be shown."""
+    """Its report with the configured price, compared with ``before``, as printable text."""
     from warmwatch_monitor.report.whole import report as report_of
     from warmwatch_monitor.settings import price_per_gpu_hour
 
@@ -109,14 +109,14 @@ def as_text(value: object) -> str:
 
 
 def document(made: Report) -> Document:
-    """The whole page of it."""
+    """The whole page of the report."""
     from warmwatch_monitor.report.wording import page
 
     return page(made, moment)
 
 
 def cleaned(value: T) -> T:
-    """``value`` with each of its texts on one line and printable, wherever its words come from."""
+    """``value`` with every text on one line and printable."""
     return cast("T", _cleaned(value))
 
 
@@ -135,7 +135,7 @@ def _cleaned(value: Any) -> Any:
 
 
 def picture(page: Document, made: Report) -> str:
-    """``page`` as this output takes it."""
+    """``page`` formatted for this output."""
     from warmwatch_monitor.output.lines import lines
     from warmwatch_monitor.report.text_charts import timeline
 
@@ -145,7 +145,7 @@ def picture(page: Document, made: Report) -> str:
 
 
 def in_short(found: Sequence[RunSummary]) -> str:
-    """The same of each of ``found`` without its details: what is said at the end of a launch."""
+    """Short reports of ``found``, without details: printed at the end of a launch."""
     from warmwatch_monitor.report.wording import short
 
     made = [reported(one) for one in found]
@@ -153,7 +153,7 @@ def in_short(found: Sequence[RunSummary]) -> str:
 
 
 def moment(epoch: float) -> str:
-    """A time of the reader's day: ``2026-11-21 14:03:20``."""
+    """The local time: ``2026-11-21 14:03:20``."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
 
 

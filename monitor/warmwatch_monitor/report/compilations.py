@@ -21,12 +21,12 @@ _Function = tuple[str | None, str | None, int | None]
 
 
 def is_after(one: Priced, moment: float | None) -> bool:
-    """Whether it was made behind ``moment``, the end of an activity, which a line tells later."""
+    """Whether it ended after ``moment``, the end of an activity; its journal line comes later."""
     return moment is not None and one.began > moment
 
 
 def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
-    """Each compilation with all that it brought."""
+    """Each compilation with everything that belongs to it."""
     records = tuple(compiled)
     return tuple(
         reduce(_joined, (records[at] for at in family[1:]), _begun(records[family[0]]))
@@ -86,12 +86,12 @@ def _joined(whole: Priced, more: Compiled) -> Priced:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """Of two of which each may be unknown."""
+    """The sum of two values that may be unknown."""
     return other if one is None else one if other is None else one + other
 
 
 def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Seconds by phase, the longest first."""
+    """Seconds by phase, longest first."""
     found: dict[str, float] = {}
     for part in parts:
         for name, seconds in part.items():
@@ -100,7 +100,7 @@ def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
-    """What each function cost, the dearest first."""
+    """The cost of each function, most expensive first."""
     found: dict[tuple[str | None, str | None, int | None], list[Priced]] = {}
     for one in of:
         found.setdefault((one.name, one.file, one.line), []).append(one)
@@ -124,9 +124,9 @@ def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
 def recompiled(
     of: Iterable[Priced], varying: Sequence[Mapping[str, Any]], warm_at: float | None
 ) -> tuple[Recompiled, ...]:
-    """Recompiles by function and category, the dearest first.
+    """Recompiles by function and category, most expensive first.
 
-    ``varying``: dimensions that changed, as ``/status`` has them. ``warm_at``: when the first
+    ``varying``: dimensions that changed, as in ``/status``. ``warm_at``: when the first
     warm-up was over.
     """
     every = tuple(of)
@@ -142,9 +142,9 @@ def recompiled(
 
 
 def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
-    """Whether an entry with a backward did not fit because of the grad mode: this call has none.
+    """Whether a cache entry with a backward did not match because this call has no gradients.
 
-    That there is no record of a backward says nothing: with dynamic shapes PyTorch compiles it
+    A missing backward record proves nothing: with dynamic shapes PyTorch compiles the backward
     together with the forward.
     """
     entries = (line.strip().lstrip("!").partition(":") for line in reason.splitlines())
@@ -193,7 +193,7 @@ def _group(
 
 
 def places(of: Iterable[Priced]) -> tuple[Place, ...]:
-    """Where graphs broke: Dynamo names what it goes on with by the line at which it does."""
+    """Places of graph breaks: Dynamo names a resume function after the line where it resumes."""
     found: dict[tuple[str, str | None, int], Place] = {}
     for one in of:
         if rest := resumed(one.name):

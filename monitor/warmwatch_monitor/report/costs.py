@@ -23,11 +23,11 @@ Rank = Mapping[str, Any]
 def costs(
     ranks: Sequence[Rank], again: Sequence[float], slowest: int, price: float | None
 ) -> tuple[Cost, ...]:
-    """Of all ``ranks``; seconds are those of the ``slowest``, by its place among them.
+    """The costs of all ``ranks``; seconds are those of the ``slowest``, an index into ``ranks``.
 
-    ``again``: the compile time of each behind its first warm-up. A warm-up that is over is measured
-    by the clock, from the first activity's begin to the last one's end, so what ran between them
-    is part of it; of an open one what was compiled counts.
+    ``again``: the compile time of each rank after its first warm-up. An ended warm-up counts in
+    wall time, from the first activity's begin to the last one's end, including what ran between
+    them. An open warm-up counts its compile time.
     """
     compiling = [float(rank["compile"]["seconds"]) for rank in ranks]
     if not any(compiling):
@@ -44,7 +44,7 @@ def costs(
 
 
 class _Spending(Struct, frozen=True):
-    """What the ranks' GPUs were told to spend on all compiling, to be shared out by its time."""
+    """Measured energy of the ranks' GPUs for all compiling, to be split by compile time."""
 
     ranks: Sequence[Rank]
     compiling: float
@@ -58,7 +58,7 @@ class _Spending(Struct, frozen=True):
         slowest: int,
         steps: int | None = None,
     ) -> Cost:
-        """``seconds`` of each rank, in which it was ``compiling`` for so long."""
+        """The cost of ``seconds`` of each rank, of which it spent ``compiling`` on compilation."""
         gpu_seconds = self._gpu_seconds(seconds)
         joules, covered = _measured(self.ranks)
         share = min(1.0, sum(compiling) / self.compiling)
@@ -76,7 +76,7 @@ class _Spending(Struct, frozen=True):
         )
 
     def _gpu_seconds(self, seconds: Sequence[float]) -> float | None:
-        """``None`` where no rank has a GPU that is known."""
+        """``None`` if no rank has a known GPU."""
         counts = [len(rank["gpus"]) for rank in self.ranks]
         if not any(counts):
             return None
@@ -89,7 +89,7 @@ def _warmup(rank: Rank, compiling: float) -> float:
 
 
 def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
-    """Joules, and the seconds of compiling that they are of; a monitor that came late saw less."""
+    """Joules, and the compile time that they cover, which is less if the monitor started late."""
     known = [
         rank["energy"]
         for rank in ranks
@@ -104,9 +104,9 @@ def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
 _WORTH_SECONDS = 1.0
 _DATA_SHARE = 0.1
 _TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
-# what is compiled anew all the same, once and earlier: no time is saved by it
+# the advice only moves this compilation to an earlier time: it saves nothing
 _MOVES = frozenset({"grad_mode"})
-# of the compiler's work what a cache keeps; tracing is done anew in any case
+# the compiler phases that a cache saves; tracing always runs again
 _CACHED = ("inductor", "kernel_compile", "autotune")
 _NO_SPEED = {
     "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks says "
@@ -123,7 +123,7 @@ def to_do(
     breaks: Sequence[Break],
     what: Provenance,
 ) -> tuple[Remedy, ...]:
-    """The dearest first."""
+    """Remedies, most expensive cause first."""
     dear = sorted(
         [
             *_recompiles(recompiled),
@@ -149,18 +149,18 @@ def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
 
 def _recompiles(recompiled: Sequence[Recompiled]) -> Iterator[Remedy]:
     for one in recompiled:
-        said = one.often or one.advice
-        if said is None:
+        advice = one.often or one.advice
+        if advice is None:
             continue
         named = place(one.name, one.file, one.line)
         about = f"{counted(one.count, 'recompile')} ({one.category})"
         about += f" of {named}" if named else ""
         if one.category in _MOVES:
             yield Remedy(
-                about=about, what=f"{said} That moves {took(one.seconds)}, and saves none."
+                about=about, what=f"{advice} That moves {took(one.seconds)}, and saves none."
             )
         else:
-            yield Remedy(about=about, what=_sentence(said), saves=one.seconds or None)
+            yield Remedy(about=about, what=_sentence(advice), saves=one.seconds or None)
 
 
 def _sentence(words: str) -> str:
@@ -188,7 +188,7 @@ def _data(rank: Mapping[str, Any]) -> Iterator[Remedy]:
     waited, steps = rank["pauses"].get("data_seconds"), rank["step_seconds"].get("clean_seconds")
     if not waited or not steps:
         return
-    # the waits for the first batch and for the next one belong to no clean step
+    # the waits for the first batch and for the next one are not part of a clean step
     waited = min(waited, steps)
     if waited >= max(_WORTH_SECONDS, _DATA_SHARE * steps):
         yield Remedy(

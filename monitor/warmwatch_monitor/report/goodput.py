@@ -1,8 +1,8 @@
 """Where the time of a rank went: shares that add up to it. Pure.
 
-Steps and compile time are measured apart and never overlap. What else is told is cut to the time
-that they leave, in the order of how sure it is; what is left after all is not known. Evaluations
-and saves are told by frameworks or the user; compile time within an evaluation counts as such.
+Steps and compile time are measured separately and never overlap. Other reported times are cut to
+the rest, most certain first; what remains is not known. Frameworks or the user report evaluations
+and saves; compile time within an evaluation counts as compile time.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from warmwatch_monitor.report.parts import Goodput, Priced, Share
 
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
 WARMUP, RECOMPILES = "warm-up", "recompiles"
-GAPS = "unexplained gaps"  # long steps of which nothing is known; an evaluation may be among them
+GAPS = "unexplained gaps"  # long steps without a known cause; evaluations may be among them
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE = "before the first step"
 NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
 
 
 def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
-    """Compile time behind the end of the first warm-up."""
+    """Compile time after the end of the first warm-up."""
     first = rank["warmup"].get("first")
     if not first:
         return 0.0
@@ -32,7 +32,7 @@ def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> f
 
 
 def span(rank: Mapping[str, Any], seen: float) -> float | None:
-    """From the moment it attached to its end, or to when it was looked at."""
+    """From attaching to its end, or to the last poll."""
     attached = rank.get("attached_at")
     if attached is None:
         return None
@@ -41,7 +41,7 @@ def span(rank: Mapping[str, Any], seen: float) -> float | None:
 
 
 def goodput(rank: Mapping[str, Any], compiled: Iterable[Priced], seen: float) -> Goodput | None:
-    """``None`` where not even the length of the run is known."""
+    """``None`` if even the length of the run is not known."""
     whole = span(rank, seen)
     if not whole:
         return None
@@ -77,7 +77,7 @@ def _shares(
     saving = left.take(pauses.get("checkpoint_seconds"))
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)
-    # steps of the warm-up that did not compile, and what it did beside compiling
+    # warm-up time without compilation: steps and other work
     rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
     before = left.take(_before(rank))
     within = _Left(stepping)
@@ -98,7 +98,7 @@ def _shares(
 
 
 def _before(rank: Mapping[str, Any]) -> float | None:
-    """Imports, and building: from the moment it attached until it stepped or compiled."""
+    """Imports and model building: from attaching to the first step or compilation."""
     attached, first = rank.get("attached_at"), rank["warmup"].get("first")
     if attached is None:
         return None
@@ -109,20 +109,20 @@ def _before(rank: Mapping[str, Any]) -> float | None:
 
 
 class _Left:
-    """Time that is shared out."""
+    """The time that is still unassigned."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
     def take(self, wanted: float | None) -> float:
-        """As much of ``wanted`` as there is."""
+        """Take ``wanted`` seconds, or what is left."""
         taken = min(max(wanted or 0.0, 0.0), self.seconds)
         self.seconds -= taken
         return taken
 
 
 def _unexplained(long_steps: Iterable[Mapping[str, Any]]) -> float:
-    """What steps took beyond the usual without anything being told that explains it."""
+    """Extra time of long steps that nothing reported explains."""
     spent: float = sum(
         max(
             0.0,

@@ -1,7 +1,7 @@
 """A document as one HTML file: no external requests, light and dark, printable.
 
-Everything is escaped by the template's engine; what is allowed is said by a policy in the page
-itself, which lets nothing run and nothing be fetched, and knows its one style sheet by its digest.
+The template engine escapes everything. The page's own content security policy allows no scripts and
+no requests, and only its one style sheet, by digest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLOURS_END = "* { box-sizing"
 
 
 def html(document: Document, report: Report, account: RunSummary) -> str:
-    """The page of a report. Texts are printable."""
+    """The HTML page of a report. Texts are printable."""
     drawn = {
         "goodput": charts.goodput(report),
         "timeline": charts.icicle(report),
@@ -37,7 +37,7 @@ def html(document: Document, report: Report, account: RunSummary) -> str:
 def rendered(
     document: Document, drawn: dict[str, Markup | None], more: Sequence[tuple[str, Markup]] = ()
 ) -> str:
-    """``drawn``: the charts that sections name. ``more``: those that stand at the end."""
+    """``drawn``: charts by the name in a section. ``more``: charts at the end."""
     style = _style()
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = (
@@ -57,14 +57,14 @@ def rendered(
         drawn=drawn,
         more=more,
         policy=policy,
-        style=Markup(style),  # noqa: S704 - a file of ours, which takes nothing in
+        style=Markup(style),  # noqa: S704 - our own file, without any input
     )
 
 
 def words(text: str) -> Markup:
-    """``text`` with what stands in backticks as code."""
+    """``text`` with backticks converted to code."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # one that is not closed is a sign like any other
+    if len(parts) % 2 == 0:  # an unclosed backtick is literal
         return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if at % 2 else escape(part)
@@ -74,7 +74,7 @@ def words(text: str) -> Markup:
 
 @cache
 def _style() -> str:
-    """The page's colours, and how a report is laid out. On paper everybody has light ones."""
+    """The page's colours and the layout of a report. Print always uses light colours."""
     colours = _read(_PAGE, "page.css").partition(_COLOURS_END)[0]
     screen = colours.replace("@media (", "@media screen and (")
     return screen + _read(_HERE, "report.css")

@@ -16,13 +16,13 @@ SCHEMA_VERSION = 1
 
 
 class Priced(Struct, frozen=True, kw_only=True):
-    """One compilation with all that it brought: its backward, and what was tuned at its first run.
+    """One compilation with its backward and the autotuning at its first run.
 
     Attributes:
         began, ended: of the first and the last of them. seconds: of all of them.
-        step: steps before it. kinds: which they were, in order. name, file, line, caller, dynamic,
-        evaluating, reason, category, cache, failure, ops, kernels: as an Account's ``Compiled``
-        has them.
+        step: steps before it. kinds: their kinds, in order. name, file, line, caller, dynamic,
+        evaluating, reason, category, cache, failure, ops, kernels: as in
+        ``run_summary.Compiled``.
         plain: the reason in plain words. phase_seconds: exclusive.
         compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
     """
@@ -57,12 +57,12 @@ class Recompiled(Struct, frozen=True, kw_only=True):
 
     Attributes:
         count, seconds: of all of them, backwards included. steps: how many were before each.
-        between_steps: they were for no step's work but for calls without gradients of what is
-        trained, as of an evaluation.
-        reasons: each once, in plain words where there are any, else in PyTorch's.
-        advice: what helps, where the category says it. often: what kept changing, in words.
+        between_steps: they were not part of a step, but of calls without gradients, such as an
+        evaluation.
+        reasons: each once, in plain words if available, else in PyTorch's.
+        advice: the remedy of the category, if there is one. often: what kept changing, in words.
         after_warm: how many of them came after the first warm-up.
-        callers: of library code, the lines of the user's that called it; "" where none did.
+        callers: of library code, the user's lines that called it; "" if there is none.
     """
 
     category: str
@@ -81,7 +81,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
 
 
 class Function(Struct, frozen=True, kw_only=True):
-    """What one function cost to compile, each time with what it brought in ``times``.
+    """Compile cost of one function; ``times`` has each compilation with its backward.
 
     ``compilations``, ``cache_hits``, ``cache_misses``: as ``/status`` counts them.
     """
@@ -106,9 +106,9 @@ class Share(Struct, frozen=True, kw_only=True):
 
 
 class Goodput(Struct, frozen=True, kw_only=True):
-    """What the time of a rank went to, which adds up to ``seconds``.
+    """Where the time of a rank went; the shares add up to ``seconds``.
 
-    ``untold``: parts of which nobody told; they are within what is not known.
+    ``untold``: parts that were not reported; they are in the share that is not known.
     """
 
     seconds: float
@@ -117,12 +117,12 @@ class Goodput(Struct, frozen=True, kw_only=True):
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What something of the compiler's took.
+    """Cost of one part of the compiler's work.
 
     Attributes:
         what: ``warm-up``, ``recompiles`` or ``compiling``, which is both.
         seconds: of the slowest rank. gpu_seconds, joules, money: of all ranks together.
-        estimated: joules were measured for all compiling and shared out by time.
+        estimated: joules were measured for all compiling and split by time.
         covered: share of the compile time that the joules speak of.
     """
 
@@ -139,7 +139,7 @@ class Cost(Struct, frozen=True, kw_only=True):
 class Steady(Struct, frozen=True, kw_only=True):
     """Clean steps: how many, how long one takes, and how far they spread (99 % are below p99).
 
-    ``low``, ``high``: between them the median lies, with 95 % certainty.
+    ``low``, ``high``: the 95 % confidence interval of the median.
     """
 
     count: int | None = None
@@ -151,8 +151,8 @@ class Steady(Struct, frozen=True, kw_only=True):
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """Something to do, and ``about`` what. ``saves``: at most so many seconds; ``None`` where
-    nobody can say.
+    """Advice, and what it is ``about``. ``saves``: at most this many seconds; ``None`` if not
+    known.
     """
 
     about: str
@@ -169,7 +169,7 @@ class Break(Struct, frozen=True, kw_only=True):
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where Dynamo went on after a graph break."""
+    """Where Dynamo resumed after a graph break."""
 
     name: str
     file: str | None = None
@@ -177,7 +177,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class RankLine(Struct, frozen=True, kw_only=True):
-    """One rank beside the others."""
+    """One rank in the table of ranks."""
 
     rank: int
     state: str
@@ -190,7 +190,7 @@ class RankLine(Struct, frozen=True, kw_only=True):
 
 
 class ChangedFact(Struct, frozen=True, kw_only=True):
-    """Something that a run was and the one before was not."""
+    """A property that differs from the run before."""
 
     what: str
     now: str | int
@@ -198,10 +198,10 @@ class ChangedFact(Struct, frozen=True, kw_only=True):
 
 
 class ChangedFunction(Struct, frozen=True, kw_only=True):
-    """What one function cost in the first warm-up, now and in the run before.
+    """The cost of one function in the first warm-up, now and in the run before.
 
     ``phases``: seconds more, by phase, of PyTorch's own account. ``times``: how often it was
-    compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` where nobody knows.
+    compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` if not known.
     """
 
     name: str | None
@@ -218,9 +218,9 @@ class ChangedFunction(Struct, frozen=True, kw_only=True):
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """The last run like this one, and what is otherwise since.
+    """The last comparable run, and the differences since.
 
-    ``id``, ``run``, ``began``: which it was. ``warmup_seconds``, ``before_seconds``: of both first
+    ``id``, ``run``, ``began``: of that run. ``warmup_seconds``, ``before_seconds``: of both first
     warm-ups. ``facts``: what is known of both and not the same. ``functions``: each of either
     warm-up, those first that cost most more.
     """
@@ -235,7 +235,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A run after the fact, or so far.
+    """A run that has ended, or so far.
 
     Attributes:
         id, run, owner, host, began, ended, seen, state, summary, what: as an Account has them.
@@ -247,11 +247,11 @@ class Report(Struct, frozen=True, kw_only=True):
         eagerly on purpose, as ``/status`` has them.
         precompiled: what ran that was compiled ahead of time.
         compilations: how many of graphs. graphs_before: captured before the agent attached, so
-        nobody knows what they cost. goodput, phases, functions, recompiled, breaks, places:
+        their cost is not known. goodput, phases, functions, recompiled, breaks, places:
         of that rank. costs: of all. do: what to do first, the dearest first.
-        left_out: compilations that were too many to be kept. doubts: what makes it less than the
-        whole truth. changed: since the last run like it, where one is remembered.
-        slower: times in which its steps took longer than before, as ``/status`` has them.
+        left_out: compilations beyond the limits of the history. doubts: reasons why the report is
+        incomplete. changed: since the last comparable run in the history.
+        slower: periods in which its steps took longer than before, as in ``/status``.
     """
 
     schema_version: int = SCHEMA_VERSION

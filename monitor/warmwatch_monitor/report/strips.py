@@ -1,8 +1,8 @@
 """The compiler's time as strips, one for each function, for charts. Pure.
 
-Compilations stand one after another on the compiler's own clock: an hour of clean steps between two
-of them would leave nothing to be seen of either. The order of phases within one is the usual one,
-for their times are known and their moments are not.
+The time axis is the compiler's own clock, so compilations follow each other without gaps: an hour
+of clean steps between two of them would hide both. Phases within a compilation are in their usual
+order, because their durations are known and their begins are not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Piece(Struct, frozen=True):
 
 
 def labelled(function: Function, unknown: str) -> str:
-    """What a strip is called."""
+    """The label of a strip."""
     return short_place(function.name, function.file) if function.name else unknown
 
 
@@ -39,7 +39,7 @@ class Strip(Struct, frozen=True):
 
 
 def strips(report: Report) -> tuple[Strip, ...]:
-    """The dearest functions first, as the table beside it has them."""
+    """The most expensive functions first, as in the table."""
     ordered = sorted((one for each in report.functions for one in each.times), key=_began)
     pieces: dict[tuple[object, ...], list[Piece]] = {}
     clock = 0.0
@@ -61,7 +61,7 @@ def strips(report: Report) -> tuple[Strip, ...]:
 
 
 def whole(of: tuple[Strip, ...]) -> float:
-    """Where the compiler's clock ends."""
+    """The end of the compiler's clock."""
     return max((piece.end for strip in of for piece in strip.pieces), default=0.0)
 
 

@@ -1,4 +1,4 @@
-"""The run summaries that a command was asked about: from the records, or from the history."""
+"""The run summaries for a command: from the records, or from the history."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def accounts(
 ) -> tuple[RunSummary, ...]:
     """One for each of ``names``, in their order; of none, that of the run that began last.
 
-    A name is that of a run whose record is there, where there is one, else of the history; a
-    pattern may stand for several. ``dir``: where the records lie, and then no history is asked.
+    A name refers to a run with a record, if there is one, else to the history; a pattern may
+    match several. ``dir``: the record directory; the history is then not read.
     ``told``: is given what was read of the records.
 
     Raises:
-        UnknownRunError, NotRememberedError: a name is of no run. NoRunError: there is none at all.
-        StoreError: the history has to be asked and cannot be. UsageError: ``dir`` cannot be used.
+        UnknownRunError, NotRememberedError: no run has this name. NoRunError: there are no runs.
+        StoreError: the history is needed and cannot be read. UsageError: ``dir`` cannot be used.
     """
     settings = settings_from(dir=dir, observe="off")
     snapshot = make_poller(settings._replace(retention=EVER_SECONDS)).poll_once()
@@ -52,7 +52,7 @@ def accounts(
 
 
 def last_like(account: RunSummary) -> RunSummary | None:
-    """The last run like it that is remembered; ``None`` where none is, or nobody can say."""
+    """The last comparable run in the history; ``None`` if there is none or it cannot be read."""
     settings = load_history_settings(os.environ)
     if settings.directory is None:
         return None
@@ -68,10 +68,10 @@ def last_like(account: RunSummary) -> RunSummary | None:
 
 @contextmanager
 def as_written(found: Iterable[RunSummary]) -> Iterator[None]:
-    """Says which of ``found``, in a history that others may write, is not as we would write it.
+    """Turn an error caused by a damaged summary in ``found`` into a StoreError that names it.
 
-    Asked only where something of them could not be told: so an older answer, which lacks what has
-    been added since, is told as far as nobody misses that.
+    Validates only after an error: an older summary, which lacks newer keys, is usable as long as
+    no caller needs them.
     """
     try:
         yield
@@ -86,7 +86,7 @@ def as_written(found: Iterable[RunSummary]) -> Iterator[None]:
 
 
 def _problem(account: RunSummary) -> str | None:
-    """What of its ranks' answers is not as ``/status`` has it."""
+    """The first deviation of its ranks' answers from the schema of ``/status``."""
     from msgspec import ValidationError, convert
 
     from warmwatch_monitor.status.schema.rank import Rank
@@ -100,7 +100,7 @@ def _problem(account: RunSummary) -> str | None:
 
 
 def accounts_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
-    """Of every run of ``snapshot``."""
+    """The summaries of all runs of ``snapshot``."""
     from warmwatch_monitor.history.summaries import summarize_run
 
     return tuple(summarize_run(run, snapshot) for run in snapshot.runs)
@@ -113,7 +113,7 @@ def _seen(run: RunView, snapshot: Snapshot, history: Store | None) -> RunSummary
 
 
 def _with_history(seen: RunSummary, history: Store | None) -> RunSummary:
-    """What is seen, with what a daemon knew beyond it: samples, and what was measured."""
+    """The seen summary, extended by the daemon's data: samples and measurements."""
     if history is None:
         return seen
     from warmwatch_monitor.history.store import merged
@@ -131,7 +131,7 @@ def _without_history(error: StoreError) -> None:
 
 
 def _latest(snapshot: Snapshot, history: Store | None) -> RunSummary:
-    """The one that began last: mostly it is still there, and the history need not be asked."""
+    """The run that began last. Usually its record exists, and the history is not needed."""
     from warmwatch_monitor.history.listing import Wanted
 
     runs = [one for one in snapshot.runs if one.attached_at is not None]
@@ -162,7 +162,7 @@ def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[RunSumm
 
 
 def _views(snapshot: Snapshot, name: str) -> list[RunView]:
-    """Those that are still there and meant by ``name``, or by an id. Raises UnknownRunError."""
+    """The existing runs with this name or id. Raises UnknownRunError."""
     from warmwatch_monitor.history.summaries import id_of
 
     shown = [
@@ -181,7 +181,7 @@ def _views(snapshot: Snapshot, name: str) -> list[RunView]:
 
 
 def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
-    """``NAME~2`` as the history counts, which may not know yet the start that is still there."""
+    """``NAME~2``, counted by the history, which may lack the start that still exists."""
     from warmwatch_monitor.history.listing import Wanted
     from warmwatch_monitor.history.summaries import id_of
 

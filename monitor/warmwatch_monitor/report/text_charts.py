@@ -26,7 +26,7 @@ def timeline(report: Report, width: int) -> list[Text]:
     bars = [tuple(_bar(one, seconds, room)) for one in rows]
     named = zip(rows, bars, strict=True)
     lines = [Text.assemble(f"  {_named(one):{_LABEL}} ", *bar) for one, bar in named]
-    drawn = {sign for bar in bars for sign, _ in bar}  # a short phase may have no place of its own
+    drawn = {sign for bar in bars for sign, _ in bar}  # a short phase may have no character
     key = ", ".join(f"{sign} {name}" for name, (sign, _) in PHASES.items() if sign in drawn)
     end = f"0 s{took(seconds):>{room - 3}}"
     return [*lines, Text(f"  {'':{_LABEL}} {end}", style="dim"), Text(f"  {key}", style="dim")]
@@ -38,7 +38,7 @@ def _named(one: Strip) -> str:
 
 
 def _bar(one: Strip, seconds: float, room: int) -> Iterator[tuple[str, str]]:
-    """The phase that fills most of each place of the line: what fills most of none is unseen."""
+    """For each character, the phase that fills most of it; shorter phases are invisible."""
     for place in range(room):
         begin, end = place * seconds / room, (place + 1) * seconds / room
         filled: dict[str, float] = {}

@@ -20,7 +20,7 @@ from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Stea
 from warmwatch_monitor.status.words.ranks import numbers
 from warmwatch_monitor.status.words.requested import break_remedy
 
-# as the sentence of a living run has it: a difference that is long and a large share
+# as in the sentence of a living run: a long difference with a large share
 _APART_SECONDS, _APART_SHARE = 5.0, 0.2
 _STEP_SHARE = 0.05
 
@@ -44,7 +44,7 @@ def line(account: RankSummary) -> RankLine:
 
 
 def differences(ranks: Sequence[RankSummary]) -> Iterator[str]:
-    """One sentence for each thing in which they differ."""
+    """One sentence for each difference between the ranks."""
     if len(ranks) < 2:
         return
     lines = [line(one) for one in ranks]
@@ -90,8 +90,8 @@ def _states(lines: Sequence[RankLine]) -> Iterator[str]:
     for one in lines:
         by_state.setdefault(one.state, []).append(one.rank)
     if len(by_state) > 1:
-        said = sorted(by_state.items(), key=lambda item: -len(item[1]))
-        yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in said)
+        ordered = sorted(by_state.items(), key=lambda item: -len(item[1]))
+        yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in ordered)
 
 
 UNSEEN = "it is as it was when it was seen last: nobody saw how it ended"
@@ -104,8 +104,8 @@ def report(
     *,
     now: float | None = None,
 ) -> Report:
-    """``price``: of an hour of one GPU; ``None`` where none is set. ``before``: the last run like
-    it, where one is remembered. ``now``: where it may have been looked at long before that.
+    """``price``: of an hour of one GPU; ``None`` if not set. ``before``: the last comparable run
+    in the history. ``now``: given if the account may be much older.
     """
     lives = account.state not in ENDED_STATES
     unseen = lives and now is not None and now - account.seen > OUT_OF_SIGHT
@@ -132,7 +132,7 @@ def report(
 
 
 def slowest_of(account: RunSummary) -> RankSummary:
-    """The rank that compiled longest: the others waited for it. Where none did, the first."""
+    """The rank that compiled longest: the others waited for it. The first, if none compiled."""
     return max(account.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
 
 
@@ -200,7 +200,7 @@ def _of_rank(whole: Report, account: RankSummary, compiled: tuple[Priced, ...]) 
 
 
 def _rates(worth: Mapping[str, Any], seconds: float | None) -> dict[str, float | None]:
-    """What a step is worth, at the whole run's speed; the answer's own rates are recent ones."""
+    """Throughput at the whole run's speed; the rates in the answer are recent ones."""
 
     def over(name: str, by: float | None) -> float | None:
         amount = worth.get(name)
@@ -227,7 +227,7 @@ def _steady(rank: Mapping[str, Any]) -> Steady:
 
 
 def _conditions(account: RunSummary, slowest: RankSummary) -> dict[str, str]:
-    """Each once, in the words of the rank that the report speaks of where it holds for that."""
+    """Each condition once, in the words of the reported rank if it holds there."""
     found: dict[str, str] = {}
     for one in (slowest, *account.ranks):
         for held in one.answer["conditions"]:
@@ -236,7 +236,7 @@ def _conditions(account: RunSummary, slowest: RankSummary) -> dict[str, str]:
 
 
 def _doubts(account: RunSummary) -> list[str]:
-    """What makes this less than the whole truth."""
+    """Reasons why this report is incomplete."""
     left = sum(one.left_out for one in account.ranks)
     errors = sum(one.answer["agent_errors"] or 0 for one in account.ranks)
     seen, world = len(account.ranks), account.what.world_size

@@ -23,7 +23,7 @@ from warmwatch_monitor.status.words.baseline import gained
 
 
 def to_do(report: Report) -> Section | None:
-    """The dearest first."""
+    """Remedies, most expensive first."""
     if not report.do:
         return None
     several = sum(bool(one.saves) for one in report.do) > 1
@@ -43,7 +43,7 @@ _NEARLY = 0.95
 
 
 def cost(report: Report) -> Section | None:
-    """What compiling cost; a column of which nothing is known is left out."""
+    """Compile costs; omits columns without any value."""
     if not report.costs:
         return None
     names = ("what", "seconds>", "GPU-seconds>", "energy>", "money>")
@@ -78,8 +78,8 @@ def _remarks(report: Report) -> Iterator[str]:
     if any(one.estimated for one in report.costs):
         yield "Energy was measured for all compiling and is shared out by its time."
     if price is not None and last.money is not None:
-        said = amounts.money(price)
-        yield f"Money: {said} for an hour of a GPU (WARMWATCH_PRICE_PER_GPU_HOUR)."
+        amount = amounts.money(price)
+        yield f"Money: {amount} for an hour of a GPU (WARMWATCH_PRICE_PER_GPU_HOUR)."
 
 
 _RANKS = 16
@@ -87,14 +87,14 @@ _NAMES = ("rank>", "state", "compiled>", "warm-up>", "recompiles>", "steps>", "a
 
 
 def ranks(report: Report) -> Section | None:
-    """The ranks, the slowest first, and in what they differ."""
+    """The ranks, slowest first, and their differences."""
     if len(report.ranks) < 2:
         return None
     rows = [_row(one) for one in report.ranks[:_RANKS]]
     more = len(report.ranks) - len(rows)
-    said = [Item(words) for words in report.differences] or [Item("the ranks did the same")]
+    differing = [Item(words) for words in report.differences] or [Item("the ranks did the same")]
     remarks = (f"{more} more ranks, which compiled no longer than these.",) if more else ()
-    return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(said), remarks)
+    return Section("Ranks, the slowest first", table(_NAMES, rows), tuple(differing), remarks)
 
 
 def _row(one: RankLine) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _row(one: RankLine) -> tuple[str, ...]:
     )
 
 
-_SEEN = 0.0005  # seconds: what is less is none
+_SEEN = 0.0005  # seconds: less is shown as nothing
 _ALWAYS = "clean steps"
 _NOT_TOLD = {
     "clean steps": "how long the clean steps took together",
@@ -119,16 +119,16 @@ _NOT_TOLD = {
 
 
 def where(report: Report) -> Section:
-    """The shares, and the lengths that people ask for."""
+    """The shares of the time, and the most important durations."""
     shares = report.goodput.shares if report.goodput else ()
     rows = [
         (one.name, took(one.seconds), amounts.percent(one.ratio))
         for one in shares
         if one.seconds >= _SEEN or one.name == _ALWAYS
     ]
-    said = table(("what", "took>", "share>"), rows)
+    shown = table(("what", "took>", "share>"), rows)
     remarks = tuple(_lengths(report))
-    return Section("Where the time went", said, remarks=remarks, chart="goodput" if rows else None)
+    return Section("Where the time went", shown, remarks=remarks, chart="goodput" if rows else None)
 
 
 def _lengths(report: Report) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _lengths(report: Report) -> Iterator[str]:
 
 
 def _baseline(told: Mapping[str, Any] | None) -> str:
-    """What the steps that ran eagerly on purpose came to, and what compiling brought."""
+    """The eager baseline, and the gain from compiling."""
     if told is None or told["seconds"] is None:
         return ""
     steps = counted(told["steps"], "step")
@@ -173,7 +173,7 @@ def _compiling(report: Report) -> str:
 
 
 def _median(seconds: float, median: float | None) -> str | None:
-    """``None`` where it is no other, as far as a bin tells."""
+    """``None`` if it is equal, to the accuracy of a bin."""
     far = median is not None and abs(median - seconds) > HALF_A_BIN * median
     return took(median) if median is not None and far else None
 
@@ -200,13 +200,13 @@ def steady(report: Report) -> str:
     return "; ".join(parts)
 
 
-# A cache in which anything lies may hold nothing of this run, so it is not called warm.
+# A non-empty cache may have no entry for this run, so it is not called warm.
 _WERE = {"warm": "not empty at the start", "cold": "empty at the start"}
 Moment = Callable[[float], str]
 
 
 def page(report: Report, moment: Moment) -> Document:
-    """All of it."""
+    """The whole page."""
     return Document(
         title=f"Warmwatch report: {report.run}",
         state=report.state,
@@ -218,7 +218,7 @@ def page(report: Report, moment: Moment) -> Document:
 
 
 def short(report: Report) -> Document:
-    """What is said at the end of a launch: the same account, without its details."""
+    """The short report at the end of a launch, without details."""
     parts = (failure(report), where(report), again(report), to_do(report), ranks(report))
     return Document(
         title=report.run,
@@ -242,31 +242,31 @@ def _sections(report: Report) -> Iterator[Section | None]:
 
 
 def answer(report: Report) -> str:
-    """The sentence, and behind it what was found out and an end's sentence does not say."""
-    said = [report.summary or f"{report.run}: {report.state}"]
+    """The sentence, followed by findings that the sentence of an ended run lacks."""
+    parts = [report.summary or f"{report.run}: {report.state}"]
     if not report.living:
-        said += [words for words in report.conditions.values() if words not in report.summary]
+        parts += [words for words in report.conditions.values() if words not in report.summary]
         if not report.conditions and not report.compile_seconds and report.steps:
             before = counted(report.graphs_before or 0, "graph")
-            said.append(
+            parts.append(
                 f"nothing was compiled since it was attached; {before} before that"
                 if report.graphs_before
                 else f"it ran ahead-of-time compiled code ({', '.join(report.precompiled)})"
                 if report.precompiled
                 else "nothing was compiled: it ran eagerly"
             )
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
 def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
-    """What the run was."""
+    """The provenance of the run."""
     what = report.what
     yield "began", moment(report.began)
     if report.ended is not None:
         yield "ended", f"{moment(report.ended)}, after {took(report.ended - report.began)}"
     else:
-        said = "so far" if report.living else "as last seen"
-        yield said, f"{took(max(0.0, report.seen - report.began))}, at {moment(report.seen)}"
+        when = "so far" if report.living else "as last seen"
+        yield when, f"{took(max(0.0, report.seen - report.began))}, at {moment(report.seen)}"
     for name, value in (
         ("host", report.host),
         (
@@ -284,15 +284,15 @@ def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
 
 
 def _caches(report: Report) -> str:
-    """How they were when it began, and what of this run was in them."""
+    """The state of the caches at the begin, and the hits of this run."""
     were = ", ".join(
         f"{name} {_WERE.get(state, state)}" for name, state in report.what.caches.items()
     )
     hits = sum(one.cache_hits for one in report.functions)
-    asked = hits + sum(one.cache_misses for one in report.functions)
-    if not were or not asked:
+    lookups = hits + sum(one.cache_misses for one in report.functions)
+    if not were or not lookups:
         return were
-    return f"{were}; of this run's compilations {hits} of {asked} were found in a cache"
+    return f"{were}; of this run's compilations {hits} of {lookups} were found in a cache"
 
 
 def models(gpus: tuple[str, ...]) -> str | None:
@@ -316,9 +316,9 @@ def _versions(report: Report) -> str | None:
 
 
 def _wrapping(one: Wrapping) -> str:
-    said = [one.mode]
-    said += [one.backend] if one.backend != "inductor" else []
-    said += ["fullgraph"] if one.fullgraph else []
-    said += [] if one.dynamic is None else [f"dynamic={one.dynamic}"]
-    said += [name.partition("=")[0] for name in one.options]
-    return ", ".join(said) + (f" ({one.count} times)" if one.count > 1 else "")
+    parts = [one.mode]
+    parts += [one.backend] if one.backend != "inductor" else []
+    parts += ["fullgraph"] if one.fullgraph else []
+    parts += [] if one.dynamic is None else [f"dynamic={one.dynamic}"]
+    parts += [name.partition("=")[0] for name in one.options]
+    return ", ".join(parts) + (f" ({one.count} times)" if one.count > 1 else "")

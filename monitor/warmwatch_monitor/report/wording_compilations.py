@@ -25,7 +25,7 @@ _IN_THE_MIDDLE = "in the middle of compile activity"
 
 
 def failure(report: Report) -> Section | None:
-    """What ended a run that failed; and the compilation, where one failed last."""
+    """The error that ended a run, and the compilation if the last one failed."""
     end = report.end
     if report.state != "failed" or end is None:
         return None
@@ -52,7 +52,7 @@ def _failed(report: Report) -> Iterator[str]:
 
 
 def timeline(report: Report) -> Section | None:
-    """Functions by what they cost."""
+    """Functions by cost."""
     if not report.functions:
         return None
     shown, others = report.functions[:_FUNCTIONS], report.functions[_FUNCTIONS:]
@@ -74,8 +74,8 @@ def _function(one: Function) -> tuple[str, ...]:
     mostly = (
         "" if most is None or not whole else f"{most} {100 * one.phase_seconds[most] / whole:.0f} %"
     )
-    asked = one.cache_hits + one.cache_misses
-    cached = f"{one.cache_hits}/{asked}" if asked else ""
+    lookups = one.cache_hits + one.cache_misses
+    cached = f"{one.cache_hits}/{lookups}" if lookups else ""
     return (
         called(one.name, one.file, one.line),
         str(one.compilations),
@@ -91,7 +91,7 @@ def called(name: str | None, file: str | None, line: int | None) -> str:
 
 
 def again(report: Report) -> Section | None:
-    """Every recompile, with reason and remedy, those of one cause together."""
+    """Recompiles with reason and remedy, grouped by cause."""
     if not report.recompiled:
         return None
     return Section(
@@ -109,8 +109,8 @@ def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
     head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late})"
     reasons = list(one.reasons[:_REASONS])
     more = len(one.reasons) - len(reasons)
-    said = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    return Item(head, tuple(words for words in (said, one.often or "") if words))
+    why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
+    return Item(head, tuple(words for words in (why, one.often or "") if words))
 
 
 def _from(callers: tuple[str, ...]) -> str:
@@ -119,10 +119,10 @@ def _from(callers: tuple[str, ...]) -> str:
 
 
 def _when(one: Recompiled) -> str:
-    """Between or in which steps it compiled.
+    """In or between which steps it compiled.
 
-    Of a change of the grad mode without a backward on record both are possible: with warm caches
-    PyTorch loads the backward of the training's own graph and compiles none.
+    Both are possible for a change of the grad mode without a recorded backward: with warm caches
+    PyTorch loads the backward of the training's own graph and does not compile it.
     """
     if one.between_steps:
         return _between(one.steps)
@@ -137,7 +137,7 @@ def _after(steps: tuple[int, ...]) -> str:
 
 
 def _between(steps: tuple[int, ...]) -> str:
-    """``, between steps 20 and 21``: of what belongs to no step."""
+    """``, between steps 20 and 21``: for work outside of steps."""
     if not steps:
         return ""
     first, last = steps[0], steps[-1]
@@ -154,7 +154,7 @@ def _steps(steps: tuple[int, ...]) -> str:
 
 
 def broken(report: Report) -> Section | None:
-    """Graph breaks, fallbacks, CUDA graphs left out, failures; ``None`` where there was none."""
+    """Graph breaks, fallbacks, skipped CUDA graphs, failures; ``None`` if there was none."""
     items = [*_breaks(report), *_fallbacks(report)]
     return Section("Graph breaks and what fell back", items=tuple(items)) if items else None
 
@@ -188,7 +188,7 @@ def _fallbacks(report: Report) -> Iterator[Item]:
         yield Item(f"{counted(report.failures, 'compilation')} failed")
 
 
-_NOTABLE = 0.05  # of the longer warm-up: a function that took so much more or less is worth a word
+_NOTABLE = 0.05  # of the longer warm-up: smaller differences of a function are not reported
 _LEAST = 0.5  # seconds
 _SAME = 0.1
 _NAMED = 3
@@ -197,7 +197,7 @@ _SHORT = 12  # letters of a commit
 
 
 def since_last_time(report: Report) -> Section | None:
-    """``None`` where no run like it is remembered."""
+    """``None`` if the history has no comparable run."""
     known = report.changed
     if known is None:
         return None
@@ -219,7 +219,7 @@ def _lengths(known: Changed) -> str:
 
 
 def _causes(known: Changed) -> Iterator[str]:
-    """The functions that took most more or less, then all that is otherwise."""
+    """The functions with the largest differences, then all other differences."""
     notable = list(_notable(known))
     for one in notable[:_NAMED]:
         yield _changed_function(one)
@@ -247,9 +247,9 @@ def _changed_function(one: ChangedFunction) -> str:
         return f"{took(one.before_seconds)} less, for {named} is not compiled any more"
     sign = 1 if difference > 0 else -1
     phase, spent = max(one.phases.items(), key=lambda item: sign * item[1], default=("", 0.0))
-    said = f"{phase} {took(abs(spent))}" if phase and sign * spent > 0 else took(abs(difference))
+    amount = f"{phase} {took(abs(spent))}" if phase and sign * spent > 0 else took(abs(difference))
     why = "; ".join(_why(one))
-    return f"{said} {'more' if sign > 0 else 'less'} in {named}{f' ({why})' if why else ''}"
+    return f"{amount} {'more' if sign > 0 else 'less'} in {named}{f' ({why})' if why else ''}"
 
 
 def _why(one: ChangedFunction) -> Iterator[str]:
@@ -266,7 +266,7 @@ def _often(times: int) -> str:
 
 
 def _caches(facts: tuple[ChangedFact, ...]) -> Iterator[str]:
-    """``caches were cold (they were warm)``; each by itself where they are not alike."""
+    """``caches were cold (they were warm)``; each cache by itself if they differ."""
     known = [one for one in facts if one.what in _CACHES]
     if len(known) == len(_CACHES) and len({one.now for one in known}) == 1:
         yield f"caches were {known[0].now} (they were {known[0].before})"

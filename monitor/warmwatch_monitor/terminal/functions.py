@@ -1,7 +1,7 @@
 """The cost of each function as a table. Pure; standard library only.
 
-The names take what the width leaves them; one that is longer has a line of its own above its
-numbers, for what tells two functions that Dynamo resumes apart stands at the end of their names.
+The names get the rest of the width. A longer name has its own line above its numbers: the ends of
+names distinguish functions that Dynamo resumes, so they are not cut.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Answer = dict[str, Any]
 
 _HEAD = ("function", "count", "took", "mostly", "ops", "kernels", "cached")
 _GAP = "  "
-_SHORTEST, _LONGEST = 16, 60  # places of a name beside its numbers
+_SHORTEST, _LONGEST = 16, 60  # columns of a name in the line of its numbers
 _LEFT = (0, 3)
 _UNKNOWN = "-"
 
 
 def functions(runs: Sequence[Answer], width: int) -> list[str]:
-    """For each run the table of the rank that spent most on it."""
+    """For each run, the table of the rank with the most compile time."""
     return [line for run in runs for line in _of_run(run, width)]
 
 
@@ -49,7 +49,7 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
 
 
 def _breaks_and_fallbacks(rank: Answer) -> Iterator[str]:
-    """What of its functions is not compiled, or not in one graph."""
+    """Graph breaks and fallbacks of its functions."""
     for one in rank["compile"]["breaks"]:
         where = f" in {one['called']}" if one.get("called") else ""
         yield f"{counted(one['count'], 'graph break')}{where}: {own_words(one['reason'])}"
@@ -59,7 +59,7 @@ def _breaks_and_fallbacks(rank: Answer) -> Iterator[str]:
 
 
 def _none_of(run: Answer) -> str:
-    """A journal that tells of none is something else than none that was read."""
+    """Why there is no table: a journal without compilations, or no journal read."""
     if any(rank["compile"].get("functions") is None for rank in run["ranks"]):
         return "what each function cost is not known here"
     return "no compilation of a function has ended"
@@ -70,7 +70,7 @@ def _spent(rank: Answer) -> float:
 
 
 def _row(one: Answer) -> tuple[str, ...]:
-    asked = one["cache_hits"] + one["cache_misses"]
+    lookups = one["cache_hits"] + one["cache_misses"]
     return (
         _named(one),
         str(one["compilations"]),
@@ -78,7 +78,7 @@ def _row(one: Answer) -> tuple[str, ...]:
         _mostly(one["phase_seconds"]),
         _count(one["ops"]),
         _count(one["kernels"]),
-        f"{one['cache_hits']}/{asked}" if asked else _UNKNOWN,
+        f"{one['cache_hits']}/{lookups}" if lookups else _UNKNOWN,
     )
 
 

@@ -16,7 +16,7 @@ _LONGEST = 160
 
 
 def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
-    """The last ``most`` of each kind, each once and with what helps, the worst run's first."""
+    """The last ``most`` of each kind with advice, without duplicates, the worst run first."""
     several = len(runs) > 1
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     return [
@@ -28,11 +28,11 @@ def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str
 def _once(
     found: Iterator[tuple[str, str, str, str]], *, several: bool
 ) -> Iterator[tuple[str, str]]:
-    """Each reason of a run once, in the words of the rank that tells it first."""
-    told = set()
+    """Each reason of a run once, in the words of the first rank that has it."""
+    seen = set()
     for run, words, reason, advice in found:
-        if (run, reason) not in told:
-            told.add((run, reason))
+        if (run, reason) not in seen:
+            seen.add((run, reason))
             whose = f"{run}: " if several else ""
             yield f"{whose}{words}: {one_line(reason, _LONGEST)}", one_line(advice, _LONGEST)
 

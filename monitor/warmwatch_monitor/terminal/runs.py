@@ -36,18 +36,18 @@ UNSEEN = "?: the last state that was seen of a run whose end nobody saw"
 
 
 def lines(runs: Sequence[Run], now: float, width: int, *, colour: bool) -> list[str]:
-    """The table, given at least one run; under it what a ``?`` means, where there is one."""
+    """The table of at least one run, with a legend if it contains a ``?``."""
     rows = [_row(run, now) for run in runs]
     widths = _widths(rows, width)
     header = _line({name: name for name in widths}, widths)
-    said = [painted(header, "dim") if colour else header]
+    table = [painted(header, "dim") if colour else header]
     for row, run in zip(rows, runs, strict=True):
-        said.append(_line(row, widths, run["state"] if colour else None))
-    return [*said, UNSEEN] if any(is_unseen(run, now) for run in runs) else said
+        table.append(_line(row, widths, run["state"] if colour else None))
+    return [*table, UNSEEN] if any(is_unseen(run, now) for run in runs) else table
 
 
 def is_unseen(run: Run, now: float) -> bool:
-    """Whether it was alive when it was seen last, and that is long ago."""
+    """Whether it was alive when last seen, and that is long ago."""
     return lives(run) and now - run["seen"] > OUT_OF_SIGHT
 
 
@@ -71,8 +71,8 @@ def _row(run: Run, now: float) -> dict[str, str]:
 
 
 def _when(epoch: float, now: float) -> str:
-    """By the clock of who reads it; another year's as a day."""
-    then = datetime.fromtimestamp(epoch)  # noqa: DTZ006 - local, as it is read
+    """The local time; only the date for another year."""
+    then = datetime.fromtimestamp(epoch)  # noqa: DTZ006 - local, for display
     this_year = then.year == datetime.fromtimestamp(now).year  # noqa: DTZ006
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d")
 
@@ -86,7 +86,7 @@ def _count(value: int | None) -> str:
 
 
 def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
-    """The columns that fit, and how wide each is; one in which nothing is said is left out."""
+    """The columns that fit, with their widths; omits empty columns."""
     widths = {
         name: max(len(name), *(cell_width(row[name]) for row in rows))
         for name in _COLUMNS

@@ -58,7 +58,7 @@ changes.
 class View(NamedTuple):
     """Which of its views ``status`` shows.
 
-    ``watch``: the seconds between two answers, if it redraws. ``ended``: also runs that have ended.
+    ``watch``: the seconds between two answers, if it redraws. ``ended``: include ended runs.
     """
 
     as_json: bool
@@ -128,7 +128,7 @@ def status(
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:
-    """RUN and the seconds of ``--watch``, whose value may have been left out before RUN."""
+    """RUN and the seconds of ``--watch``, whose value is optional before RUN."""
     if not watch:
         return run, None if watch is None else _WATCH_SECONDS
     try:
@@ -167,7 +167,7 @@ def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
 
 
 def _show(answer: Answer, view: View, dir: str | None) -> Answer:
-    """Print ``answer`` once, and beside it what is odd; returns it."""
+    """Print ``answer`` once, with warnings on stderr, and return it."""
     if view.as_json:
         import json
 
@@ -194,7 +194,7 @@ def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
 
 
 def exit_code(answer: Answer | None) -> int:
-    """The contract's exit code; of several runs that of the least advanced.
+    """The exit code as documented; for several runs that of the least advanced.
 
     A run that needs attention goes before all others.
     """
@@ -213,9 +213,9 @@ def _needs_a_person(rank: Answer) -> bool:
 
 
 def _split(answer: Answer, *, ended: bool) -> tuple[Answer, list[Answer]]:
-    """The answer about the runs to show, and the runs that have ended and are left out.
+    """The answer with the runs to show, and the ended runs that are omitted.
 
-    Leaves out none where no run is alive.
+    Omits none if no run is alive.
     """
     living = [run for run in answer["runs"] if run["state"] not in ENDED_STATES]
     if ended or not living or len(living) == len(answer["runs"]):
@@ -241,9 +241,9 @@ def _ago(epoch: float, now: float) -> str:
 
 
 def picture(answer: Answer, *, every_rank: bool = False, ended: bool = True) -> str:
-    """The sentence, the table and the reasons, as this output takes them."""
+    """The sentence, the table and the reasons, formatted for this output."""
     shown, left = _split(plain(answer), ended=ended)
-    said = lines(
+    text_lines = lines(
         shown,
         now=time.time(),
         width=width(),
@@ -254,20 +254,20 @@ def picture(answer: Answer, *, every_rank: bool = False, ended: bool = True) -> 
     for training in shown.get("observed", ()):
         if not (shown["runs"] and _rests(training)):
             words = f"without the agent: {outside(training)}"
-            said += wrapped(words, width() if is_terminal() else None)
+            text_lines += wrapped(words, width() if is_terminal() else None)
     if left:
-        said += wrapped(_left_out(left, time.time()), width() if is_terminal() else None)
-    return "\n".join(said)
+        text_lines += wrapped(_left_out(left, time.time()), width() if is_terminal() else None)
+    return "\n".join(text_lines)
 
 
 def _rests(training: Answer) -> bool:
-    """Whether it holds no GPU and does nothing: beside runs that are known it would be noise."""
+    """Whether it holds no GPU and is idle: next to known runs it would be noise."""
     ratio = training["cpu_ratio"]
     return not training["gpus"] and ratio is not None and ratio < _RESTING_CPU
 
 
 def outside(training: Answer) -> str:
-    """A training that was only seen from outside, in one sentence."""
+    """An unattached training in one sentence."""
     from warmwatch_monitor.status.words.unattached import LIKELY
 
     what = training["command"] or "a process"

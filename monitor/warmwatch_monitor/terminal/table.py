@@ -15,14 +15,14 @@ Rank = dict[str, Any]
 Row = Mapping[str, str]
 Group = tuple[Mapping[str, Any], list[Rank]]
 
-_ALWAYS_APART = 4  # so many ranks of a run each have a row
+_ALWAYS_APART = 4  # up to this many ranks, each has a row
 _LIKE = 0.1
 _LONGEST_RANGES = 20
-_OTHERWISE_FINISHED = ("interrupted", "detached")  # by the state alone they look finished
+_OTHERWISE_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
 def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
-    """One for each rank, or for ranks that say the same: the living runs first, the worst first."""
+    """One row for each rank or group of equal ranks: living runs first, the worst first."""
     return [row(run, ranks, now) for run, ranks in groups(runs, every_rank=every_rank)]
 
 
@@ -55,10 +55,10 @@ def _rank_groups(ranks: Sequence[Rank], *, every_rank: bool) -> list[list[Rank]]
 
 
 def _agree(one: Rank, other: Rank) -> bool:
-    """Whether a reader would learn nothing from a row of their own."""
+    """Whether two rows would show the same."""
     return (
         _exact(one) == _exact(other)
-        and abs(one["steps"] - other["steps"]) <= 1  # they are read one after another
+        and abs(one["steps"] - other["steps"]) <= 1  # records are read one after another
         and _near(a_step(one), a_step(other), 0.0)
         and _near(one["compile"]["seconds"], other["compile"]["seconds"], 0.5)
     )
@@ -76,7 +76,7 @@ def _near(one: float | None, other: float | None, floor: float) -> bool:
 
 
 def _cells(ranks: Sequence[Rank], now: float) -> Row:
-    """The cells of ranks that agree: where they differ a little, the furthest behind speaks."""
+    """The cells of ranks that agree; small differences show the rank furthest behind."""
     first = ranks[0]
     compile, state = first["compile"], first["state"]
     since = [rank["since"] for rank in ranks if rank["since"] is not None]
@@ -100,8 +100,8 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
 
 
 def _at(rank: Rank) -> str:
-    """What it is at: the phase it compiles in; of one that has ended, what ended it."""
-    end = rank.get("end")  # not known of a moment in the past
+    """Its current phase; for an ended rank, its end."""
+    end = rank.get("end")  # not known for a past moment
     if not end:
         return rank["compile"]["phase"] or ""
     if end["how"] in _OTHERWISE_FINISHED:
@@ -116,7 +116,7 @@ def _at(rank: Rank) -> str:
 
 
 def brief(seconds: float) -> str:
-    """A duration of seven places at the most: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
+    """A duration of at most seven characters: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
     hours = seconds / 3600
     if hours < 2:
         return duration(seconds)
@@ -124,7 +124,7 @@ def brief(seconds: float) -> str:
 
 
 def _age(seconds: float) -> str:
-    """``now``, ``38 s ago``: of steps that come every second nobody wants to see milliseconds."""
+    """``now``, ``38 s ago``: without milliseconds."""
     return "now" if seconds < 1 else f"{brief(seconds)} ago"
 
 
@@ -133,7 +133,7 @@ def _count(number: int | None) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """``0-3,6``; where that gets long, from where to where and how many."""
+    """``0-3,6``; if that gets long, the range and the count."""
     text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(numbers))
     if len(text) <= _LONGEST_RANGES:
         return text
@@ -152,8 +152,8 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 Answer = dict[str, Any]
 
-# each column, and the width that it has where nothing in it is unusually long: so a picture that is
-# drawn again stands still. One run at 80 columns has all up to the recompiles.
+# Each column with its default width, so that a redrawn table does not move. A single run at 80
+# columns shows everything up to the recompiles.
 _USUAL: Mapping[str, int] = {
     "run": 3,
     "rank": 4,
@@ -170,7 +170,7 @@ _USUAL: Mapping[str, int] = {
     "pid": 7,
 }
 LEFT = frozenset({"run", "state", "phase"})
-# left out where the width does not do for all, in this order; the others always stay
+# omitted in this order if the width is too small; the others always stay
 _DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "phase", "for")
 _GAP = "  "
 
@@ -185,21 +185,21 @@ def lines(
     every_rank: bool = False,
 ) -> list[str]:
     """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
-    said = wrapped(answer["summary"], width if wrap else None)
+    text_lines = wrapped(answer["summary"], width if wrap else None)
     for words in answer.get("details", ()):
-        said += wrapped(words, width if wrap else None, indent="  ")
+        text_lines += wrapped(words, width if wrap else None, indent="  ")
     if answer["runs"]:
-        said += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
+        text_lines += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
     for words in _worth(answer["runs"]):
-        said += wrapped(words, width if wrap else None)
+        text_lines += wrapped(words, width if wrap else None)
     for words, advice in reasons(answer["runs"]):
-        said += wrapped(words, width if wrap else None)
-        said += wrapped(advice, width if wrap else None, indent="    ") if advice else []
-    return said
+        text_lines += wrapped(words, width if wrap else None)
+        text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []
+    return text_lines
 
 
 def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What each run's recent speed comes to, as its first rank that knows it has it."""
+    """Each run's recent throughput, from its first rank that has it."""
     for run in runs:
         known = (one for rank in run["ranks"] if (one := rank.get("worth")))
         if worth := next(known, None):
@@ -212,7 +212,7 @@ def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def table(
     runs: Sequence[Answer], now: float, width: int, *, colour: bool, every_rank: bool = False
 ) -> list[str]:
-    """The table's lines; a run is a column where there are several, or a line where too long."""
+    """The table's lines; several runs have a column for the name, or a line if it is too long."""
     cells = rows(runs, now, every_rank=every_rank)
     several = len(runs) > 1
     widths = columns(cells, width, several=several)
@@ -220,17 +220,17 @@ def table(
     if headed:
         widths = columns(cells, width, several=False)
     header = _line({name: name for name in widths}, widths)
-    said, run = [painted(header, "dim") if colour else header], None
+    text_lines, run = [painted(header, "dim") if colour else header], None
     for row in cells:
         if headed and row["run"] != run:
             run = row["run"]
-            said.append(run)
-        said.append(_line(row, widths, colour=colour))
-    return said
+            text_lines.append(run)
+        text_lines.append(_line(row, widths, colour=colour))
+    return text_lines
 
 
 def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int]:
-    """The columns that fit ``width``, and how wide each of them is."""
+    """The columns that fit ``width``, with their widths."""
     widths = {
         name: max(usual, *(cell_width(row[name]) for row in cells))
         for name, usual in _USUAL.items()
@@ -248,10 +248,10 @@ def _whole(widths: Mapping[str, int]) -> int:
 
 
 def cell_width(text: str) -> int:
-    """How many places of a terminal ``text`` takes."""
+    """The width of ``text`` in a terminal."""
     if text.isascii():
         return len(text)
-    import unicodedata  # hardly ever needed
+    import unicodedata  # rarely needed
 
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
     return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
@@ -269,10 +269,10 @@ def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """``text`` in lines of ``width``, where there is one."""
+    """``text`` in lines of ``width``, if there is a width."""
     if width is None:
         return [indent + text]
-    import textwrap  # what is piped has no width
+    import textwrap  # a pipe has no width
 
     return textwrap.wrap(
         *(text, max(width, 20)),

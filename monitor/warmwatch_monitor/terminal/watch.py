@@ -1,7 +1,7 @@
-"""``warmwatch status --watch``: the same picture, redrawn until Ctrl-C.
+"""``warmwatch status --watch``: the same view, redrawn until Ctrl-C.
 
-On a terminal it is drawn over itself. Into a pipe or a file it is printed whenever a state has
-changed, as ``kubectl get --watch`` does.
+A terminal is redrawn in place. A pipe or a file gets a new copy whenever a state changes, as with
+``kubectl get --watch``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ Show = Callable[[Answer | None, str], None]
 def watch(
     ask: Callable[[], Answer], picture: Callable[[Answer], str], seconds: float
 ) -> Answer | None:
-    """Show what ``ask`` says every so many seconds; the last answer, ``None`` where the run that
-    was asked for never came.
+    """Show the answer of ``ask`` at this interval; returns the last one.
+
+    Returns ``None`` if the requested run never appeared.
 
     Raises:
-        WarmwatchError: there was no answer at the first look. Later that is shown beside the last
-        answer, and asked again.
+        WarmwatchError: the first request failed. Later failures are shown with the last answer,
+        and ``watch`` retries.
     """
     answer, trouble = _first(ask)
     with contextlib.suppress(KeyboardInterrupt), _shown(picture) as show:
@@ -53,7 +54,7 @@ def watch(
 
 
 def _first(ask: Callable[[], Answer]) -> tuple[Answer | None, str]:
-    """A run that is not there yet is what one may want to see come."""
+    """The first answer; a run that does not exist yet is not an error, it may begin."""
     try:
         return ask(), ""
     except UnknownRunError as error:
@@ -69,7 +70,7 @@ def _shown(picture: Callable[[Answer], str]) -> Iterator[Show]:
     if not is_redrawn():
         yield _at_changes(picture)
         return
-    from rich.console import Console  # what is printed once does without
+    from rich.console import Console  # not needed for a single answer
     from rich.live import Live
     from rich.text import Text
 
@@ -85,13 +86,13 @@ def _shown(picture: Callable[[Answer], str]) -> Iterator[Show]:
 
 
 def _at_changes(picture: Callable[[Answer], str]) -> Show:
-    told: list[object] = []
+    printed: list[object] = []
 
     def tell(answer: Answer | None, trouble: str) -> None:
         states = [(run["run"], run["state"]) for run in answer["runs"]] if answer else []
-        if told[-1:] == [(states, trouble)]:
+        if printed[-1:] == [(states, trouble)]:
             return
-        told[:] = [(states, trouble)]
+        printed[:] = [(states, trouble)]
         if trouble or answer is None:
             note(trouble)
         else:
@@ -101,8 +102,8 @@ def _at_changes(picture: Callable[[Answer], str]) -> Show:
 
 
 def _that_fits(text: str) -> str:
-    """As many of its lines as the terminal has."""
-    said, room = text.split("\n"), height() - 1
-    if len(said) > room:
-        said = [*said[: room - 1], f"... and {len(said) - room + 1} lines more"]
-    return "\n".join(said)
+    """The lines of ``text`` that fit the terminal's height."""
+    shown, room = text.split("\n"), height() - 1
+    if len(shown) > room:
+        shown = [*shown[: room - 1], f"... and {len(shown) - room + 1} lines more"]
+    return "\n".join(shown)

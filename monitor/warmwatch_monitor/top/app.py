@@ -40,7 +40,7 @@ KEYS = (
 
 
 class Help(ModalScreen[None]):
-    """Any key leaves it."""
+    """The help screen; any key closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,h,space", "dismiss", show=False)
@@ -65,9 +65,9 @@ _ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
 
 class Top(App[None]):
     """Args:
-    ask: gives the answer, each of its texts printable; raises WarmwatchError.
-    past: gives a daemon's history alike, once; ``None`` where there is none.
-    seconds: between two pictures. hear: listens to a daemon for about a second, where one is asked.
+    ask: returns the answer, with printable texts only; raises WarmwatchError.
+    past: returns a daemon's history, once; ``None`` if there is none.
+    seconds: poll interval. hear: listens to a daemon's events for about a second.
     """
 
     TITLE = "warmwatch top"
@@ -121,19 +121,19 @@ class Top(App[None]):
         self.set_interval(self._seconds, self._asking.tick)
         self._asking.begin()
 
-    # what comes
+    # incoming answers and samples
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question has no answer yet."""
+        """Whether a request is in progress."""
         return self._asking.is_open
 
     def look(self) -> None:
-        """Ask, unless the last question has no answer yet."""
+        """Request an answer, unless a request is in progress."""
         self._asking.look()
 
     def take(self, answer: Answer | None, trouble: str) -> None:
-        """Draw the answer, or what is wrong."""
+        """Draw the answer or the error."""
         self._trouble = trouble
         if answer is not None:
             self._show(answer)
@@ -141,18 +141,18 @@ class Top(App[None]):
             self.draw()
 
     def take_sample(self, sample: Answer) -> None:
-        """Bring the last answer to the sample's moment, where that is later by enough."""
+        """Merge the sample into the last answer, if it is sufficiently newer."""
         if self._answer is None:
             return
         now = self._answer
-        # of another release perhaps; what is asked for says so
+        # perhaps from another release; the next answer reports it
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             now = at_the_moment(self._answer, sample)
         if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
             self._show(now)
 
     def take_past(self, past: list[Frame]) -> None:
-        """Begin the plots with what was before."""
+        """Start the plots with the history."""
         self._history.precede(past)
         self.draw()
 
@@ -164,7 +164,7 @@ class Top(App[None]):
     # drawing
 
     def draw(self) -> None:
-        """Everything, from the last answer; nothing where it has been left meanwhile."""
+        """Draw everything from the last answer, unless the screen has closed."""
         if not self.is_running:
             return
         self.query_one("#line", Static).update(self._line())
@@ -193,7 +193,7 @@ class Top(App[None]):
         words = Text("no run is known here" if not self._needle else "nothing matches the filter")
         if entry is not None and self._answer is not None:
             window = Window(_made_at(self._answer), WINDOWS[self._window])
-            width, height = place.size.width - 1, place.size.height  # one for a scroll bar
+            width, height = place.size.width - 1, place.size.height  # one column for the scroll bar
             shown = Shown(self._answer, entry, self._history, window, width, height)
             words = Text("\n").join(detail(shown, self._pane))
         self.query_one("#words", Static).update(words)
@@ -203,7 +203,7 @@ class Top(App[None]):
         return entries[at(entries, self._key)] if entries else None
 
     def _words(self, answer: Answer) -> Text:
-        """The headline, and the details that there is room for, each on one line."""
+        """The headline and the details that fit, each on one line."""
         lines = [Text(answer["summary"], style="bold")]
         room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
         for words in answer.get("details", ())[: max(0, room)]:
@@ -213,7 +213,7 @@ class Top(App[None]):
         return Text("\n").join(lines)
 
     def _line(self) -> Text:
-        """Which row of how many, how they stand, how old the answer is, and what is wrong."""
+        """The status line: row number, order, age of the answer, and errors."""
         entries = self._listing.entries
         parts = [f"{at(entries, self._key) + 1 if entries else 0}/{len(entries)}"]
         parts.append(f"by {self._order}{', turned' if self._turned else ''}")
@@ -241,7 +241,7 @@ class Top(App[None]):
         self.call_after_refresh(self.draw)
 
     def action_open(self) -> None:
-        """The chosen rank on the whole screen; where a filter is being typed, its end."""
+        """Show the chosen rank on the whole screen; in the filter, finish typing."""
         if self.query_one(Input).has_focus:
             self._end_filter()
         elif len(self.screen_stack) > 1:
@@ -264,7 +264,7 @@ class Top(App[None]):
         (place if opened else self.query_one(DataTable)).focus()
 
     def action_filter(self) -> None:
-        """At once, and before the next key: over a slow line several come together."""
+        """Focus immediately, before the next key: on a slow line several keys arrive together."""
         typed = self.query_one(Input)
         if typed.has_focus:
             typed.insert_text_at_cursor("/")
@@ -308,7 +308,7 @@ class Top(App[None]):
 
 
 class _Place(VerticalScroll):
-    """Where the chosen row is shown: as high as the list leaves it, which comes and goes."""
+    """The place of the chosen row; its height is what the list leaves."""
 
     def __init__(self, resized: Callable[[], None]) -> None:
         super().__init__(id="detail", can_focus=False)
@@ -319,5 +319,5 @@ class _Place(VerticalScroll):
 
 
 def _made_at(answer: Answer) -> float:
-    """When it was made, by the clock of who made it."""
+    """When the answer was made, by its maker's clock."""
     return float(answer.get("at") or time.time())

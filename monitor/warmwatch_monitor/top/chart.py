@@ -12,10 +12,10 @@ from rich.text import Text
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.top.seen import Point, Span
 
-GUTTER = 16  # places left of the plots, for names and values
+GUTTER = 16  # columns left of the plots, for names and values
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 SHADE = "░"
-_SPREAD_ROWS, _SPREAD_VALUES = 6, 3  # from which on a plot has its least, median and greatest
+_SPREAD_ROWS, _SPREAD_VALUES = 6, 3  # from these sizes on a plot shows minimum, median and maximum
 _USUAL_TIMES = 2.5  # a longer time between two points than usual is a gap
 _SHADED, _BAR, _BAR_SHADED = "yellow", "cyan", "yellow"
 
@@ -24,9 +24,9 @@ class Series(NamedTuple):
     """What one plot shows.
 
     Attributes:
-        name: of the figure. points: its values. words: says a value.
-        most: the top of the scale where that is known beforehand.
-        peaks: whether of several points in a column the greatest counts, or their mean.
+        name: of the figure. points: its values. words: formats a value.
+        most: the top of the scale if it is known beforehand.
+        peaks: whether a column shows the maximum of its points, or their mean.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Series(NamedTuple):
 
 
 class Window(NamedTuple):
-    """The time that is shown: ``seconds`` up to ``until``."""
+    """The time range shown: ``seconds`` up to ``until``."""
 
     until: float
     seconds: float
 
     def column(self, at: float, columns: int) -> int:
-        """In which of so many columns ``at`` lies; negative, or ``columns``, where outside."""
+        """The column of ``at``; negative or ``columns`` if outside."""
         place = (at - self.until + self.seconds) / self.seconds * columns
         return min(int(place // 1), columns - 1 if at <= self.until else columns)
 
@@ -51,7 +51,7 @@ class Window(NamedTuple):
 def chart(
     series: Series, spans: Sequence[Span], window: Window, width: int, height: int
 ) -> list[Text]:
-    """``height`` lines of ``width`` places. What was not measured is blank."""
+    """``height`` lines of ``width`` characters. Gaps are blank."""
     columns = max(1, width - GUTTER)
     values = _folded(series, window, columns)
     shaded = _shaded(spans, window, columns)
@@ -72,7 +72,7 @@ def chart(
 
 
 def axis(window: Window, width: int, *, shaded: bool) -> Text:
-    """The line below the plots: what time it is left and right."""
+    """The line below the plots: the times at the left and right ends."""
     began = f"{duration(window.seconds)} ago"
     key = f"{SHADE} compiling" if shaded else ""
     room = max(0, width - GUTTER - len(began) - len("now"))
@@ -95,9 +95,9 @@ def _folded(series: Series, window: Window, columns: int) -> list[float | None]:
 def _between(
     points: Sequence[Point], window: Window, columns: int
 ) -> Iterator[tuple[int, int, float]]:
-    """Columns from one point to the next that follows as soon as usual, and the first's value.
+    """Columns between two consecutive points without a gap, with the value of the first.
 
-    Where a column is shorter than what is between two looks, the plot would be a comb.
+    Fills columns that are shorter than the poll interval; otherwise the plot would be a comb.
     """
     gaps = sorted(after[0] - before[0] for before, after in pairwise(points))
     usual = gaps[(len(gaps) - 1) // 2] if gaps else 0.0
@@ -121,7 +121,7 @@ def _shaded(spans: Sequence[Span], window: Window, columns: int) -> list[bool]:
 
 
 def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None:
-    """The greatest value outside of compile intervals, which would make all others flat."""
+    """The maximum outside of compile intervals, whose peaks would flatten the rest."""
     known = [value for value in values if value is not None]
     clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
     return max(clean or known, default=None)
@@ -130,7 +130,7 @@ def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None
 def _spread(
     series: Series, values: Sequence[float | None], shaded: Sequence[bool]
 ) -> Iterator[str]:
-    """Least, median and greatest of the window's columns in which nothing compiled."""
+    """Minimum, median and maximum of the columns without compile activity."""
     clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
     if len(clean) >= _SPREAD_VALUES:
         for name, value in (("min", min(clean)), ("med", median(clean)), ("max", max(clean))):
@@ -140,7 +140,7 @@ def _spread(
 def _cell(
     value: float | None, shade: bool, top: float | None, row: int, height: int
 ) -> tuple[str, str]:
-    """One place: ``row`` counts from below."""
+    """One character; ``row`` counts from the bottom."""
     if value is not None and top is not None:
         eighths = max(1, round(value / top * height * 8)) if top > 0 else 1
         filled = min(8, max(0, eighths - row * 8))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.top.moment import Heard
 
 _USUAL_SECONDS = 1.0
-_SAMPLE_SECONDS = 1.0  # between two samples of a daemon
-# which events an answer is too old for; phases are in the samples
+_SAMPLE_SECONDS = 1.0  # between two samples from a daemon
+# events that make an answer out of date; phases are in the samples
 _KINDS = (
     *("attached", "state", "condition", "compile_begin", "compilation", "compile_end"),
     *("reopened", "warm", "ended", "run", "gone"),
@@ -64,7 +64,7 @@ def top(
     if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
     ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
-    with contextlib.suppress(UnknownRunError):  # it may begin
+    with contextlib.suppress(UnknownRunError):  # the run may still begin
         ask()
     from warmwatch_monitor.top.app import Top
 
@@ -74,7 +74,7 @@ def top(
 
 
 def _hearer(ask: Asker) -> Callable[[], Heard]:
-    """Listens to the daemon that answered last, for a second or until something comes."""
+    """Returns a listener to the daemon that answered last; waits a second or until an event."""
     from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
     from warmwatch_monitor.top.moment import Heard
 

@@ -23,7 +23,7 @@ _UNKNOWN = "-"
 
 
 def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Text]:
-    """A line for each; ``own``, those of the rank that is looked at, are marked with a star."""
+    """A line for each GPU; a star marks ``own``, those of the chosen rank."""
     known = answer.get("gpus") or ()
     if not known:
         return [Text(line, style="dim") for line in _none(answer, width)]
@@ -48,8 +48,8 @@ def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Tex
     return lines
 
 
-_GAUGE = 12  # places of a bar
-# heads beside whose number stands a bar, and how full that is
+_GAUGE = 12  # characters of a bar
+# columns with a bar, and the value of the bar
 _GAUGED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "busy": lambda gpu: gpu["utilization_ratio"],
     "memory": lambda gpu: _share(gpu["memory_used_bytes"], gpu["memory_total_bytes"]),
@@ -61,7 +61,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def _gauge(ratio: float | None) -> Text:
-    """``█████░░░``; blank where the ratio is not known."""
+    """``█████░░░``; blank if the ratio is not known."""
     if ratio is None:
         return Text(" " * _GAUGE)
     full = round(min(1.0, max(0.0, ratio)) * _GAUGE)
@@ -69,11 +69,11 @@ def _gauge(ratio: float | None) -> Text:
     return Text("█" * full, style=style) + Text("░" * (_GAUGE - full), style="dim")
 
 
-_BUSY, _FULL = 0.75, 0.97  # of a bar: from here on yellow, and red
+_BUSY, _FULL = 0.75, 0.97  # of a bar: yellow and red from here on
 
 
 def _none(answer: Mapping[str, Any], width: int) -> Iterator[str]:
-    """Why none is known, where a source says it."""
+    """Why there are no GPUs, if a source reports a reason."""
     yield "no GPU is known here"
     for source in answer.get("sources", ()):
         if source["source"] == "nvml" and source["error"]:
@@ -116,11 +116,11 @@ _MOST_REASONS = 20
 
 
 class Shown(NamedTuple):
-    """What there is to make lines of.
+    """The input of the detail lines.
 
     Attributes:
-        answer: the whole of it. entry: the row. history: what was seen before.
-        window: the time that is plotted. width, height: of the place.
+        answer: the whole answer. entry: the row. history: earlier samples.
+        window: the time range of the plots. width, height: of the place.
     """
 
     answer: Mapping[str, Any]
@@ -132,17 +132,17 @@ class Shown(NamedTuple):
 
     @property
     def rank(self) -> Mapping[str, Any]:
-        """The one that speaks for the row."""
+        """The rank that represents the row."""
         return self.entry.ranks[0]
 
     @property
     def run(self) -> dict[str, Any]:
-        """The run with the ranks of the row alone."""
+        """The run with only the ranks of the row."""
         return {**self.entry.run, "ranks": list(self.entry.ranks)}
 
 
 def heading(shown: Shown) -> list[Text]:
-    """Which rank it is, in which state, and how far its compilation is."""
+    """The rank, its state, and the progress of its compilation."""
     rank, cells = shown.rank, shown.entry.cells
     line = Text(f"{shown.entry.run['run']} rank {cells['rank']}  ", style="bold")
     line.append(rank["state"], style=STYLES.get(rank["state"], ""))
@@ -157,21 +157,21 @@ def heading(shown: Shown) -> list[Text]:
 
 
 def _progress(shown: Shown) -> Iterator[Text]:
-    """``kernels ████░░░░ 31 of 86, about 12 s left``, or what is compiled where none is counted."""
+    """``kernels ████░░░░ 31 of 86, about 12 s left``, or the function if there is no count."""
     compile = shown.rank["compile"]
     if compile["phase"] is None:
         return
-    underway, told = compile.get("underway"), compile.get("progress")
+    underway, counted = compile.get("underway"), compile.get("progress")
     what = place(underway["name"], underway["file"], underway["line"]) if underway else ""
-    if not told or not told["total"]:
+    if not counted or not counted["total"]:
         yield Text(f"compiles {what}" if what else "compiles", style="yellow")
         return
-    done = min(told["done"], told["total"])
-    full = _BAR * done // told["total"]
-    line = Text(f"{told['of']} ")
+    done = min(counted["done"], counted["total"])
+    full = _BAR * done // counted["total"]
+    line = Text(f"{counted['of']} ")
     line.append("█" * full, style="yellow").append("░" * (_BAR - full), style="dim")
     left = shown.history.seconds_left((shown.entry.run["run"], shown.rank["rank"]))
-    line.append(f" {done} of {told['total']}")
+    line.append(f" {done} of {counted['total']}")
     line.append(f", about {duration(left)} left for these" if left else "")
     yield line.append(f"   {what}" if what else "")
 
@@ -188,7 +188,7 @@ def _plots(shown: Shown) -> list[Text]:
 
 
 def _of_gpu(shown: Shown) -> Iterator[Series]:
-    """Of the rank's first GPU, as far as it tells anything."""
+    """Plots of the rank's first GPU, if it has values."""
     known = {gpu["uuid"]: gpu for gpu in shown.answer.get("gpus", ())}
     gpu = next((known[uuid] for uuid in shown.rank["gpus"] if uuid in known), None)
     if gpu is None:
@@ -203,13 +203,13 @@ def _of_gpu(shown: Shown) -> Iterator[Series]:
 
 
 def _recompiles(shown: Shown) -> list[Text]:
-    said = []
+    texts = []
     for words, advice in reasons([shown.run], most=_MOST_REASONS):
-        said += [Text(line) for line in wrapped(words, shown.width)]
-        said += [Text(line, style="green") for line in wrapped(advice, shown.width, "    ")]
+        texts += [Text(line) for line in wrapped(words, shown.width)]
+        texts += [Text(line, style="green") for line in wrapped(advice, shown.width, "    ")]
     for one in shown.rank["compile"].get("varying") or ():
-        said += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
-    return said or [Text("nothing has compiled again, and no graph has broken", style="dim")]
+        texts += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
+    return texts or [Text("nothing has compiled again, and no graph has broken", style="dim")]
 
 
 def _functions(shown: Shown) -> list[Text]:
@@ -221,16 +221,16 @@ def _gpus(shown: Shown) -> list[Text]:
 
 
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
-    """What is said of the run, and the evidence; no clause twice."""
+    """The run's sentence and the evidence, without duplicates."""
     yield from dict.fromkeys((run["summary"], *run.get("details", ()), *rank["evidence"]))
 
 
 def _evidence(shown: Shown) -> list[Text]:
     rank = shown.rank
-    said = [(one["words"], "bold red") for one in rank["conditions"]]
-    said += [(words, "") for words in _words(shown.entry.run, rank)]
+    texts = [(one["words"], "bold red") for one in rank["conditions"]]
+    texts += [(words, "") for words in _words(shown.entry.run, rank)]
     return [
-        Text(line, style=style) for words, style in said for line in wrapped(words, shown.width)
+        Text(line, style=style) for words, style in texts for line in wrapped(words, shown.width)
     ]
 
 
@@ -244,7 +244,7 @@ PANES: Mapping[str, Callable[[Shown], list[Text]]] = {
 
 
 def tabs(chosen: str) -> Text:
-    """``1 plots  2 recompiles ...``, the chosen one marked."""
+    """``1 plots  2 recompiles ...``, with the chosen one marked."""
     line = Text()
     for number, name in enumerate(PANES, 1):
         look = Style.parse("reverse" if name == chosen else "dim")

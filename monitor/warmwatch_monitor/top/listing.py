@@ -10,11 +10,11 @@ from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.terminal.table import Group, Row, columns, groups, row
 
 Answer = Mapping[str, Any]
-Key = tuple[str, int]  # the run, and the first of the ranks that share the row
+Key = tuple[str, int]  # the run, and the first rank of the row
 
 
 class Entry(NamedTuple):
-    """One row: the ranks of a run that say the same."""
+    """One row: ranks of a run with equal cells."""
 
     key: Key
     run: Mapping[str, Any]
@@ -42,7 +42,7 @@ def _most(of: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], 
     return lambda group: -max(of(rank) or 0.0 for rank in group[1])
 
 
-# by what the rows can be sorted, and which of them come first; else they stand by state, run, rank
+# sort keys of the rows; ties are sorted by state, run, rank
 ORDERS: Mapping[str, Callable[[Group], Any]] = {
     "state": lambda group: place(group[1][0]["state"]),
     "run": lambda group: group[0]["run"],
@@ -64,7 +64,7 @@ def listing(
     needle: str = "",
     every_rank: bool = False,
 ) -> Listing:
-    """What ``needle`` (of the run's name, its state, phase or host) leaves of ``answer``."""
+    """The rows of ``answer`` that contain ``needle`` in run name, state, phase or host."""
     chosen = [
         group
         for group in groups(answer["runs"], every_rank=every_rank)
@@ -83,7 +83,7 @@ def listing(
 
 
 def at(entries: Sequence[Entry], key: Key | None) -> int:
-    """Which row speaks for ``key``; the first where none does any more."""
+    """The position of the row of ``key``; the first row if there is none any more."""
     for place_of, entry in enumerate(entries):
         ranks = {rank["rank"] for rank in entry.ranks}
         if key is not None and entry.key[0] == key[0] and key[1] in ranks:

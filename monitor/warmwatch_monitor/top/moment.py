@@ -12,11 +12,11 @@ _GPU = ("utilization_ratio", "power_watts", "memory_used_bytes")
 
 
 class Heard(NamedTuple):
-    """What came of listening for a while.
+    """The result of listening for a while.
 
     Attributes:
-        is_live: what happens is told. changed: something has happened, so an answer is old.
-        sample: the figures of a moment, as ``/events`` sends them, or ``None``.
+        is_live: the daemon sends events. changed: an event came, so the last answer is out of date.
+        sample: the latest figures from ``/events``, or ``None``.
     """
 
     is_live: bool
@@ -28,17 +28,17 @@ NOTHING = Heard(is_live=False, changed=False, sample=None)
 
 
 def at_the_moment(answer: Answer, sample: Answer) -> Answer:
-    """``answer`` with the figures of ``sample``, if that is later and not late itself.
+    """``answer`` with the figures of ``sample``, if that is newer and not overdue itself.
 
-    A rank whose state is another one stays as it was: that is told, so it is asked for already.
+    A rank whose state changed stays as it was: the event has already triggered a new request.
     """
     if sample["late_seconds"] is not None or sample["at"] <= (answer.get("at") or 0.0):
         return answer
-    said = {one["run"]: one for one in sample["runs"]}
+    sampled = {one["run"]: one for one in sample["runs"]}
     ranks = {(one["run"], one["rank"]): one for one in sample["ranks"]}
     gpus = {one["uuid"]: {name: one[name] for name in _GPU} for one in sample["gpus"]}
-    runs = [_run(run, said.get(run["run"]), ranks) for run in answer["runs"]]
-    words, every = several_of(runs), said.keys() == {run["run"] for run in runs}
+    runs = [_run(run, sampled.get(run["run"]), ranks) for run in answer["runs"]]
+    words, every = several_of(runs), sampled.keys() == {run["run"] for run in runs}
     return {
         **answer,
         "at": sample["at"],
@@ -53,7 +53,7 @@ def _run(run: Answer, said: Answer | None, ranks: Mapping[tuple[str, int], Answe
     if said is None:
         return run
     now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
-    details = said.get("details", [])  # of an older daemon there are none
+    details = said.get("details", [])  # an older daemon sends none
     return {**run, "summary": said["summary"], "details": details, "ranks": now}
 
 
@@ -61,12 +61,12 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
     if now is None or now["state"] != rank["state"]:
         return rank
     compile = {"phase": now["phase"], "seconds": now["compile_seconds"]}
-    if "progress" in now:  # of an older daemon it is as old as the answer
+    if "progress" in now:  # an older daemon sends none: keep the answer's
         compile["progress"] = now["progress"]
     return {
         **rank,
         "steps": now["steps"],
         "step_seconds": {**rank["step_seconds"], "last": now["step_seconds"]},
-        "last_step_age_seconds": now.get("last_step_age_seconds"),  # of an older daemon none
+        "last_step_age_seconds": now.get("last_step_age_seconds"),  # an older daemon sends none
         "compile": {**rank["compile"], **compile},
     }

@@ -1,7 +1,7 @@
 """The threads of ``top`` that query and listen; they end with the program.
 
-What comes is taken on the screen's own thread. A question is asked only after the last one has its
-answer; beside a daemon that tells what happens, seldom.
+Results are handled on the screen's thread. Only one request is in progress at a time; with a daemon
+that sends events, requests are rare.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from warmwatch_monitor.top.seen import Frame, frames
 
 Answer = Mapping[str, Any]
 
-# who is told what happens asks again after so many, and no sooner than that
+# with events: longest and shortest time between two requests
 _FRESH_SECONDS, _SHORTEST_SECONDS = 5.0, 1.0
 
 
 class Taker(Protocol):
-    """The screen: what it takes, and Textual's two ways to its thread."""
+    """The screen: its inputs, and Textual's two ways to call its thread."""
 
     def take(self, answer: Answer | None, trouble: str) -> None:
-        """An answer, or ``None`` and what is wrong."""
+        """An answer, or ``None`` and the error."""
 
     def take_sample(self, sample: Answer) -> None:
-        """The figures of a moment between two answers."""
+        """Figures between two answers."""
 
     def take_past(self, past: list[Frame]) -> None:
-        """What was before the first answer."""
+        """The history before the first answer."""
 
     def call_from_thread(self, callback: Callable[..., Any], *args: Any) -> Any:
-        """Wait for it. Raises RuntimeError: the screen has ended."""
+        """Call and wait. Raises RuntimeError if the screen has closed."""
 
     def call_later(self, callback: Callable[..., Any], *args: Any) -> bool:
-        """Whether it will be called; do not wait."""
+        """Schedule a call without waiting; returns whether it will run."""
 
 
 class Asking:
     """Args:
-    taker: takes what comes. ask, seconds, past, hear: as of ``Top``.
+    taker: receives the results. ask, seconds, past, hear: as in ``Top``.
 
     Attributes:
-        paused: nothing is asked, and no sample taken.
+        paused: no requests, and samples are ignored.
     """
 
     def __init__(
@@ -65,24 +65,24 @@ class Asking:
 
     @property
     def is_open(self) -> bool:
-        """Whether a question has no answer yet."""
+        """Whether a request is in progress."""
         return self._is_open
 
     def begin(self) -> None:
-        """Ask for the first time, listen, and look back."""
+        """Send the first request, listen, and read the history."""
         self.look()
         if self._hear is not None:
             threading.Thread(target=self._listen, args=(self._hear,), daemon=True).start()
         threading.Thread(target=self._look_back, name="past", daemon=True).start()
 
     def look(self) -> None:
-        """Ask, unless the last question has no answer yet."""
+        """Request an answer, unless a request is in progress."""
         if not self._is_open and not self.paused:
             self._is_open, self._is_old, self._asked_at = True, False, time.monotonic()
             threading.Thread(target=self._look, name="ask", daemon=True).start()
 
     def tick(self) -> None:
-        """Ask, unless all that happened is known."""
+        """Request an answer, unless events show that nothing changed."""
         age = time.monotonic() - self._asked_at
         if not self._is_told or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
             self.look()
@@ -92,7 +92,7 @@ class Asking:
             answer, trouble = self._ask(), ""
         except WarmwatchError as error:
             answer, trouble = None, str(error)
-        except Exception as error:  # noqa: BLE001 - shown, where a thread that died would not be
+        except Exception as error:  # noqa: BLE001 - show it: a dead thread would go unnoticed
             answer, trouble = None, described(error)
         with suppress(RuntimeError):  # it has ended meanwhile
             self._taker.call_from_thread(self._take, answer, trouble)
@@ -103,13 +103,13 @@ class Asking:
             while going_on:
                 try:
                     heard = hear()
-                except Exception as error:  # noqa: BLE001 - shown, and asking goes on
+                except Exception as error:  # noqa: BLE001 - shown, and polling continues
                     self._taker.call_later(self._take, None, described(error))
                     heard, going_on = NOTHING, False
                 going_on = self._taker.call_later(self._take_heard, heard) and going_on
 
     def _look_back(self) -> None:
-        """Where there is no history, or none that can be read, the plots begin now."""
+        """Read the history; without one the plots start now."""
         with suppress(WarmwatchError, LookupError, TypeError, ValueError):
             before = self._past()
             if before is not None:

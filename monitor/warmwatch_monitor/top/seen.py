@@ -10,34 +10,34 @@ from typing import Any, NamedTuple, Protocol
 Answer = Mapping[str, Any]
 Whose = tuple[str, int]  # run and rank
 Point = tuple[float, float]  # when, in seconds since the epoch, and the value
-Span = tuple[float, float]  # from when to when
+Span = tuple[float, float]  # begin and end
 
 _MOST_FRAMES = 3600
-_MOST_CELLS = 120_000  # one for each rank and GPU of each frame, about 200 bytes
+_MOST_CELLS = 120_000  # one per rank and GPU of each frame, about 200 bytes each
 _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
 
 
 class History(Protocol):
-    """What was measured of ranks and GPUs, each list in the order of time."""
+    """Measurements of ranks and GPUs, in the order of time."""
 
     def steps(self, whose: Whose) -> list[Point]:
-        """Lengths of steps in seconds."""
+        """Step lengths in seconds."""
 
     def compiling(self, whose: Whose) -> list[Span]:
-        """When compile activity was seen."""
+        """Intervals of compile activity."""
 
     def watts(self, uuid: str) -> list[Point]:
         """Power of a GPU."""
 
     def activity(self, uuid: str) -> list[Point]:
-        """How busy a GPU was, 0 to 1."""
+        """Utilization of a GPU, 0 to 1."""
 
     def seconds_left(self, whose: Whose) -> float | None:
-        """For what is counted now, at its rate so far; ``None`` where that cannot be told."""
+        """Time left for the current count at its rate so far; ``None`` if not known."""
 
 
 class RankThen(NamedTuple):
-    """What a rank was at: all its steps, the last one's length, all compile time."""
+    """A rank at one moment: its step count, last step length and compile time."""
 
     steps: int
     last_step: float | None
@@ -46,7 +46,7 @@ class RankThen(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One look. Of a GPU: its power in watts, and how busy it was."""
+    """One moment. A GPU has its power in watts and its utilization."""
 
     at: float
     ranks: dict[Whose, RankThen]
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """Something that is counted: when it was first seen and how far it was, and the same now."""
+    """A count in progress: time and value when first seen, and now."""
 
     what: tuple[str, int]
     began: Point
@@ -62,7 +62,7 @@ class _Counted(NamedTuple):
 
 
 class Seen:
-    """A :class:`History` of the answers that it was given."""
+    """A :class:`History` of the answers added to it."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque(maxlen=_MOST_FRAMES)
@@ -70,9 +70,7 @@ class Seen:
         self._counted: dict[Whose, _Counted] = {}
 
     def add(self, answer: Answer, at: float) -> None:
-        """Keep ``answer``, which is of the time ``at``; one that is not newer than the last is
-        none.
-        """
+        """Add ``answer``, made at ``at``; ignored if it is not newer than the last one."""
         if self._frames and at <= self._frames[-1].at:
             return
         if len(self._frames) == _MOST_FRAMES:
@@ -85,7 +83,7 @@ class Seen:
         self._counted = dict(_counted(answer, at, self._counted))
 
     def precede(self, past: Iterable[Frame]) -> None:
-        """Keep ``past`` before what was added, as much of it as there is room for."""
+        """Insert ``past`` before the added frames, as far as the limit allows."""
         own = list(self._frames)
         before = [frame for frame in past if not own or frame.at < own[0].at]
         self._frames = deque([*before, *own], maxlen=_MOST_FRAMES)
@@ -175,20 +173,20 @@ def _gpus(answer: Answer) -> dict[str, tuple[float | None, float | None]]:
 def _counted(
     answer: Answer, at: float, before: Mapping[Whose, _Counted]
 ) -> Iterator[tuple[Whose, _Counted]]:
-    """What each rank counts now; what it goes on counting began when it did."""
+    """The current count of each rank; a continued count preserves its start."""
     for run in answer["runs"]:
         for rank in run["ranks"]:
-            told = rank["compile"].get("progress")
-            if not told:
+            progress = rank["compile"].get("progress")
+            if not progress:
                 continue
-            whose, what = (run["run"], rank["rank"]), (told["of"], told["total"])
-            now, known = (at, float(told["done"])), before.get((run["run"], rank["rank"]))
+            whose, what = (run["run"], rank["rank"]), (progress["of"], progress["total"])
+            now, known = (at, float(progress["done"])), before.get((run["run"], rank["rank"]))
             goes_on = known is not None and known.what == what and now[1] >= known.now[1]
             yield whose, _Counted(what, known.began if known and goes_on else now, now)
 
 
 def frames(history: Mapping[str, Any]) -> Iterator[Frame]:
-    """One for each moment of ``history``; who was not known then is not in it."""
+    """One frame for each moment of ``history``, with the ranks and GPUs known then."""
     for place, at in enumerate(history["at"]):
         ranks = {
             (one["run"], one["rank"]): _rank(one, place)
@@ -203,7 +201,7 @@ def frames(history: Mapping[str, Any]) -> Iterator[Frame]:
 
 
 def _rank(one: Mapping[str, Any], place: int) -> RankThen:
-    """All of its compile time is not told: without end, so that none seems to have come since."""
+    """A rank of the history. Its total compile time is not known: infinite, so it never grows."""
     return RankThen(
         steps=one["steps"][place],
         last_step=one["step_seconds"][place],

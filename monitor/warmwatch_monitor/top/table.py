@@ -1,4 +1,4 @@
-"""Updates Textual's table where a listing differs from it."""
+"""Updates the parts of Textual's table that differ from a listing."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_said_beside_the_answer(tmp_path: Path) -> None:
         (["--address", "nonsense"], "--address: 'nonsense' is not HOST:PORT"),
         (["--address", "host:99999"], "is not HOST:PORT"),
         (["--frobnicate"], "No such option"),
-        (["--dir", __file__], "is a file; name a directory"),
+        (["--dir", __file__], "is a file; use a directory"),
     ],
 )
 def test_wrong_usage_exits_2_and_says_what_to_do(arguments: list[str], words: str) -> None:
