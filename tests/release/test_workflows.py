@@ -69,7 +69,6 @@ def test_the_conda_recipe_requires_what_the_package_requires() -> None:
     required = {
         re.sub(r"\s*;.*", "", line).replace("prometheus-client", "prometheus_client")
         for line in project["optional-dependencies"]["monitor"]
-        if "python_version" not in line
     }
     listed = {f"{name}>={bound}" for name, bound in re.findall(r"- ([\w-]+) >=([\d.]+)", recipe)}
     assert required <= listed
