@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import pass_on, quietly, report, warn_once
 from warmwatch.hooks.points import HookPointAbsentError
-from warmwatch.lifecycle import api
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 if TYPE_CHECKING:
@@ -37,6 +35,22 @@ _allowed = _Allowed()
 # Threads inside ``allow_compilation()``. A stance applies to the whole process, so while there is
 # such a thread, nothing is refused on any thread.
 _allowing: set[int] = set()
+
+
+def begin_allowing() -> bool:
+    """Allow compilations on this thread; nests. Return whether they were not allowed before."""
+    _allowed.depth += 1
+    _allowing.add(threading.get_ident())
+    return _allowed.depth == 1
+
+
+def end_allowing() -> bool:
+    """End the last ``begin_allowing()``. Return whether no thread is inside one any more."""
+    _allowed.depth -= 1
+    if _allowed.depth:
+        return False
+    _allowing.discard(threading.get_ident())
+    return not _allowing
 
 
 class CompiledAfterWarmupError(RuntimeError):
@@ -186,28 +200,3 @@ class AfterWarm:
         _allowing.intersection_update({threading.get_ident()})  # only this thread exists here
         self.allow()
         self.was_warm, self._waiting = False, []
-
-
-class AllowCompilation(ContextDecorator):
-    """The context manager of ``warmwatch.allow_compilation()``; reentrant."""
-
-    def __enter__(self) -> None:
-        if api.is_traced():
-            return
-        _allowed.depth += 1
-        _allowing.add(threading.get_ident())
-        if _allowed.depth == 1 and api.attached is not None:
-            quietly("after_warm", api.attached.agent.after_warm.allow)
-
-    def __exit__(self, *_raised: object) -> None:
-        if api.is_traced():
-            return
-        _allowed.depth -= 1
-        if _allowed.depth:
-            return
-        _allowing.discard(threading.get_ident())
-        if not _allowing and api.attached is not None:
-            quietly("after_warm", api.attached.agent.update_refusal)
-
-    def _recreate_cm(self) -> AllowCompilation:
-        return AllowCompilation()

@@ -11,7 +11,6 @@ from warmwatch.hooks.imports import FRAMES, is_imported
 from warmwatch.hooks.points import Hooks, Listener
 from warmwatch.hooks.redaction import words
 from warmwatch.ledger.ledger import Ledger
-from warmwatch.lifecycle import api
 from warmwatch.lifecycle.after_warm import AfterWarm
 from warmwatch.lifecycle.eager_baseline import EagerBaseline
 from warmwatch.lifecycle.listener import HookListener
@@ -35,7 +34,6 @@ def arm(hooks: Hooks, listener: Listener, mode: str | None) -> None:
     if mode is not None:
         _impose_mode(mode, hooks, listener)
     hide([*hooks.functions(), *FRAMES])
-    api.dynamo_imported()
 
 
 def arm_precompiled(hooks: Hooks, listener: Listener) -> None:

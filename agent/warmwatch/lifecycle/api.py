@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
-    from warmwatch.lifecycle.after_warm import AllowCompilation, Recompile
+    from warmwatch.lifecycle.after_warm import Recompile
     from warmwatch.lifecycle.attaching import Attached
     from warmwatch.shared.verdict import Judgement
 
@@ -91,6 +91,32 @@ class Pause(ContextDecorator):
                 getattr(attached.agent.ledger, method)(self._kind)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             _report(error, self._kind)
+
+
+class AllowCompilation(ContextDecorator):
+    """The context manager of ``warmwatch.allow_compilation()``; reentrant."""
+
+    def __enter__(self) -> None:
+        if is_traced():
+            return
+        from warmwatch._guard import quietly
+        from warmwatch.lifecycle.after_warm import begin_allowing
+
+        if begin_allowing() and attached is not None:
+            quietly("after_warm", attached.agent.after_warm.allow)
+
+    def __exit__(self, *_raised: object) -> None:
+        if is_traced():
+            return
+        from warmwatch._guard import quietly
+        from warmwatch.lifecycle.after_warm import end_allowing
+
+        if end_allowing() and attached is not None:
+            quietly("after_warm", attached.agent.update_refusal)
+
+    def _recreate_cm(self) -> AllowCompilation:
+        """One instance per call of a decorated function: several threads may run it."""
+        return AllowCompilation()
 
 
 def _begin(name: str) -> int:
@@ -298,8 +324,6 @@ def allow_compilation() -> AllowCompilation:
     On this thread, ``on_recompile`` and ``after_warm`` do not report or refuse them. Also a
     decorator. While it lasts, nothing is refused on other threads either.
     """
-    from warmwatch.lifecycle.after_warm import AllowCompilation
-
     return AllowCompilation()
 
 

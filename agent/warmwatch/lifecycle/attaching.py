@@ -1,6 +1,8 @@
 """Attach and detach, and the exit and fork handlers of the process.
 
 Before PyTorch imports Dynamo, an attached process has only its settings and an import watch.
+``api.attached`` is the only reference to it, so this module sets that one. No other module here
+imports ``api``, which imports this one when a function is called.
 """
 
 from __future__ import annotations
@@ -130,6 +132,7 @@ class Attached:
     def _arm(self, module: str) -> None:
         try:
             if module == _DYNAMO:
+                api.dynamo_imported()
                 self.agent.arm()
             else:
                 self.agent.arm_other_compilers(module)
