@@ -1,4 +1,4 @@
-"""The list of commands, in groups. A `WarmwatchError` becomes one line and an exit code here."""
+"""The command line: loads commands by name. An error becomes one line and an exit code here."""
 
 from __future__ import annotations
 
