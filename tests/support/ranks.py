@@ -103,6 +103,7 @@ class Rank:
             on_baseline=self._on_eager,
             clock=lambda: self.tick(),
         )
+        self._steps.lead(id(None))  # as a step source does: regular steps take the hot path
 
     def step(self) -> None:
         self._steps.on_step(None, (), {})

@@ -281,8 +281,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         rest = duration - (total - compiled) if last else 0
         compiled, begun, regular = total, waited, 0
         seen = _TOUCHED if active else _BASELINE if count < eager else known
-        if touched:
-            warm_at = max(count, eager) + warm_steps
+        if touched:  # with no call since ``seen``: another thread's step would become regular
+            warm_at = (count if count > eager else eager) + warm_steps
         try:
             if touched or baseline or count == 1:
                 rest = ledger.marks.step(

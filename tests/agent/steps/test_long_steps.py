@@ -53,6 +53,16 @@ def test_a_slow_step_records_how_often_the_allocator_ran_out_of_memory() -> None
     )
 
 
+def test_no_step_is_lost_where_regular_steps_and_others_of_one_length_alternate() -> None:
+    rank = stepped(warm(), 0.9, *[0.5] * 3)
+    rank.ledger.begin("dynamo")
+    rank.ledger.end("dynamo")
+    slot = stepped(rank, *[0.5] * 10).slot()
+    assert slot.steps.steps == 34
+    assert sum(slot.clean_bins) == 32, "all but the first step and the one that recompiled"
+    assert len([ns for ns in slot.recent if ns]) == 34
+
+
 def test_in_a_training_that_stays_slow_the_looks_end() -> None:
     rank = warm()
     rank.pytorch.bytes = (1, 2, 3, 4, 0)
