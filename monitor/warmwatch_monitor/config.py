@@ -19,12 +19,11 @@ from warmwatch_monitor.timeouts import DISK_SECONDS, within
 
 _FILE, _PROJECT = "warmwatch.toml", "pyproject.toml"
 # A project's files may be somebody else's: nothing there may send credentials elsewhere, open the
-# daemon to others, or name places to read and write.
+# daemon to others, turn its access log off, or name places to read and write.
 _IN_PROJECTS = frozenset(
     {
         *("WARMWATCH_INTERVAL", "WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE"),
         *("WARMWATCH_RETENTION", "WARMWATCH_LONG_COMPILE", "WARMWATCH_PRICE_PER_GPU_HOUR"),
-        "WARMWATCH_LOG_FORMAT",
     }
 )
 _origins: dict[str, str] = {}  # of the variables that files have set in this process
