@@ -104,8 +104,8 @@ def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
 
 def _next(report: Report) -> Text:
     shown = shlex.quote(report.run)  # the name may be another user's choice
-    return Text(
-        f"All of it: warmwatch report {shown} -v, or --html FILE. "
-        f"The start before: warmwatch compare {shown}~1 {shown}",
-        style="dim",
-    )
+    words = f"All of it: warmwatch report {shown} -v, or --html FILE."
+    # Only if the history holds an earlier start: `compare` would not find it otherwise.
+    if report.changed is not None and report.changed.run == report.run:
+        words += f" The start before: warmwatch compare {shown}~1 {shown}"
+    return Text(words, style="dim")

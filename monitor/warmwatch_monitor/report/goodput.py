@@ -7,7 +7,7 @@ and saves; compile time within an evaluation counts as compile time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.states import ENDED, State
@@ -40,12 +40,13 @@ def span(rank: Mapping[str, Any], seen: float) -> float | None:
     return float(max(0.0, (rank["since"] if over else seen) - attached))
 
 
-def goodput(rank: Mapping[str, Any], compiled: Iterable[Priced], seen: float) -> Goodput | None:
+def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) -> Goodput | None:
     """``None`` if even the length of the run is not known."""
     whole = span(rank, seen)
     if not whole:
         return None
     again = after_warm_seconds(rank, compiled)
+    evaluating = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
     pauses = rank["pauses"]
     untold = tuple(
         name
@@ -55,7 +56,7 @@ def goodput(rank: Mapping[str, Any], compiled: Iterable[Priced], seen: float) ->
     clean = rank["step_seconds"].get("clean_seconds")
     if clean is None and rank["steps"]:
         untold = (CLEAN, *untold)
-    shares = _shares(whole, clean or 0.0, again, rank, seen)
+    shares = _shares(whole, clean or 0.0, again, evaluating, rank, seen)
     return Goodput(
         seconds=whole,
         shares=tuple(
@@ -66,14 +67,20 @@ def goodput(rank: Mapping[str, Any], compiled: Iterable[Priced], seen: float) ->
 
 
 def _shares(
-    whole: float, clean: float, again: float, rank: Mapping[str, Any], seen: float
+    whole: float,
+    clean: float,
+    again: float,
+    evaluating: float,
+    rank: Mapping[str, Any],
+    seen: float,
 ) -> dict[str, float]:
+    """``evaluating``: compile time within evaluations, which their durations include."""
     pauses, first = rank["pauses"], rank["warmup"].get("first")
     left = _Left(whole)
     stepping = left.take(clean)
     compiling = left.take(rank["compile"]["seconds"])
     recompiling = min(again, compiling)
-    evaluation = left.take(pauses.get("evaluation_seconds"))
+    evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
     saving = left.take(pauses.get("checkpoint_seconds"))
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)

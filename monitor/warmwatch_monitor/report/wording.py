@@ -69,7 +69,7 @@ def _remarks(report: Report) -> Iterator[str]:
     if len(report.costs) > 1:
         yield "The warm-up is by the clock, its steps and all; all compiling is the compiler alone."
     if last.gpu_seconds is None:
-        yield "GPU-seconds, energy and money: no GPU of it is known."
+        yield "GPU-seconds, energy and money: no GPU of this run is known."
     elif last.joules is None:
         yield "Energy: nobody measured it; the daemon (`warmwatch serve`) does while it runs."
     elif last.covered is not None and last.covered < _NEARLY:
@@ -114,7 +114,7 @@ _ALWAYS = "clean steps"
 _NOT_TOLD = {
     "clean steps": "how long the clean steps took together",
     "waiting for data": "waiting for data",
-    "evaluation": "evaluations (frameworks tell of them, or warmwatch.evaluating())",
+    "evaluation": "evaluations (frameworks report them, or warmwatch.evaluating())",
 }
 
 

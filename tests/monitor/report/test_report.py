@@ -76,6 +76,15 @@ def test_what_passed_before_the_first_step_is_no_riddle() -> None:
     assert shares(made)["before the first step"] == pytest.approx(50)
 
 
+def test_compile_time_within_an_evaluation_is_counted_once() -> None:
+    twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
+    told = {"pauses.evaluation_seconds": 20.0}
+    found = shares(report(a.finished(compiled=twice, answers=told)))
+    assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(6.0))
+    found = shares(report(a.finished(compiled=a.TWICE, answers=told)))
+    assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(20.0))
+
+
 @given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
 @settings(max_examples=200, deadline=None)
 def test_shares_add_up_and_none_is_negative_whatever_is_told(
@@ -439,14 +448,15 @@ def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
     assert "The failure" not in text(a.finished())
 
 
-def lines_of(account: RunSummary, width: int = 100) -> list[str]:
-    made = cleaned(report(account, None))
+def lines_of(account: RunSummary, width: int = 100, before: RunSummary | None = None) -> list[str]:
+    made = cleaned(report(account, None, before))
     return printed(brief(made, width), width=width, colour=False).splitlines()
 
 
 def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_next() -> None:
     told = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
-    said = lines_of(a.finished(compiled=a.TWICE, answers=told), width=130)
+    account = a.finished(compiled=a.TWICE, answers=told)
+    said = lines_of(account, width=130, before=replace(account, id="aaaaaaaa"))
     assert said[0].startswith("gpt2: finished")
     assert len(said) <= 12
     bar, key, cost = said[1:4]
@@ -462,9 +472,17 @@ def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_ne
 def test_the_suggested_commands_quote_a_hostile_name() -> None:
     """Another user chooses the name, and somebody pastes the command."""
     name = "x'; touch stolen; '"
-    *_, last = lines_of(replace(a.finished(compiled=a.TWICE), run=name), width=300)
+    account = replace(a.finished(compiled=a.TWICE), run=name)
+    *_, last = lines_of(account, width=300, before=replace(account, id="aaaaaaaa"))
     _, _, compared = last.partition("warmwatch compare ")
     assert shlex.split(compared) == [f"{name}~1", name]
+
+
+def test_a_brief_report_names_the_start_before_only_if_there_was_one() -> None:
+    account = a.finished(compiled=a.TWICE)
+    assert lines_of(account)[-1] == "All of it: warmwatch report gpt2 -v, or --html FILE."
+    other = replace(account, id="aaaaaaaa", run="bert")
+    assert "compare" not in lines_of(account, before=other)[-1]
 
 
 def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
