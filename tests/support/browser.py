@@ -51,7 +51,7 @@ class Visit:
             self.elsewhere.append(asked)
 
     def until(self, expression: str) -> None:
-        """Wait for what a JavaScript expression says."""
+        """Wait for the value of a JavaScript expression."""
         # asked from here: what the page itself may evaluate, its headers forbid
         wait_until(lambda: self.page.evaluate(f"() => {expression}"))
 

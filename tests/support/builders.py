@@ -189,7 +189,7 @@ def snapshot(*views: RankView, **rest: object) -> Snapshot:
 
 
 def in_words(*views: RankView) -> str:
-    """All that is said of these ranks: the headline and the details, in one line."""
+    """The headline and the details of these ranks, in one line."""
     said = answer(snapshot(*views))
     assert len(said.summary) <= LONGEST
     return "; ".join((said.summary, *said.details))

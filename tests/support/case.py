@@ -129,7 +129,7 @@ def false_warm(case: Case) -> list[Sample]:
 
 
 def late_warm(case: Case) -> list[Sample]:
-    """Looks after the K-th clean step that said something else."""
+    """Polls after the K-th clean step without the state warm."""
     return [
         sample
         for sample in case.watched.samples
@@ -180,7 +180,7 @@ def _explained(case: Case, now: int, steps: int, intervals: list[Interval]) -> i
 
 
 def paused(case: Case, start: int, end: int) -> int:
-    """For how long between two moments the training says that it paused."""
+    """The reported pause time of the training between two moments."""
     pauses = case.watched.account["pauses"]
     return sum(max(0, min(end, over) - max(start, began)) for began, over in pauses)
 
@@ -307,7 +307,7 @@ def expected_conditions(case: Case) -> set[str]:
 
 
 def _swaps_later(case: Case) -> bool:
-    """Its environment has code compiled aside and swapped in."""
+    """Its environment makes code compile in the background and swaps it in."""
     mode = case.scenario.env.get("TORCHINDUCTOR_FX_COMPILE_MODE", "").lower()
     return mode.startswith(("async", "progressive"))
 

@@ -31,7 +31,7 @@ class Asked:
 
     @property
     def metrics(self) -> set[str]:
-        """The metrics it reads: names that are neither functions nor operators nor labels."""
+        """The metrics it reads: names that are not functions, operators or labels."""
         bare = _NO_METRIC.sub("", _STRING.sub('""', self.expr))
         return set(_NAME.findall(bare)) - _OPERATORS
 

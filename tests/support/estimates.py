@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
-    """What was said ``so_far`` seconds into a warm-up."""
+    """The estimate ``so_far`` seconds into a warm-up."""
 
     so_far: float
     left: float | None
@@ -52,7 +52,7 @@ class Measured:
     guesses: tuple[Guess, ...]
 
     def at(self, share: float) -> Guess | None:
-        """What was said nearest to that share of the second."""
+        """The estimate nearest to that share of the second warm-up."""
         wanted = share * self.second
         return min(self.guesses, key=lambda one: abs(one.so_far - wanted), default=None)
 

@@ -1,4 +1,4 @@
-"""Stands before a daemon, as a proxy does: knows what is asked, and may treat ``/events`` badly."""
+"""A proxy in front of a daemon: counts requests, and may mishandle ``/events``."""
 
 from __future__ import annotations
 

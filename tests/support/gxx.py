@@ -53,7 +53,7 @@ def _key(real: str, arguments: list[str], source: str, out: str) -> str:
 
 
 def _keep(out: str, kept: Path) -> None:
-    """Whole or not at all, whoever else keeps the same."""
+    """Atomic, also with concurrent writers."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=kept.parent)
     os.close(handle)

@@ -1,4 +1,4 @@
-"""A file system that never answers: FUSE, mounted by root, with nobody behind it."""
+"""A file system that never replies: a FUSE mount by root without a server."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def ignore(_run: str, _peer: str) -> None:
 
 
 class Answers:
-    """What is answered, each made once for a Snapshot. Used on the event loop alone."""
+    """The answers, each made once per Snapshot. Used only on the event loop."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Answers:
         self._latest, self._version, self._on_request = latest, version, on_request
         self._owner_uid = owner_uid
         self._kept = Kept()
-        self._lived: dict[str, int] = {}  # when each run was seen alive last
+        self._lived: dict[str, int] = {}  # by run: when it was last seen alive
         self._waiters = Waiters(latest, self._in_time)
         self._owners: dict[int, Answers] = {}
 
     def of(self, owner_uid: int | None) -> Answers:
-        """The answers about one user's runs alone; without a user, about all runs."""
+        """The answers about one user's runs only; without a user, about all runs."""
         if owner_uid is None:
             return self
         if owner_uid not in self._owners:
@@ -54,7 +54,7 @@ class Answers:
         return self._owners[owner_uid]
 
     def status(self, run: str | None = None, peer: str = "") -> Body:
-        """The answer as it is now. ``peer``: who requests it. Raises UnknownRunError."""
+        """The present status. ``peer``: a name for the client. Raises UnknownRunError."""
         snapshot = self._latest()
         if run is None:
             whole = self._kept.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
@@ -64,12 +64,12 @@ class Answers:
             return self._body(snapshot, run)
 
     def leave(self) -> None:
-        """Answer all who wait, for the daemon ends."""
+        """Answer all waiting clients, because the daemon ends."""
         for answers in (self, *self._owners.values()):
             answers._waiters.leave()
 
     def metrics(self, accept: str | None) -> Body:
-        """The series, in the format that ``Accept`` asks for."""
+        """The series, in the format of the ``Accept`` header."""
         snapshot, kind = self._latest(), series.content_type(accept)
 
         def make() -> Body:
@@ -80,14 +80,14 @@ class Answers:
     async def wait(
         self, goal: str, run: str | None, timeout: float, gone: Gone, peer: str = ""
     ) -> Body:
-        """The answer when ``goal`` is reached or can come no more, or at the timeout.
+        """The answer when ``goal`` is reached or has become impossible, or at the timeout.
 
-        A run that is not seen for a while may come back, as where its record or its directory
+        A run that disappears for a while may come back, for example if its record or its directory
         could not be read for a moment: the wait goes on.
 
         Raises:
-            UnknownRunError: there is no such run at the beginning, where the records can be read,
-            or at the timeout. GoneError: nobody waits for it any more.
+            UnknownRunError: the run does not exist at the begin, if the records can be read, or at
+                the timeout. GoneError: the client has disconnected.
         """
         snapshot = self._latest()
         if run is not None:
@@ -95,7 +95,7 @@ class Answers:
         if _tells_all(snapshot):
             with suppress(UnreadRunError), self._explaining(snapshot, peer):
                 chosen(snapshot, run)
-        # there is no epoch before the first look
+        # there is no epoch before the first poll
         began_ns = snapshot.now_ns if snapshot.epoch else 0
         wanted = Wanted(goal=goal, run=run, began=snapshot.epoch or None, began_ns=began_ns)
         body = await self._waiters.wait(wanted, timeout, gone)
@@ -112,7 +112,7 @@ class Answers:
         return self._waited(snapshot, wanted) if over else None
 
     def _names(self, snapshot: Snapshot, wanted: Wanted) -> frozenset[str]:
-        """The runs that a wait is about, of those that are asked for. Raises UnknownRunError."""
+        """The requested runs that a wait is about. Raises UnknownRunError."""
         known = self._kept.get(
             snapshot, ("times", wanted.run), lambda: self._times(snapshot, wanted.run)
         )
@@ -130,7 +130,7 @@ class Answers:
     def _times(
         self, snapshot: Snapshot, run: str | None
     ) -> tuple[tuple[str, int, float | None], ...]:
-        """Of each run that is asked for: when it was seen alive last (-1: never), and attached."""
+        """For each requested run: when it was last seen alive (-1: never), and attached."""
         self._kept.get(snapshot, ("seen",), lambda: self._see(snapshot))
         return tuple(
             (view.run, self._lived.get(view.run, -1), view.attached_at)
@@ -138,15 +138,15 @@ class Answers:
         )
 
     def _see(self, snapshot: Snapshot) -> None:
-        """Note which runs live; while anybody waits, each Snapshot comes by here."""
-        # no wait that goes on began before
+        """Record which runs live; while a client waits, this sees each Snapshot."""
+        # no open wait began earlier
         since = snapshot.now_ns - round(LONGEST_WAIT_SECONDS * 1e9)
         self._lived = {run: at for run, at in self._lived.items() if at >= since}
         living = (view.run for view in snapshot.runs if view.state not in ENDED)
         self._lived.update(dict.fromkeys(living, snapshot.now_ns))
 
     def _waited(self, snapshot: Snapshot, wanted: Wanted) -> Body:
-        """What is sent to those who waited, and so the same for all for whom it says the same."""
+        """The answer to a wait, shared by all clients that get the same content."""
         names = self._names(snapshot, wanted)
 
         def judge() -> bool:
@@ -208,13 +208,13 @@ class OwnedBy:
 
 
 def _tells_all(snapshot: Snapshot) -> bool:
-    """Whether a run that is not in it is not there: it is new, and the records were read."""
+    """Whether a run missing in it does not exist: it is new, and the records were read."""
     read = any(health.source == "records" for health in snapshot.sources)
     return read and incomplete(snapshot) is None and snapshot.late_seconds is None
 
 
 def _is_over(snapshot: Snapshot, wanted: Wanted, names: frozenset[str]) -> bool:
-    """Whether it is reached, or none of the runs that it is about lives."""
+    """Whether the goal is reached, or none of the runs lives."""
     about = [view for view in chosen(snapshot, wanted.run) if view.run in names]
     is_there = wanted.goal != "ended" and reached(about, wanted.goal)
     return is_there or (bool(about) and all(view.state in ENDED for view in about))

@@ -1,7 +1,7 @@
 """Answers as bytes, made once for each Snapshot and sent to every client.
 
-One Snapshot is published five times a second and may be asked for a thousand times: what is made of
-it is kept until the next one is there. Compressed likewise, where a client takes that.
+Five Snapshots a second are published, and each may be requested a thousand times: an answer is
+cached until the next Snapshot, also its compressed form for clients that accept it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEVEL = 4  # nearly as small as the best, in a third of the time
 
 
 class Body:
-    """What is answered, and of which kind it is."""
+    """An answer with its media type."""
 
     __slots__ = ("_gzipped", "kind", "plain")
 
@@ -32,7 +32,7 @@ class Body:
         self._gzipped: bytes | None = None
 
     def encoded(self, accept: str) -> tuple[bytes, dict[str, str]]:
-        """Its bytes and headers for a client that accepts these encodings."""
+        """Its bytes and headers for a client with this ``Accept-Encoding``."""
         headers = {"content-type": self.kind, "vary": "accept, accept-encoding"}
         if len(self.plain) < _WORTH_COMPRESSING or not takes_gzip(accept):
             return self.plain, headers
@@ -42,15 +42,15 @@ class Body:
 
 
 class Kept:
-    """What was made of the newest Snapshot, by a key. Used on the event loop alone."""
+    """Results for the newest Snapshot, by a key. Used only on the event loop."""
 
     def __init__(self) -> None:
         self._of: Snapshot | None = None
         self._made: dict[Hashable, Any] = {}
-        self._costly: dict[Hashable, tuple[Any, float]] = {}  # and until when each is returned
+        self._costly: dict[Hashable, tuple[Any, float]] = {}  # and when each expires
 
     def get_costly(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
-        """As :meth:`get`; what took long to make is returned for later Snapshots too.
+        """As :meth:`get`; an expensive result is returned for later Snapshots too.
 
         For ten times as long as it took, at most 2 s. So clients that request the largest answers
         without a pause leave the event loop to others.
@@ -67,7 +67,7 @@ class Kept:
         return made
 
     def get(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, called for each key once for a Snapshot; what it raises goes on."""
+        """The result of ``make``, called once per key and Snapshot; exceptions pass through."""
         if self._of is not snapshot:
             self._of, self._made = snapshot, {}
         if key not in self._made:
@@ -81,9 +81,9 @@ def json_body(value: object) -> Body:
 
 
 def json_body_of_many(value: Mapping[str, Any]) -> Body:
-    """The same of an object with long lists, for a thread.
+    """The same for an object with long lists, for a thread.
 
-    One item at a time: while one is encoded nothing else runs, the event loop neither.
+    Encodes one item at a time: during an item no other Python code runs, not even the event loop.
     """
     parts = (
         b"%b:[%b]" % (_json(name), b",".join(map(_json, of)))
@@ -95,7 +95,7 @@ def json_body_of_many(value: Mapping[str, Any]) -> Body:
 
 
 def _json(value: object) -> bytes:
-    """JSON without control characters and beyond ASCII: a terminal that shows it obeys none.
+    """JSON without control characters and non-ASCII, safe to show in a terminal.
 
     Python's encoder escapes them, and bytes of a name that are not UTF-8.
     """
@@ -109,7 +109,7 @@ def _json(value: object) -> bytes:
 
 
 def takes_gzip(accept: str) -> bool:
-    """Whether an ``Accept-Encoding`` header lets an answer be compressed."""
+    """Whether an ``Accept-Encoding`` header accepts gzip."""
     for one in accept.lower().split(","):
         name, _, weight = one.partition(";")
         if name.strip() == "gzip":

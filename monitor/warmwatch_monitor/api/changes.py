@@ -1,7 +1,7 @@
 """Diff of two Snapshots, as events. Pure.
 
-A rank is compared with itself: a process that has taken its place begins with ``attached``.
-Activity that began and ended between two polls is inferred from what it left behind.
+A rank is compared with itself: a process that replaces it begins with ``attached``. Activity that
+began and ended between two polls is inferred from its traces.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _UNWARMED = frozenset({State.STARTING, State.COMPILING, State.WARMING, State.REC
 
 
 class Change(NamedTuple):
-    """One event. ``names``: what ``?run=`` may call its run; ``None`` if it is of no run."""
+    """One event. ``names``: possible ``?run=`` values for its run; ``None`` without a run."""
 
     event: Event
     names: frozenset[str] | None = None
 
 
 def has_runs(snapshot: Snapshot) -> bool:
-    """Whether the records were read for it, so that a run which is not in it is gone."""
+    """Whether the records were read for it, so that a missing run is gone."""
     return any(health.source == "records" and health.up for health in snapshot.sources)
 
 
@@ -66,7 +66,7 @@ def source_changes(before: Snapshot, now: Snapshot) -> Iterator[SourceEvent]:
 
 
 def names(view: RunView, snapshot: Snapshot) -> frozenset[str]:
-    """By what ``?run=`` may name it: as it is shown, else as its user calls it."""
+    """The possible ``?run=`` values: the shown name, and the name that its user gave."""
     who = view.who
     called = {f"{who.name}@{who.owner}", who.name} - {one.run for one in snapshot.runs}
     return frozenset({view.run, *(name for name in called if name)})
@@ -131,7 +131,7 @@ def _of_compiler(before: RankView | None, now: RankView, event: _Events) -> Iter
     earlier = was.open if was and before and before.living else None
     same = opened is not None and earlier is not None and opened.began_at == earlier.began_at
     spent = figures.compile.seconds - (was.seconds if was else 0.0)
-    # one that is over: seen in progress, or by the time that it left behind
+    # an ended one: it was seen in progress, or shows in its total time
     ended = (earlier is not None and not same) or (not opened and spent > 0)
     late = bool(figures.warmups.count)
     what = underway(figures.log.underway, after_warm=late)
@@ -150,7 +150,7 @@ def _of_compiler(before: RankView | None, now: RankView, event: _Events) -> Iter
 
 
 def _compilations(before: RankView | None, now: RankView, event: _Events) -> Iterator[Change]:
-    """Those that the journal has since then: it has the last ones, in order."""
+    """The new ones in the journal, which has the last ones in order."""
     known = before.figures.log.compilations if before else ()
     last = known[-1].at_ns if known else 0
     there = {(one.at_ns, one.id, one.kind) for one in known}

@@ -1,6 +1,6 @@
 """The last events, numbered, as bytes, in bounded memory.
 
-Fed by the publisher's thread with each Snapshot, read on the event loop.
+The publisher's thread adds each Snapshot; the event loop reads.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ MOST_BYTES = 8 << 20
 
 
 class ForgottenError(Exception):
-    """What is asked for has left the ring, or was never in it; the message says which."""
+    """The requested events have left the ring, or were never in it; the message says which."""
 
 
 class Event(NamedTuple):
-    """One event: its number and kind, by what ``?run=`` may name its run (``None``: of none), its
-    bytes.
-    """
+    """One event: its number and kind, the possible ``?run=`` values (``None``: no run), its
+    bytes."""
 
     number: int
     kind: str
@@ -34,7 +33,7 @@ class Event(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What somebody wants to be told: of one run, of some kinds; of all, where none is named."""
+    """A client's filter: one run and some kinds; ``None`` means all."""
 
     run: str | None = None
     kinds: frozenset[str] = frozenset()
@@ -46,7 +45,7 @@ class Wanted(NamedTuple):
 
 
 class Recent:
-    """A ring of events. ``life`` tells this daemon's numbers from those of another one's life."""
+    """A ring of events. ``life`` separates this daemon's numbers from those of other daemons."""
 
     def __init__(
         self, *, most: int = MOST, most_bytes: int = MOST_BYTES, life: str | None = None
@@ -60,7 +59,7 @@ class Recent:
         self.number = 0  # of the newest
 
     def take(self, snapshot: Snapshot) -> None:
-        """Add what became otherwise since the last one. A run that cannot be read is not gone."""
+        """Add the changes since the last Snapshot. A run that cannot be read is not gone."""
         found: list[Change] = []
         if self._before is not None:
             found += (Change(event) for event in source_changes(self._before, snapshot))
@@ -75,10 +74,10 @@ class Recent:
     def after(
         self, number: int, wanted: Wanted, most_bytes: int = 1 << 16
     ) -> tuple[int, list[bytes]]:
-        """What of it is ``wanted`` behind ``number``, and the number up to which that goes.
+        """The ``wanted`` events after ``number``, and the number up to which they go.
 
         Raises:
-            ForgottenError: some of it has left the ring.
+            ForgottenError: some of them have left the ring.
         """
         with self._lock:
             oldest = self._events[0].number if self._events else self.number + 1
@@ -97,14 +96,14 @@ class Recent:
             return number, found
 
     def id_of(self, number: int) -> str:
-        """The id under which an event is sent."""
+        """The id of an event."""
         return f"{self.life}-{number}"
 
     def number_of(self, id: str) -> int:
-        """The number in an id that a client had last.
+        """The number in a client's last id.
 
         Raises:
-            ForgottenError: it is of another daemon's life, or none that was ever given.
+            ForgottenError: it belongs to another daemon's life, or was never assigned.
         """
         life, _, number = id.rpartition("-")
         if life != self.life:
@@ -127,6 +126,6 @@ class Recent:
 
 
 def framed(kind: str, data: bytes, id: str | None = None) -> bytes:
-    """One server-sent event; ``data`` is JSON, which has no line of its own."""
+    """One server-sent event; ``data`` is JSON without line breaks."""
     named = f"id: {id}\n" if id is not None else ""
     return f"event: {kind}\n{named}data: ".encode() + data + b"\n\n"

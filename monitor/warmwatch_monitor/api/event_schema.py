@@ -13,7 +13,7 @@ from warmwatch_monitor.status.schema.events import (
 )
 from warmwatch_monitor.status.schema.status import Status
 
-# The data of each event. That of `reset` has the keys of `/status` too.
+# The data of each event. `reset` also has the keys of `/status`.
 EVENTS: Mapping[str, type[Status | ResetEvent | Event]] = {
     "snapshot": Status,
     "reset": ResetEvent,

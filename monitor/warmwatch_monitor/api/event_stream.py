@@ -11,20 +11,20 @@ from starlette.types import Receive, Scope, Send
 
 from warmwatch_monitor.api.fast_path import gone
 
-_PART = 1 << 16  # what may wait for a slow reader, beside what the kernel holds
+_PART = 1 << 16  # sent ahead to a slow reader, in addition to the kernel's buffers
 _HEADERS: Mapping[str, str] = {
     "content-type": "text/event-stream",
     "cache-control": "no-store",
-    "x-accel-buffering": "no",  # nginx would keep events back
+    "x-accel-buffering": "no",  # nginx would buffer events
 }
 
 
 class EventStream(Response):
-    """Sends what ``events`` yields; who went away, or may not ask any more, ends it."""
+    """Sends what ``events`` yields, until the client disconnects or loses its access."""
 
     media_type = "text/event-stream"  # for /docs
 
-    # FastAPI reads the status for /docs off this signature
+    # FastAPI reads the status for /docs from this signature
     def __init__(self, events: AsyncGenerator[bytes, None], status_code: int = 200) -> None:
         super().__init__(status_code=status_code, headers=dict(_HEADERS))
         del self.headers["content-length"]
@@ -57,4 +57,4 @@ class EventStream(Response):
                         await send({**body, "body": content[at : at + _PART]})
             await send({"type": "http.response.body", "body": b""})
         except OSError:
-            return  # the door has ended it
+            return  # the server has ended it

@@ -1,8 +1,8 @@
 """``/events``: one task serves all listeners.
 
-Who listens has a place in the ring of recent events and nothing else, so one who reads slowly costs
-no memory: what the ring no longer has he has missed, and his connection ends. Nobody listens for
-ever: who comes back with the last id misses nothing.
+A listener has a position in the ring of recent events and nothing else, so a slow reader costs no
+memory: it misses events that have left the ring, and its connection ends. Connections have a
+limited length; a client that reconnects with the last id misses nothing.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ LIFE_SECONDS = 3600.0
 _AT_ONCE = 25
 _RETRY = b"retry: 2000\n\n"
 _BEAT = b": still here\n\n"
-# for those who want it: once a second, without an id
+# on request: once a second, without an id
 Sample = Callable[[Snapshot], SampleEvent]
 
 
-SHARE_OF_A_PEER = 0.25  # of all who may listen
+SHARE_OF_A_PEER = 0.25  # of all listeners
 
 
 class CrowdedError(Exception):
-    """As many listen as may; the message says what to do."""
+    """The limit of listeners is reached; the message says what to do."""
 
 
 class Events:
-    """Who listens. Used on the event loop alone.
+    """The listeners. Used only on the event loop.
 
     Args:
-        sample: what is told once a second to those who want it; ``None`` is told to nobody.
+        sample: the event sent once a second on request; ``None``: none is sent.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Events:
         self._sampled: tuple[int, bytes] = (0, b"")
 
     def leave(self) -> None:
-        """Let nobody listen any longer."""
+        """End all connections."""
         self._leaving = True
         for bell in self._bells:
             bell.set()
 
     def refuse_crowd(self, peer: str = "") -> None:
-        """Raises CrowdedError: nobody more may listen now, or not from ``peer``."""
+        """Raises CrowdedError if no further listener is allowed, or none from ``peer``."""
         if peer and self._peers[peer] >= self._most * SHARE_OF_A_PEER:
             raise CrowdedError(
                 f"{self._peers[peer]} clients of {peer} listen already, as many as may; come "
@@ -83,7 +83,7 @@ class Events:
     async def listen(
         self, wanted: Wanted, last_id: str | None, *, samples: bool = False, peer: str = ""
     ) -> AsyncGenerator[bytes, None]:
-        """What to send to one who listens, until he has to come back."""
+        """The bytes to send to one listener, until it must reconnect."""
         bell, loop = asyncio.Event(), asyncio.get_running_loop()
         self._bells.add(bell)
         self._peers[peer] += 1
@@ -113,10 +113,10 @@ class Events:
         finally:
             self._samplers -= samples
             self._bells.discard(bell)
-            self._peers -= Counter((peer,))  # and forget who has none left
+            self._peers -= Counter((peer,))  # and drop a peer without connections
 
     def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
-        """What begins a connection: all that is so now, unless it goes on where one broke off."""
+        """The begin of a connection: the whole status, unless it resumes an earlier one."""
         why = None
         if last_id:
             try:
@@ -126,7 +126,7 @@ class Events:
                 why = str(error)
             else:
                 return number, b""
-        number = self._recent.number  # before what is told: nothing falls between
+        number = self._recent.number  # before the status, so that no event is lost in between
         return number, self._present(wanted.run, why, self._recent.id_of(number))
 
     def _present(self, run: str | None, why: str | None, id: str) -> bytes:
@@ -148,13 +148,13 @@ class Events:
             self._looking = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
-        """Wake who listens where there is anything to tell, for as long as anybody does."""
+        """Wake listeners when there are new events, as long as there are any."""
         loop = asyncio.get_running_loop()
-        told, beat_at, sample_at = self._recent.number, loop.time() + BEAT_SECONDS, 0.0
+        sent, beat_at, sample_at = self._recent.number, loop.time() + BEAT_SECONDS, 0.0
         while self._bells and not self._leaving:
             now, wake = loop.time(), False
-            if self._recent.number != told:
-                told, wake = self._recent.number, True
+            if self._recent.number != sent:
+                sent, wake = self._recent.number, True
             if now >= beat_at:
                 self._beats, beat_at, wake = self._beats + 1, now + BEAT_SECONDS, True
             if self._sample is not None and self._samplers and now >= sample_at:
@@ -166,7 +166,7 @@ class Events:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _wake(self) -> None:
-        """A few at a time, so that others who ask meanwhile have their turn."""
+        """Wake a few at a time, so that other requests get their turn."""
         for turn, bell in enumerate(tuple(self._bells)):
             bell.set()
             if turn % _AT_ONCE == _AT_ONCE - 1:
@@ -174,7 +174,7 @@ class Events:
 
 
 def _answer(snapshot: Snapshot, run: str | None) -> Status:
-    """All that is so now; a run that is not there yet may come."""
+    """The whole status; a run that does not exist yet may appear."""
     try:
         return status(snapshot, run)
     except UnknownRunError:

@@ -1,7 +1,7 @@
 """Fast path that bypasses FastAPI, for the answers that thousands of clients request.
 
-Only what is plainly right goes this way, and gets what FastAPI's routes would give: those stay what
-is documented, and refuse whatever is odd in their words.
+Only simple, valid requests take this path, with the answers of FastAPI's routes. Those routes
+remain the documented ones, and refuse invalid requests with their messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARAMETERS = frozenset(("run", "wait", "timeout"))
 
 
 class FastPath:
-    """Answers ``/metrics`` and ``/status`` where that is plain; ``inner`` has the rest."""
+    """Answers simple requests of ``/metrics`` and ``/status``; ``inner`` handles the rest."""
 
     def __init__(self, inner: ASGIApp, answers: Answers, events: Events) -> None:
         self._inner, self._answers, self._events = inner, answers, events
@@ -47,21 +47,21 @@ class FastPath:
         await _send(200, content, headers, send)
 
     def leave(self) -> None:
-        """Answer all who wait or listen, for the daemon ends."""
+        """Answer all waiting clients and end all listeners, because the daemon ends."""
         self._answers.leave()
         self._events.leave()
 
     async def _body(self, scope: Scope, receive: Receive) -> Body | None:
-        """The answer; ``None`` where it is not plain what is asked for. Raises UnknownRunError."""
+        """The answer; ``None`` if the request is not simple. Raises UnknownRunError."""
         answers = self._answers.of(scope.get("state", {}).get("owner_uid"))
         if scope["path"] == "/metrics":
             return answers.metrics(_header(scope, b"accept"))
         if scope["path"] != "/status":
             return None
-        asked = plain_query(scope["query_string"])
-        if asked is None:
+        requested = plain_query(scope["query_string"])
+        if requested is None:
             return None
-        run, goal, timeout = asked
+        run, goal, timeout = requested
         peer = str(scope.get("state", {}).get("peer", ""))
         if goal is None:
             return answers.status(run, peer)
@@ -69,7 +69,7 @@ class FastPath:
 
 
 def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
-    """Run, goal and timeout, each asked for once at most and right; else ``None``."""
+    """Run, goal and timeout, each valid and given at most once; else ``None``."""
     if not query:
         return None, None, USUAL_WAIT_SECONDS
     try:
@@ -86,7 +86,7 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
 
 
 async def _say(error: UnknownRunError, send: Send) -> None:
-    """That there is no such run, as FastAPI's routes say it."""
+    """Report an unknown run, as FastAPI's routes do."""
     problem, status = json_body({"detail": str(error)}), status_of(error)
     await _send(status, problem.plain, {"content-type": problem.kind, **RETRY[status]}, send)
 
@@ -99,12 +99,12 @@ async def _send(status: int, content: bytes, headers: Mapping[str, str], send: S
 
 
 def _header(scope: Scope, wanted: bytes) -> str | None:
-    """The value of a header, where it is sent once; several belong together."""
+    """The value of a header that is sent exactly once."""
     values = [value for name, value in scope["headers"] if name == wanted]
     return b", ".join(values).decode("latin-1") if values else None
 
 
 async def gone(receive: Receive) -> None:
-    """Return when the client went away."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

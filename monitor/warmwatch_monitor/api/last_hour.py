@@ -1,8 +1,8 @@
 """The last hour in a ring of fixed size: some numbers for each second, rank and GPU.
 
-A second is one of the monotonic clock, which nobody sets; beside it stands what the wall clock
-said. What is not known of a second is NaN, or code 0. Fed by the publisher's thread, read by
-others, under one lock.
+A second is one of the monotonic clock, which nobody sets; the wall clock's time is stored with it.
+Unknown values are NaN, or code 0. The publisher's thread writes, other threads read, under one
+lock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from warmwatch_monitor.model import PHASES, Compilation, GpuReading, RankView, S
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
-# what the codes stand for; 0 is "not known", or no phase
+# the meaning of the codes; 0 is "unknown", or no phase
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
 PAUSE_NAMES: tuple[str | None, ...] = (None, "evaluation", "saving")
@@ -26,13 +26,13 @@ _STATE_CODES = {state: code for code, state in enumerate(STATES)}
 _PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
 _OTHER = _PHASE_CODES["other"]
 
-# name -> type of an array; of a rank, and of a GPU
+# name -> array type; of a rank, and of a GPU
 RANK_COLUMNS: Mapping[str, str] = {
     "steps": "d",  # all steps so far
     "step_seconds": "f",  # the last one's length
     "compile_seconds": "f",  # within that second
     "state": "B",
-    "phase": "B",  # in which most of compile_seconds was
+    "phase": "B",  # with most of compile_seconds
     "pause": "B",  # an evaluation or a save within that second
 }
 GPU_COLUMNS: Mapping[str, str] = {
@@ -44,15 +44,15 @@ K = TypeVar("K")
 
 
 class Series:
-    """The seconds of one rank or one GPU, round and round."""
+    """The seconds of one rank or one GPU, in a ring."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self.kinds = kinds
         self.columns = {name: array(kind, [_blank(kind)]) * SECONDS for name, kind in kinds.items()}
-        self.newest = -1  # the second in which it was seen last
+        self.newest = -1  # the second in which it was last seen
 
     def clear(self, since: int, until: int) -> None:
-        """Forget what stands in the places of the seconds from ``since`` to before ``until``."""
+        """Clear the places of the seconds from ``since`` to before ``until``."""
         for second in range(max(since, until - SECONDS), until):
             for name, column in self.columns.items():
                 column[second % SECONDS] = _blank(self.kinds[name])
@@ -81,7 +81,7 @@ class _Spent(NamedTuple):
 
 
 class History:
-    """The last SECONDS seconds of up to so many ranks and GPUs; those seen longest ago leave."""
+    """The last SECONDS seconds of a limited number of ranks and GPUs; the oldest are evicted."""
 
     def __init__(self, most_ranks: int = MOST_RANKS, most_gpus: int = MOST_GPUS) -> None:
         self.lock = threading.Lock()
@@ -95,7 +95,7 @@ class History:
         self._spent: dict[tuple[str, int], _Spent] = {}
 
     def take(self, snapshot: Snapshot) -> None:
-        """Note what a Snapshot says of the second that it is of."""
+        """Store a Snapshot's values for its second."""
         second = snapshot.now_ns // 10**9
         with self.lock:
             self._advance(second, snapshot.epoch)
@@ -145,7 +145,7 @@ class History:
         spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
         if phase:
             columns["phase"][at] = phase
-        # a second in which something compiled is not shown as one in which all was warm already
+        # a second with a compilation must not look warm
         if not (view.judgement.warm and columns["phase"][at] and columns["state"][at]):
             columns["state"][at] = _STATE_CODES[view.judgement.state.value]
 
@@ -161,7 +161,7 @@ def _spent(view: RankView) -> _Spent:
 
 
 def _grown(before: _Spent | None, now: _Spent, view: RankView) -> tuple[float, int]:
-    """How much compile time came since the previous poll, and mostly in which phase."""
+    """The compile time since the previous poll, and its main phase."""
     open_phase = _PHASE_CODES.get(view.judgement.phase, _OTHER) if view.judgement.compiling else 0
     grown = 0.0 if before is None else now.seconds - before.seconds
     if before is None or grown <= 0:
@@ -171,7 +171,7 @@ def _grown(before: _Spent | None, now: _Spent, view: RankView) -> tuple[float, i
 
 
 def _pause(before: _Spent | None, now: _Spent, view: RankView) -> int:
-    """Code of the pause that is in progress, or that took time since the previous poll."""
+    """Code of the pause in progress, or of one that took time since the previous poll."""
     pauses = view.figures.pauses
     evaluated = before is not None and now.evaluating > before.evaluating
     saved = before is not None and now.saving > before.saving
@@ -191,27 +191,27 @@ def _recompiles(view: RankView, snapshot: Snapshot) -> tuple[Recompile, ...]:
     )
 
 
-def _move_on(kept: dict[K, Series], since: int, second: int) -> None:
-    """Make room for the seconds from ``since`` to ``second``; who was not seen for all leaves."""
-    for key, series in tuple(kept.items()):
+def _move_on(stored: dict[K, Series], since: int, second: int) -> None:
+    """Clear the seconds from ``since`` to ``second``; evict series that were not seen in any."""
+    for key, series in tuple(stored.items()):
         if series.newest <= second - SECONDS:
-            del kept[key]
+            del stored[key]
         else:
             series.clear(since, second + 1)
 
 
 def _of(
-    kept: dict[K, Series], key: K, kinds: Mapping[str, str], most: int, second: int
+    stored: dict[K, Series], key: K, kinds: Mapping[str, str], most: int, second: int
 ) -> Series | None:
-    """The series of ``key``; ``None`` where all that may be kept are of this second too."""
-    series = kept.get(key)
+    """The series of ``key``; ``None`` if the limit is reached by series of this second."""
+    series = stored.get(key)
     if series is None:
-        if len(kept) >= most:
-            oldest = min(kept, key=lambda one: kept[one].newest)
-            if kept[oldest].newest >= second - 1:
+        if len(stored) >= most:
+            oldest = min(stored, key=lambda one: stored[one].newest)
+            if stored[oldest].newest >= second - 1:
                 return None
-            del kept[oldest]
-        series = kept[key] = Series(kinds)
+            del stored[oldest]
+        series = stored[key] = Series(kinds)
     series.newest = second
     return series
 

@@ -1,6 +1,6 @@
 """``/history`` as JSON columns, and the same figures for the present second.
 
-States and phases are told as they begin, ``[second, name]``: most of an hour is one of them.
+States and phases are listed at their begin, ``[second, name]``: they rarely change within an hour.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def columns(
 ) -> dict[str, Any]:
     """The last ``seconds``, each column of at most ``points`` values of equally many seconds.
 
-    Of the seconds that make one value, counters tell the last, and everything else the mean of
-    what is known; states and phases keep their seconds.
+    A value for several seconds is the last one for counters, and the mean of the known values for
+    everything else; states and phases keep their seconds.
     """
     with history.lock:
         until = history.newest + 1
@@ -80,7 +80,7 @@ def columns(
 
 
 def sample(snapshot: Snapshot) -> SampleEvent:
-    """The figures of this moment, and the sentences."""
+    """The present figures, and the sentences."""
     words = answer(snapshot)
     return SampleEvent(
         at=snapshot.epoch,
@@ -138,7 +138,7 @@ def _recompiles(known: Sequence[Recompile], oldest: float) -> list[dict[str, Any
 
 
 def _ends(values: Sequence[float], width: int) -> range:
-    """Behind which of ``values`` each group of ``width`` ends, the last one perhaps behind all."""
+    """The end of each group of ``width`` values; the last may be beyond all values."""
     return range(width, len(values) + width, width)
 
 
@@ -148,23 +148,25 @@ def _whole(history: History) -> Series:
     return series
 
 
-def _seen(kept: Mapping[K, Series], since: int, until: int) -> dict[K, dict[str, Sequence[float]]]:
-    """The columns of those that were seen in these seconds."""
+def _seen(
+    stored: Mapping[K, Series], since: int, until: int
+) -> dict[K, dict[str, Sequence[float]]]:
+    """The columns of the series that were seen in these seconds."""
     return {
         key: {name: series.cut(name, since, until) for name in series.kinds}
-        for key, series in kept.items()
+        for key, series in stored.items()
         if series.newest >= since
     }
 
 
 def _in_order(epochs: Sequence[float]) -> list[float]:
-    """Where the wall clock was set back, what was before is told as if it had been so already."""
-    told, shift = list(epochs), 0.0
-    for at in range(len(told) - 2, -1, -1):
-        if told[at] + shift >= told[at + 1]:
-            shift = told[at + 1] - 1.0 - told[at]
-        told[at] += shift
-    return told
+    """The epochs in order: if the wall clock was set back, earlier ones are set back too."""
+    ordered, shift = list(epochs), 0.0
+    for at in range(len(ordered) - 2, -1, -1):
+        if ordered[at] + shift >= ordered[at + 1]:
+            shift = ordered[at + 1] - 1.0 - ordered[at]
+        ordered[at] += shift
+    return ordered
 
 
 def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) 
 def _begins(
     codes: Sequence[float], names: Sequence[str | None], epochs: Sequence[float]
 ) -> list[tuple[float, str | None]]:
-    """Each stretch of one code: when it begins, and what it stands for."""
+    """Each stretch of one code: its begin, and the code's meaning."""
     found, rest = [], bytes(map(int, codes))
     while rest:
         at = len(codes) - len(rest)
@@ -190,7 +192,7 @@ def _begins(
     return found
 
 
-# An hour of 64 ranks is 700,000 numbers: what is done to each is as little as it can be.
+# An hour of 64 ranks is 700,000 numbers: do as little as possible for each.
 
 
 def _means(values: Sequence[float], width: int) -> list[float | None]:

@@ -1,7 +1,7 @@
 """The files of the page at ``/``, read once, when first requested.
 
-They need nothing from elsewhere, and the headers forbid it. The charting library comes with the
-wheel (``monitor/hatch_build.py``); in a checkout where it was never put the page is without charts.
+They load nothing from other servers, and the headers forbid it. The wheel contains the charting
+library (``monitor/hatch_build.py``); in a checkout without it the page has no charts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.resources import files
 from warmwatch_monitor.api.cached import Body
 
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
-# file -> what it is; no other one is sent
+# file -> media type; no other file is sent
 FILES: Mapping[str, str] = {
     "index.html": "text/html; charset=utf-8",
     **dict.fromkeys(
@@ -49,13 +49,13 @@ HEADERS: Mapping[str, str] = {
 
 
 def file(name: str) -> Body | None:
-    """One of FILES; ``None`` where it is none of them, or is not there."""
+    """One of FILES; ``None`` for other names, or if the file is missing."""
     return _read(name) if name in FILES else None
 
 
 @cache
 def _read(name: str) -> Body | None:
-    """Of FILES alone: whatever else is asked for would be remembered for ever."""
+    """Called for FILES only: the cache would keep other names for ever."""
     place = files("warmwatch_monitor").joinpath("page")
     place = place.joinpath("library", name) if name in _LIBRARY else place.joinpath(name)
     try:

@@ -1,7 +1,7 @@
 """The page at ``/docs``: the OpenAPI document as plain HTML. Pure.
 
-Made here, of nothing from elsewhere: a daemon often runs where no browser reaches the internet, and
-the usual pages load their scripts from there. It needs no script at all.
+Made here, without external resources: a daemon often runs where no browser reaches the internet,
+and the usual pages load their scripts from there. It needs no script.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _operation(name: str, operation: Node, document: Node) -> Iterator[str]:
 
 
 def _event(one: Node, document: Node) -> Iterator[str]:
-    """One event of a stream; the fields that `/status` has too are not repeated."""
+    """One event of a stream, without the fields that `/status` has too."""
     *_, own = one["allOf"]
     schema = _resolved(own, document)
     words = _words(schema.get("description", ""))
@@ -96,7 +96,7 @@ def _response(code: str, response: Node) -> tuple[str, str]:
 def _fields(
     schema: Node, document: Node, prefix: str = "", above: tuple[str, ...] = ()
 ) -> list[tuple[str, str]]:
-    """Each field of a schema by its path, where it is described; references are followed."""
+    """Each described field of a schema by its path; references are followed."""
     if (reference := schema.get("$ref", "")) in above:
         return []
     above = (*above, reference) if reference else above
@@ -105,9 +105,9 @@ def _fields(
     for name, field in schema.get("properties", {}).items():
         ways = [field, *field.get("anyOf", ())]
         whole = [_resolved(one, document) for one in ways]
-        said = [one["description"] for one in (*ways, *whole) if one.get("description")]
-        if said:  # its own words, or else those of what it refers to
-            found.append((f"<code>{escape(prefix + name)}</code>", _words(said[0])))
+        texts = [one["description"] for one in (*ways, *whole) if one.get("description")]
+        if texts:  # its own description, or else that of its reference
+            found.append((f"<code>{escape(prefix + name)}</code>", _words(texts[0])))
         for one, resolved in zip(ways, whole, strict=True):
             found += _fields(one, document, f"{prefix}{name}.", above)
             found += _fields(resolved.get("items", {}), document, f"{prefix}{name}[].", above)
@@ -124,6 +124,6 @@ def _resolved(schema: Node, document: Node) -> Node:
 
 
 def _words(text: str) -> str:
-    """A description, its `code` marked as such."""
+    """A description with its `code` marked."""
     parts = escape(" ".join(text.split())).split("`")
     return "".join(f"<code>{one}</code>" if i % 2 else one for i, one in enumerate(parts))

@@ -19,7 +19,7 @@ from warmwatch_monitor.status.schema.status import Problem, Status
 
 
 def sent(body: Body, request: Request) -> Response:
-    """Compressed, where that is worth it and the request takes it."""
+    """The response, compressed if that is worth it and the client accepts it."""
     content, headers = body.encoded(request.headers.get("accept-encoding", ""))
     return Response(content, headers=headers)
 
@@ -49,13 +49,13 @@ def documented(app: FastAPI) -> dict[str, Any]:
 
 
 def content(type: type[Status] | type[Problem]) -> dict[str, Any]:
-    """A response of this type, as routes document it."""
+    """The OpenAPI description of a response of this type."""
     schema = {"$ref": _SCHEMAS.format(name=type.__name__)}
     return {"content": {"application/json": {"schema": schema}}}
 
 
 def events_content() -> dict[str, Any]:
-    """The events of a stream, as its route documents them."""
+    """The OpenAPI description of a stream's events."""
     found: list[dict[str, Any]] = []
     for kind, type in EVENTS.items():
         of: list[Any] = [Status, type] if type is ResetEvent else [type]
@@ -65,14 +65,14 @@ def events_content() -> dict[str, Any]:
 
 
 def problem(description: str) -> dict[str, Any]:
-    """A response that says what is wrong, as routes document it."""
+    """The OpenAPI description of an error response."""
     return {"description": description, **content(Problem)}
 
 
 INVALID = problem("A parameter that makes no sense.")
 
 
-# what is sent with each status
+# the response of each status
 RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
 
 

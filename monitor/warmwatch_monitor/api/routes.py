@@ -97,7 +97,7 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
         if not records.up:
             words = "the records cannot be read now; /status says why\n"
             return PlainTextResponse(words, status_code=503)
-        if publisher is not None and not publisher.up:  # of what, is for those who may ask
+        if publisher is not None and not publisher.up:  # details need access
             words = "not all that is read is published; /status says why\n"
             return PlainTextResponse(words, status_code=503)
         return PlainTextResponse("ready\n")
@@ -192,17 +192,17 @@ def add_status(app: FastAPI, answers: Answers) -> None:
             receive = request.receive
             body = await own.wait(wait, run, timeout, partial(gone, receive), _peer(request))
         except GoneError:
-            return Response()  # to nobody
+            return Response()  # the client is gone
         return sent(body, request)
 
 
 def _owner_uid(request: Request) -> int | None:
-    """The user whose runs alone the client may read, as the door says; ``None``: all runs."""
+    """The user whose runs only the client may read, from the server; ``None``: all runs."""
     return getattr(request.state, "owner_uid", None)
 
 
 def _peer(request: Request) -> str:
-    """A name for the client, from the server; empty without one."""
+    """A name for the client, from the server; empty if there is none."""
     return str(getattr(request.state, "peer", ""))
 
 
@@ -266,10 +266,10 @@ def add_history(app: FastAPI, history: History) -> None:
         accept = request.headers.get("accept-encoding", "")
 
         def make() -> tuple[bytes, dict[str, str]]:
-            told = columns(history, seconds=seconds, run=run, points=points)
-            return json_body_of_many(told).encoded(accept)
+            found = columns(history, seconds=seconds, run=run, points=points)
+            return json_body_of_many(found).encoded(accept)
 
-        # in a thread: an hour of many ranks takes its time, and others ask meanwhile
+        # in a thread: an hour of many ranks takes time, and other requests come meanwhile
         async with one_at_a_time:
             content, headers = await asyncio.to_thread(make)
         return Response(content, headers=headers)
@@ -282,7 +282,7 @@ def create_app(
     history: History | None = None,
     on_request: OnRequest = ignore,
 ) -> FastPath:
-    """The application over ``latest``, which returns the newest Snapshot at once.
+    """The application over ``latest``, which returns the newest Snapshot immediately.
 
     ``recent`` has the changes, ``history`` the past of the same Snapshots. ``on_request`` is called
     with the name of each requested run, and a name for the client.

@@ -1,7 +1,7 @@
 """Requests that wait for a state: one task serves thousands of them.
 
-They are answered a few at a time, and what had to be made anew is followed by a pause, so that
-others who ask meanwhile have their turn; one who went away is forgotten, and nothing made for him.
+They are answered a few at a time, with a pause after each new answer, so that other requests get
+their turn. A disconnected client is dropped, and nothing is made for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _AT_ONCE = 25
 
 
 class Wanted(NamedTuple):
-    """What somebody waits for.
+    """What a client waits for.
 
     Attributes:
-        goal, run: as asked. began: seconds since the epoch of the Snapshot that the wait began
-        with, ``None`` where there was none: what had ended before does not answer. began_ns: the
-        same on the monotonic clock, which nobody sets.
+        goal, run: as requested. began: seconds since the epoch of the Snapshot at the begin,
+            ``None`` if there was none: a run that had ended before does not answer the wait.
+            began_ns: the same on the monotonic clock, which nobody sets.
     """
 
     goal: str
@@ -34,16 +34,16 @@ class Wanted(NamedTuple):
 
 
 class GoneError(Exception):
-    """Who waited went away: there is nobody to answer."""
+    """The waiting client has disconnected."""
 
 
-# the answer for those who want it, or None where it is not time yet
+# the answer for these waiters, or None if it is too early
 Judge = Callable[[Snapshot, Wanted], Body | None]
-Gone = Callable[[], Awaitable[None]]  # returns when the client went away
+Gone = Callable[[], Awaitable[None]]  # returns when the client has disconnected
 
 
 class Waiters:
-    """Everybody who waits, by what is waited for. Used on the event loop alone."""
+    """All waiting clients, by what they wait for. Used only on the event loop."""
 
     def __init__(self, latest: Callable[[], Snapshot], judge: Judge) -> None:
         self._latest, self._judge = latest, judge
@@ -53,10 +53,10 @@ class Waiters:
         self._turns = 0
 
     async def wait(self, wanted: Wanted, timeout: float, gone: Gone) -> Body | None:
-        """The answer once it is time for it; ``None`` at the timeout.
+        """The answer when it is ready; ``None`` at the timeout.
 
         Raises:
-            GoneError: nobody waits any more.
+            GoneError: the client has disconnected.
         """
         body = self._judge(self._latest(), wanted)
         if body is not None or self._leaving:
@@ -66,7 +66,7 @@ class Waiters:
         self._waiting.setdefault(wanted, set()).add(answer)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-        # by callbacks: asyncio.wait() makes as much anew again for each of thousands
+        # by callbacks: asyncio.wait() creates as much again for each of thousands
         timer = loop.call_later(timeout, _expire, answer)
         left = asyncio.ensure_future(gone())
         left.add_done_callback(partial(_leave, answer))
@@ -78,7 +78,7 @@ class Waiters:
             self._forget(wanted, answer)
 
     def leave(self) -> None:
-        """Let nobody wait any longer: everybody is answered as at the timeout."""
+        """End all waits: every client is answered as at the timeout."""
         self._leaving = True
         for answers in self._waiting.values():
             for answer in answers:
@@ -92,10 +92,10 @@ class Waiters:
             if not others:
                 del self._waiting[wanted]
         if not answer.cancel() and not answer.cancelled():
-            answer.exception()  # of one who left as it was set: nobody else looks at it
+            answer.exception()  # mark it as retrieved
 
     async def _look(self) -> None:
-        """Look at each new Snapshot for as long as anybody waits."""
+        """Check each new Snapshot as long as any client waits."""
         seen: Snapshot | None = None
         while self._waiting:
             snapshot = self._latest()
@@ -108,9 +108,9 @@ class Waiters:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _answer(self, wanted: Wanted, made: Body | None) -> Body | None:
-        """Answer those who want this, where it is time; the answer that was ``made`` last.
+        """Answer the clients that wait for this, if it is ready; returns the last answer ``made``.
 
-        By the Snapshot of this moment, as all who ask now: what is kept is kept of one alone.
+        Uses the present Snapshot, like new requests: the cache holds one Snapshot only.
         """
         if wanted not in self._waiting:
             return made
@@ -122,7 +122,7 @@ class Waiters:
         if body is None and problem is None:
             return made
         if body is not made:
-            await asyncio.sleep(0)  # it was made just now, which takes its time
+            await asyncio.sleep(0)  # making it took time
         for answer in tuple(self._waiting.pop(wanted, ())):
             await self._turn()
             if answer.done():
@@ -134,7 +134,7 @@ class Waiters:
         return body
 
     async def _turn(self) -> None:
-        """One is looked after; now and then the others have their turn."""
+        """Count one client; now and then give other tasks their turn."""
         self._turns += 1
         if self._turns % _AT_ONCE == 0:
             await asyncio.sleep(0)
@@ -147,6 +147,6 @@ def _expire(answer: asyncio.Future[Body | None]) -> None:
 
 
 def _leave(answer: asyncio.Future[Body | None], _: asyncio.Future[None]) -> None:
-    """Who waited went away, or has been answered."""
+    """The client has disconnected, or was answered."""
     if not answer.done():
         answer.set_exception(GoneError)

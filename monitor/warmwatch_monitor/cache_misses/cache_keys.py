@@ -16,13 +16,13 @@ from warmwatch_monitor.sources.records.folder import Folder
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """A compile cache that was asked, or passed by.
+    """A lookup or a bypass of a compile cache.
 
     Attributes:
-        cache: one of ``record.CACHES``. verdict: of ``bounds.VERDICTS``. id: of the compilation.
-        key: the beginning of it. reason: for a bypass.
-        parts: how many parts the key has; ``None`` where none were told.
-        hashes: of each part by its name; empty where there was no room for them.
+        cache: one of ``record.CACHES``. verdict: one of ``values.VERDICTS``.
+        id: of the compilation. key: its first characters. reason: for a bypass.
+        parts: the number of the key's parts; ``None`` if unknown.
+        hashes: of each part by its name; empty if there was no space for them.
     """
 
     cache: str
@@ -35,18 +35,18 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Other(Struct, frozen=True, kw_only=True):
-    """What a miss is compared with: the same question elsewhere. ``whose``: in words."""
+    """The lookup that a miss is compared with, in another rank or run. ``whose``: in words."""
 
     whose: str
     asked: Asked
 
 
 class Miss(Struct, frozen=True, kw_only=True):
-    """A cache that missed, or was passed by.
+    """A miss or a bypass.
 
     Attributes:
-        run, rank: whose. asked: what was asked. other: what it is compared with; ``None`` where
-        there is none. differing: names of parts that differ; ``None`` where that is not known.
+        run, rank: where it happened. asked: the lookup. other: the lookup to compare with; ``None``
+            if there is none. differing: names of parts that differ; ``None`` if unknown.
     """
 
     run: str
@@ -62,7 +62,7 @@ _PARTS = 2_000_000  # of all keys together: about 200 MB
 
 
 def asked_in(folder: str) -> list[Asked]:
-    """All of one record, oldest first. Raises OSError, RecordError."""
+    """All lookups of one record, oldest first. Raises OSError, RecordError."""
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
@@ -75,13 +75,13 @@ def asked_in(folder: str) -> list[Asked]:
             try:
                 found.append(_asked(journal_lines.parse(line), first))
             except ValueError:
-                continue  # one that no agent writes
+                continue  # no agent writes this
             room -= len(found[-1].hashes)
     return found
 
 
 def _asked(entry: journal_lines.Entry, first: dict[str, Mapping[str, str]]) -> Asked:
-    """Raises ValueError where the entry is not that of a cache."""
+    """Raises ValueError if the entry is not that of a cache."""
     cache = journal_lines.text(entry, "cache", journal_lines.LONGEST_NAME)
     verdict = journal_lines.text(entry, "verdict", journal_lines.LONGEST_NAME)
     if cache not in record.CACHES or verdict not in VERDICTS:
@@ -104,11 +104,11 @@ def _hashes(
     packed = entry.get("packed")
     if not isinstance(packed, str):
         return {}
-    told = _unpacked(packed)
+    unpacked = _unpacked(packed)
     if entry.get("whole") is True:
-        first[cache] = told
-        return told
-    merged = {**first.get(cache, {}), **told}
+        first[cache] = unpacked
+        return unpacked
+    merged = {**first.get(cache, {}), **unpacked}
     return {name: short for name, short in merged.items() if short != "-"}
 
 

@@ -21,7 +21,7 @@ def lines(settings: Settings, run: str | None) -> list[str]:
     """A line for each miss and bypass of the latest start of RUN, or of each run.
 
     Raises:
-        UnknownRunError: no record is of such a run. NoRunError: there is none at all.
+        UnknownRunError: no record belongs to such a run. NoRunError: there is no record at all.
     """
     readings = RecordsSource(settings.directories, retention=EVER_SECONDS).read().records
     if not readings:
@@ -31,7 +31,7 @@ def lines(settings: Settings, run: str | None) -> list[str]:
 
 
 def _chosen(readings: Sequence[RecordReading], run: str | None) -> list[RecordReading]:
-    """Those of the runs that ``run`` names, by the same rules as everywhere."""
+    """The readings of the runs that ``run`` selects, by the rules of all commands."""
     named = {one.slot.identity.run: _as_run(one) for one in readings}
     runs = choose_runs([named[name] for name in sorted(named)], run, os.geteuid())
     names = {one["run"] for one in runs}
@@ -39,7 +39,7 @@ def _chosen(readings: Sequence[RecordReading], run: str | None) -> list[RecordRe
 
 
 def _as_run(reading: RecordReading) -> Answer:
-    """Whose and which run a record is of, as ``/status`` has it; not what state it is in."""
+    """A record's owner and run, as in ``/status``, without its state."""
     shown, owner = reading.slot.identity.run, reading.owner
     return {
         "run": shown,
@@ -53,4 +53,4 @@ def _read(folder: str) -> list[Asked]:
     try:
         return asked_in(folder)
     except (OSError, RecordError):
-        return []  # a record that has gone, or another user's
+        return []  # the record is gone, or belongs to another user

@@ -1,6 +1,6 @@
 """Cache-miss diff: how a key differs from another rank's, or an earlier run's.
 
-Pure but for the reading of the journals, which is done by whoever is asked for it, and rarely.
+Pure, except that ``read`` reads the journals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from warmwatch_monitor.model import RecordReading
 
 
 def misses(readings: Sequence[RecordReading], read: Callable[[str], list[Asked]]) -> Iterator[Miss]:
-    """Those of the latest start of each run among ``readings``, rank by rank."""
+    """The misses in the latest start of each run among ``readings``, rank by rank."""
     for run in sorted({reading.slot.identity.run for reading in readings}):
         of_run = [one for one in readings if one.slot.identity.run == run]
         yield from _of_run(run, of_run, read)
@@ -39,13 +39,13 @@ def _of_run(
 
 
 def _told_better(one: Asked, asked: Sequence[Asked]) -> bool:
-    """Whether another cache missed the same compilation, and tells what its key is made of."""
+    """Whether another cache missed in the same compilation and reports its key's parts."""
     same = (other for other in asked if other.id == one.id and other.cache != one.cache)
     return one.verdict == "miss" and not one.hashes and any(other.hashes for other in same)
 
 
 def _before(readings: Sequence[RecordReading], of: RecordReading) -> RecordReading | None:
-    """The same rank of the start before; ``None`` where its record is gone."""
+    """The same rank of the previous start; ``None`` if its record is gone."""
     rank = of.slot.identity.rank
     earlier = [one for one in readings if one.slot.identity.rank == rank and one.began < of.began]
     return max(earlier, key=lambda one: one.began, default=None)
@@ -54,9 +54,9 @@ def _before(readings: Sequence[RecordReading], of: RecordReading) -> RecordReadi
 def _same_question(
     own: Sequence[Asked], place: int, others: Sequence[tuple[str, list[Asked]]]
 ) -> Other | None:
-    """The first of the others that asked the same cache about the same compilation.
+    """The first lookup of the others in the same cache for the same compilation.
 
-    By its id, and among those of one id (a forward and its backward share it) by order.
+    Matched by its id, and within one id (a forward and its backward share it) by order.
     """
     which = (own[place].cache, own[place].id)
     turn = sum((one.cache, one.id) == which for one in own[:place])

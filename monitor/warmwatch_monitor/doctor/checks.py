@@ -34,7 +34,7 @@ from warmwatch_monitor.variables import unknown_variables
 
 
 def is_leftover(folder: str) -> bool:
-    """Whether it is a record, of whatever release, that no process holds any more."""
+    """Whether it is a record, of any release, that no process holds any more."""
     try:
         with Folder(folder) as opened:
             descriptor, _ = opened.open(record.SLOT)
@@ -58,7 +58,7 @@ _LEAVES = (
 
 
 class Mark(Enum):
-    """How grave a finding is; only TROUBLE asks for something to be done."""
+    """The severity of a finding; only TROUBLE requires action."""
 
     FINE = "fine"
     NOTE = "note"
@@ -66,7 +66,7 @@ class Mark(Enum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One line of the checklist, and what to do about it."""
+    """One line of the checklist, and the action to take."""
 
     mark: Mark
     what: str
@@ -77,7 +77,7 @@ _READ_SECONDS = 10.0
 
 
 def installation() -> Iterator[Finding]:
-    """Python, this release with its extra, and torch where it is installed here too."""
+    """Python, this release with its extra, and torch if it is installed here."""
     yield Finding(
         mark=Mark.FINE,
         what=f"warmwatch {__version__} with the monitor's libraries, Python "
@@ -109,13 +109,13 @@ def _torch(version: str, what: str) -> Iterator[Finding]:
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Variables that nobody reads."""
+    """Unknown variables."""
     for complaint in unknown_variables(environ):
         yield Finding(mark=Mark.TROUBLE, what=complaint, advice="rename or unset it")
 
 
 def surroundings(settings: Settings) -> Iterator[Finding]:
-    """Record directories, the daemon, and the records that lie there."""
+    """Record directories, the daemon, and the records in them."""
     obstacles = _obstacles(settings)
     writable = next((path for path, why in obstacles.items() if why is None), None)
     yield from _directories(obstacles, writable)
@@ -155,7 +155,7 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
 
 
 def _refused(refusal: Refusal) -> Finding:
-    """What cannot be read; of a dead run's record, which is nobody's any more, no trouble."""
+    """A record that cannot be read; no trouble if it is a dead run's."""
     what = f"{refusal.path}: {refusal.reason}"
     if not is_leftover(refusal.path):
         return Finding(mark=Mark.TROUBLE, what=what)
@@ -167,7 +167,7 @@ def _refused(refusal: Refusal) -> Finding:
 
 
 def _ended(records: int, retention: float) -> Iterator[Finding]:
-    """Records of runs that are over are kept, and that is nothing that is wrong."""
+    """Records of ended runs stay for a while, which is no trouble."""
     if records:
         yield Finding(
             mark=Mark.FINE,
@@ -195,7 +195,7 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
 
 
 def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
-    """Of directories that are open to all, those that have no file system of their own."""
+    """Directories open to all that have no file system of their own."""
     for path in directories:
         if within(DISK_SECONDS, partial(_can_be_filled, path), False, path=path):
             yield Finding(
@@ -223,7 +223,7 @@ def _obstacle(path: str, *, chosen: bool) -> str | None:
 
 
 def _obstacles(settings: Settings) -> dict[str, str | None]:
-    """Why an agent of this user would make no record in each directory, by the agent's own rule."""
+    """By directory, why an agent of this user would create no record, by the agent's own rule."""
     chosen = len(settings.directories) == 1
     return {path: _obstacle(path, chosen=chosen) for path in settings.directories}
 
@@ -266,12 +266,13 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
 
 
 def _without_gpu(source: Mapping[str, object]) -> bool:
-    """A machine without a driver is no trouble, nor one not asked yet; ``gpus`` says it once."""
+    """A machine without a driver is no trouble, and neither is an unread one; ``gpus`` reports
+    it."""
     return source["source"] == "nvml" and source["last_success"] is None
 
 
 def gpus(settings: Settings) -> Iterator[Finding]:
-    """What NVML says here, asked directly and given up on where it hangs."""
+    """NVML's state here, read directly, with a timeout in case it hangs."""
     if settings.gpu_interval is None:
         yield Finding(mark=Mark.NOTE, what="NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
         return
@@ -312,7 +313,7 @@ def _directories_match(
 
 
 def _agent(reading: RecordReading) -> Iterator[Finding]:
-    """What the agent in a living process says about itself."""
+    """The reports of the agent in a living process."""
     identity, errors = reading.slot.identity, reading.slot.compile.agent_errors
     who = f"run {identity.run}, rank {identity.rank}"
     if identity.torch:
@@ -336,13 +337,13 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
 
 
 def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
-    """Whether a rank that compiled, and is done with it, marks no steps at all."""
+    """Whether a rank that has compiled marks no steps at all."""
     identity, steps, compile = reading.slot.identity, reading.slot.steps, reading.slot.compile
     quiet_ns = now_ns - compile.last_end_ns
     if steps.steps or not compile.begun or compile.active_since_ns:
         return
     if verdict.quiet_limit_ns(steps, compile) is not None:
-        return  # without an optimizer no steps are expected: it is warm by silence
+        return  # no steps are expected without an optimizer
     if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
         yield Finding(
             mark=Mark.TROUBLE,

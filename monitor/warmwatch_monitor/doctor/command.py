@@ -116,7 +116,7 @@ def _write_report(text: str, place: Path | None) -> None:
 
 
 def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:
-    """The same as an object; ``advice`` is null where there is nothing to do."""
+    """The findings as an object; ``advice`` is null if there is nothing to do."""
     return {
         "schema_version": 1,
         "to_do": troubles,

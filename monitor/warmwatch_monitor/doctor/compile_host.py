@@ -1,6 +1,4 @@
-"""What a host offers to a compiler: processors, memory, cache directories. Read once, not
-changed.
-"""
+"""A host's resources for compiling: processors, memory, cache directories. Only read."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ class CachePlace(Struct, frozen=True, kw_only=True):
     """One directory of a compile cache.
 
     Attributes:
-        name: of whose cache. variable: that chooses it. path: where it is.
-        obstacle: why nothing can be kept there, in the kernel's words; ``None`` where it can.
-        filesystem, noexec: as the kernel mounted it; empty where unknown.
-        free_bytes, free_ratio: of its room; the latter also of its inodes, where they are fewer.
-        empty: nothing is in it, or it does not exist; ``None`` where nobody can tell.
+        name: the cache's. variable: the one that selects it. path: where it is.
+        obstacle: why nothing can be stored there, in the kernel's words; ``None`` if it can.
+        filesystem, noexec: from the kernel's mount table; empty if unknown.
+        free_bytes, free_ratio: of its space; the ratio also of its inodes, if that is lower.
+        empty: nothing is in it, or it does not exist; ``None`` if unknown.
     """
 
     name: str
@@ -39,14 +37,14 @@ class CachePlace(Struct, frozen=True, kw_only=True):
 
 
 class CompileHost(Struct, frozen=True, kw_only=True):
-    """What this process's trainings would find here.
+    """The resources for this process's trainings.
 
     Attributes:
-        processors: that it may run on. quota: how many of them its cgroup may use at once.
-        threads: ``TORCHINDUCTOR_COMPILE_THREADS`` as it is set; ``None`` where it is not.
-        memory_limit, memory_used: bytes, of its cgroup; ``None`` where there is no limit. What is
-        kept of files that nobody uses now counts as free.
-        nodes: of the job that it is in, where its launcher says.
+        processors: those that it may use. quota: how many of them its cgroup may use in parallel.
+        threads: the value of ``TORCHINDUCTOR_COMPILE_THREADS``; ``None`` if it is not set.
+        memory_limit, memory_used: bytes, of its cgroup; ``None`` without a limit. Inactive page
+            cache counts as free.
+        nodes: of its job, if the launcher reports it.
     """
 
     processors: int
@@ -59,7 +57,7 @@ class CompileHost(Struct, frozen=True, kw_only=True):
 
 
 _WRITE_AND_ENTER = os.W_OK | os.X_OK
-_NO_LIMIT = 2**60  # cgroup v1 says so many bytes where there is none
+_NO_LIMIT = 2**60  # cgroup v1 reports this many bytes if there is no limit
 _NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE", "PET_NNODES", "NNODES")
 
 
@@ -69,7 +67,7 @@ def compile_host(
     proc: Path = Path("/proc"),
     cgroups: Path = Path("/sys/fs/cgroup"),
 ) -> CompileHost:
-    """As a training with this environment, started here, would find it."""
+    """The resources that a training with this environment, started here, would have."""
     limit, used = _memory(proc, cgroups)
     return CompileHost(
         processors=len(os.sched_getaffinity(0)),
@@ -91,10 +89,10 @@ def _nodes(environ: Mapping[str, str]) -> int | None:
 
 
 def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
-    """The folders of this process's group and of those above it.
+    """The folders of this process's group and of the groups above it.
 
-    In a container the kernel may name the group as the host does, which is not there: then the root
-    of what is mounted is the container's own.
+    In a container the kernel may use the host's name of the group, which does not exist there: then
+    the mounted root is the container's group.
     """
     with contextlib.suppress(OSError, ValueError):
         for line in (proc / "self/cgroup").read_text().splitlines():
@@ -113,18 +111,18 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
     """Processors at once."""
     found = []
     for group in _groups("cpu", proc, cgroups):
-        told = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD
-        if not told:
-            told = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
-        if len(told) == 2 and all(word.isdecimal() for word in told) and int(told[1]):
-            found.append(int(told[0]) / int(told[1]))
+        fields = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD
+        if not fields:
+            fields = _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        if len(fields) == 2 and all(word.isdecimal() for word in fields) and int(fields[1]):
+            found.append(int(fields[0]) / int(fields[1]))
     return min(found, default=None)
 
 
 def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
-    """Of the group that has least left, its limit and what is used of it.
+    """Limit and use of the group with the least memory left.
 
-    What files were read lies in memory too, and is let go of where there is need: it is not used.
+    Inactive page cache can be reclaimed, so it does not count as used.
     """
     found = []
     for group in _groups("memory", proc, cgroups):
@@ -132,15 +130,15 @@ def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
-            told = _words(group / limit) + _words(group / used)
-            numbers = [int(word) for word in told if word.isdecimal()]
+            fields = _words(group / limit) + _words(group / used)
+            numbers = [int(word) for word in fields if word.isdecimal()]
             if len(numbers) == 2 and numbers[0] < _NO_LIMIT:
                 found.append((numbers[0], max(0, numbers[1] - _memory_stat(group, of_files))))
     return min(found, key=lambda pair: pair[0] - pair[1], default=(None, None))
 
 
 def _memory_stat(group: Path, name: str) -> int:
-    """A number of the group's ``memory.stat``; 0 where it is not there."""
+    """A number of the group's ``memory.stat``; 0 if it is missing."""
     words = _words(group / "memory.stat")
     found = dict(zip(words[::2], words[1::2], strict=False)).get(name, "")
     return int(found) if found.isdecimal() else 0
@@ -157,7 +155,7 @@ def _words(file: Path) -> list[str]:
 
 
 def _directories(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Name, variable and path, as PyTorch and Triton have them."""
+    """Name, variable and path, by the rules of PyTorch and Triton."""
     inductor = environ.get("TORCHINDUCTOR_CACHE_DIR") or _default()
     yield "Inductor", "TORCHINDUCTOR_CACHE_DIR", os.path.abspath(inductor)  # noqa: PTH100
     home = environ.get("TRITON_HOME") or os.path.expanduser("~")  # noqa: PTH111 - it never raises
@@ -209,7 +207,7 @@ def _obstacle(path: str, there: str) -> str | None:
 
 
 def _mount(path: str) -> tuple[str, tuple[str, ...]]:
-    """Kind and options of the filesystem of ``path``; of several in one place the last one."""
+    """Type and options of the filesystem of ``path``; the last one if several are mounted there."""
     best = ""
     found: tuple[str, tuple[str, ...]] = "", ()
     for one in psutil.disk_partitions(all=True):
@@ -221,15 +219,15 @@ def _mount(path: str) -> tuple[str, tuple[str, ...]]:
 
 def _room(path: str) -> tuple[int | None, float | None]:
     try:
-        told = os.statvfs(path)
+        stat = os.statvfs(path)
     except OSError:
         return None, None
-    if not told.f_blocks:
+    if not stat.f_blocks:
         return None, None
-    ratios = [told.f_bavail / told.f_blocks]
-    if told.f_files:  # btrfs and others count none
-        ratios.append(told.f_favail / told.f_files)
-    return told.f_bavail * told.f_frsize, min(ratios)
+    ratios = [stat.f_bavail / stat.f_blocks]
+    if stat.f_files:  # btrfs and others report no inodes
+        ratios.append(stat.f_favail / stat.f_files)
+    return stat.f_bavail * stat.f_frsize, min(ratios)
 
 
 def _is_empty(path: str) -> bool | None:

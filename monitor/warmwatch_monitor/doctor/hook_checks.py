@@ -25,7 +25,7 @@ _ADVICE = {
 
 
 def hooks(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding for each hook as soon as it is known, and one where the check cannot run."""
+    """One finding for each hook as soon as it is known, and one if the check cannot run."""
     with tempfile.TemporaryDirectory(prefix="warmwatch-hooks-") as place:
         ours = {"WARMWATCH_DIR": place, "WARMWATCH_STATE": "off", "WARMWATCH_SAY": "0"}
         caches = {"TORCHINDUCTOR_CACHE_DIR": place, "TRITON_CACHE_DIR": place}

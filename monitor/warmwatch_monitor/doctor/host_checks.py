@@ -11,8 +11,8 @@ from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
 from warmwatch_monitor.pipeline.feed import Feed
 
 _PATIENCE_SECONDS = 10.0
-_MOST_THREADS = 32  # PyTorch takes one for each processor, and no more than these
-_WORKER_BYTES = 512 << 20  # what a worker, or the compiler that it starts, may take
+_MOST_THREADS = 32  # PyTorch uses one for each processor, at most this many
+_WORKER_BYTES = 512 << 20  # memory that a worker, or its compiler, may take
 _LEAST_BYTES = 1 << 30
 _LEAST_RATIO = 0.02
 _IN_MEMORY = ("tmpfs", "ramfs")
@@ -24,7 +24,7 @@ _THREADS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 
 def compiling(read: Callable[[], CompileHost]) -> Iterator[Finding]:
-    """What ``read`` finds, asked in a thread and given up on where it hangs."""
+    """The findings about the result of ``read``, which runs in a thread with a timeout."""
     feed = Feed("compile host", read, Clock(), _PATIENCE_SECONDS)
     answered = feed.read_within(_PATIENCE_SECONDS)
     found, health = feed.current(Clock().monotonic_ns())
@@ -53,7 +53,7 @@ def judged(host: CompileHost) -> Iterator[Finding]:
 
 
 def _thread_count(host: CompileHost) -> int | None:
-    """How many compile workers PyTorch would start; ``None`` where it would fail to."""
+    """The number of compile workers PyTorch would start; ``None`` if that would fail."""
     if host.threads is None:
         return min(_MOST_THREADS, host.processors)
     text = host.threads.strip()

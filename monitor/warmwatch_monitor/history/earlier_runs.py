@@ -120,13 +120,13 @@ def _may_be(one: Listed, now: Known) -> bool:
 
 def _as_known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
     shown = one.told_run or one.slot.identity.run
-    told = parse_journal(one.folder)
+    parsed = parse_journal(one.folder)
     return Known(
         run=one.owner.plain(shown) if one.owner else shown,
         owner=one.owner.name if one.owner else None,
         host=one.slot.identity.host or None,
-        what=what_of(one.slot.identity, (told,), tuple(name for name in gpus if name)),
+        what=what_of(one.slot.identity, (parsed,), tuple(name for name in gpus if name)),
         names=frozenset(
-            each.compilation.name for each in told.compilations if each.compilation.name
+            each.compilation.name for each in parsed.compilations if each.compilation.name
         ),
     )

@@ -56,7 +56,7 @@ def summarize_run(
         read: returns the parsed journal of a record's folder.
         samples: by rank. gpu_samples: by uuid.
     """
-    told = {view.rank: read(view.record.folder) for view in run.ranks}
+    parsed = {view.rank: read(view.record.folder) for view in run.ranks}
     first = min(run.ranks, key=_attached_ns)
     return RunSummary(
         id=id_of(run),
@@ -69,9 +69,9 @@ def summarize_run(
         seen=snapshot.epoch,
         state=run.state.value,
         summary=run_sentence(run),
-        what=provenance(run, told.values()),
+        what=provenance(run, parsed.values()),
         ranks=tuple(
-            _rank(view, run, told[view.rank], samples.get(view.rank)) for view in run.ranks
+            _rank(view, run, parsed[view.rank], samples.get(view.rank)) for view in run.ranks
         ),
         gpu_samples={
             uuid: gpu_samples[uuid]
@@ -126,13 +126,13 @@ def ended_at(run: RunView) -> float | None:
     return max(known) if len(known) == len(ends) else None
 
 
-def provenance(run: RunView, told: Iterable[ParsedJournal] = ()) -> Provenance:
+def provenance(run: RunView, parsed: Iterable[ParsedJournal] = ()) -> Provenance:
     """The provenance of a run, from its ranks and their journals."""
     first = run.ranks[0]
     worth, gpus = first.figures.worth, {gpu.uuid: gpu for one in run.ranks for gpu in one.gpus}
     names = (gpu.name for gpu in gpus.values() if gpu.name)
     return replace(
-        what_of(first.record.slot.identity, tuple(told), tuple(names)),
+        what_of(first.record.slot.identity, tuple(parsed), tuple(names)),
         driver=next((gpu.driver for gpu in gpus.values() if gpu.driver), None),
         disabled=first.figures.compile.disabled,
         tokens_per_step=worth.tokens,
@@ -140,12 +140,14 @@ def provenance(run: RunView, told: Iterable[ParsedJournal] = ()) -> Provenance:
     )
 
 
-def what_of(identity: Identity, told: Sequence[ParsedJournal], gpus: tuple[str, ...]) -> Provenance:
+def what_of(
+    identity: Identity, parsed: Sequence[ParsedJournal], gpus: tuple[str, ...]
+) -> Provenance:
     """The provenance from one record, journals and the names of the GPUs."""
     return Provenance(
         script=_text(identity, "script"),
         commit=_text(identity, "commit"),
-        code=_code(told),
+        code=_code(parsed),
         python=identity.python or None,
         torch=identity.torch or None,
         cuda=_text(identity, "cuda"),
@@ -153,46 +155,48 @@ def what_of(identity: Identity, told: Sequence[ParsedJournal], gpus: tuple[str, 
         gpus=gpus,
         launcher=identity.launcher or None,
         world_size=identity.world_size,
-        wrappings=_wrappings(told),
+        wrappings=_wrappings(parsed),
         caches=_caches(identity),
         compile_threads=_number(identity, "compile_threads"),
     )
 
 
 def _rank(
-    view: RankView, run: RunView, told: ParsedJournal, samples: Samples | None
+    view: RankView, run: RunView, parsed: ParsedJournal, samples: Samples | None
 ) -> RankSummary:
     most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
     return RankSummary(
         rank=view.rank,
         answer=to_builtins(answer_of(view, ended_together=run.ended_together)),
-        compiled=tuple(_compiled(one, view) for one in told.compilations[:most]),
-        left_out=told.left_out + max(0, len(told.compilations) - most) + _never_told(view, told),
+        compiled=tuple(_compiled(one, view) for one in parsed.compilations[:most]),
+        left_out=parsed.left_out
+        + max(0, len(parsed.compilations) - most)
+        + _never_told(view, parsed),
         samples=samples,
-        first_step_bytes=told.first_step_bytes,
+        first_step_bytes=parsed.first_step_bytes,
     )
 
 
-def _never_told(view: RankView, told: ParsedJournal) -> int:
+def _never_told(view: RankView, parsed: ParsedJournal) -> int:
     """Number of compilations whose lines were dropped because the journal was full."""
     if not view.figures.agent.lines_dropped:
         return 0  # the missing lines are not written yet
-    there = sum(one.compilation.kind in _OF_GRAPHS for one in told.compilations)
-    return max(0, (view.figures.compile.graphs_compiled or 0) - there - told.left_out)
+    there = sum(one.compilation.kind in _OF_GRAPHS for one in parsed.compilations)
+    return max(0, (view.figures.compile.graphs_compiled or 0) - there - parsed.left_out)
 
 
-def _compiled(told: ParsedCompilation, view: RankView) -> Compiled:
-    one, cost = told.compilation, told.compilation.cost
+def _compiled(parsed: ParsedCompilation, view: RankView) -> Compiled:
+    one, cost = parsed.compilation, parsed.compilation.cost
     return Compiled(
         ended=view.record.slot.header.epoch_seconds(one.at_ns),
         seconds=one.seconds,
-        step=told.step,
+        step=parsed.step,
         id=one.id,
         kind=one.kind,
         name=one.name,
         file=one.file,
         line=one.line,
-        code=told.code,
+        code=parsed.code,
         caller=one.caller,
         dynamic=one.dynamic,
         evaluating=one.evaluating,
@@ -223,15 +227,15 @@ def _own_name(view: RankView) -> str:
     return reading.owner.plain(shown) if reading.owner else shown
 
 
-def _code(told: Iterable[ParsedJournal]) -> str | None:
+def _code(parsed: Iterable[ParsedJournal]) -> str | None:
     """One hash of the hashes of all functions, independent of their order and rank."""
-    known = {one.code for each in told for one in each.compilations if one.code}
+    known = {one.code for each in parsed for one in each.compilations if one.code}
     return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
 
 
-def _wrappings(told: Iterable[ParsedJournal]) -> tuple[Wrapping, ...]:
+def _wrappings(parsed: Iterable[ParsedJournal]) -> tuple[Wrapping, ...]:
     """The calls of the rank that made most; the ranks of a run make the same ones."""
-    return max((each.wrappings for each in told), key=len, default=())
+    return max((each.wrappings for each in parsed), key=len, default=())
 
 
 # Fields that an older agent does not record are ``None``.

@@ -116,7 +116,7 @@ def serve(
 
 
 def _check(settings: Settings) -> None:
-    """Raises UsageError where the daemon would not start with these settings."""
+    """Raises UsageError if the daemon would not start with these settings."""
     address = settings.address
     where = _resolved(address)[-1]
     bound = Door(settings).checked(where)
@@ -133,7 +133,7 @@ def _audit(log: DaemonLog) -> Audit:
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:
-    """Before uvicorn takes the signals over, and when it hands them back at its end."""
+    """Exit on a signal before uvicorn handles signals, and after it has restored the handlers."""
     sys.exit(0)
 
 
@@ -162,7 +162,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def _resolved(address: Address) -> tuple[Any, ...]:
-    """What :func:`socket.getaddrinfo` says of it; raises OSError."""
+    """The result of :func:`socket.getaddrinfo` for it; raises OSError."""
     return socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -174,12 +174,12 @@ def _announce(settings: Settings, bound: Address) -> None:
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
     if not settings.history.able:
         note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
-    with contextlib.suppress(OutputError):  # a disk that its log fills is no reason not to serve
+    with contextlib.suppress(OutputError):  # serve even if the log's disk is full
         say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
 
 
 def _spare_the_collector() -> None:
-    """What was imported stays, and a look makes thousands of values that no cycle holds."""
+    """Freeze imported objects; a poll makes thousands of values, and none is in a cycle."""
     gc.freeze()
     gc.set_threshold(_VALUES_OF_A_LOOK)
 

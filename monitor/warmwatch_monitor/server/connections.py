@@ -1,9 +1,9 @@
 """Limits on connections: how many, and how long an idle one lives.
 
 Half-sent requests and idle connections have a time to live, counted from the connect or from the
-last answer, whatever trickles in meanwhile; so have those that do not take what is sent to them.
-Where there are too many, the one that has been quiet longest makes room for a new one; only where
-all of them wait for an answer is the new one refused.
+last answer, whatever arrives meanwhile. So have clients that do not read their answers. Above the
+limit, the connection that has been idle longest makes room for a new one. A new one is refused only
+if all of them wait for an answer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Close = Callable[[], None]
 
 
 def most_connections(descriptors: int) -> int:
-    """How many connections a process with so many descriptors has room for."""
+    """The maximum number of connections for a process with this many descriptors."""
     return max(1, min(MOST, max(descriptors - _RESERVE, descriptors // 2)))
 
 
 class Connections:
-    """Every connection, by the number that it was given. Used on the event loop alone.
+    """All connections, by their number. Used only on the event loop.
 
     Args:
-        most: how many there may be. say: takes a sentence for the log; one a minute at most.
+        most: the maximum number. say: takes a sentence for the log; at most one a minute.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Connections:
     ) -> None:
         self.most, self._say, self._clock = most, say, clock
         self._close: dict[int, Close] = {}
-        # in the order in which they fell quiet; a dict would be slow to find its first
+        # in the order in which they became idle; finding a dict's first key would be slow
         self._quiet: OrderedDict[int, float] = OrderedDict()
-        self._stuck: set[int] = set()  # a part of those that are quiet
+        self._stuck: set[int] = set()  # a subset of the idle ones
         self._next = 0
         self._said: float | None = None
 
@@ -52,7 +52,7 @@ class Connections:
         return len(self._close)
 
     def opened(self, close: Close) -> int | None:
-        """A new one, which ``close`` ends; its number, or ``None`` where there is no room."""
+        """Add a connection, which ``close`` ends; its number, or ``None`` if there is no room."""
         if len(self._close) >= self.most and not self.make_room():
             return None
         self._next += 1
@@ -61,28 +61,28 @@ class Connections:
         return self._next
 
     def becomes(self, number: int, close: Close) -> None:
-        """It is now ended in another way."""
+        """From now on another function ends it."""
         if number in self._close:
             self._close[number] = close
 
     def asks(self, number: int) -> None:
-        """It has sent a whole request, and waits for the answer."""
+        """It has sent a complete request, and waits for the answer."""
         if number not in self._stuck:
             self._quiet.pop(number, None)
 
     def answered(self, number: int) -> None:
-        """It has been answered, and may ask again."""
+        """Its answer is complete, and it may send another request."""
         if number not in self._stuck:
             self._falls_quiet(number, IDLE_SECONDS)
 
     def stuck(self, number: int) -> None:
-        """It does not take what is sent to it, be that all of an answer or a part."""
+        """It does not read its answer, or the rest of one."""
         self._falls_quiet(number, TAKE_SECONDS)
         if number in self._close:
             self._stuck.add(number)
 
     def moves(self, number: int, *, answering: bool) -> None:
-        """It took what was sent to it; ``answering``: and there is more to come."""
+        """It has read what was sent; ``answering``: more follows."""
         self._stuck.discard(number)
         if answering:
             self.asks(number)
@@ -96,7 +96,7 @@ class Connections:
         self._stuck.discard(number)
 
     def make_room(self) -> bool:
-        """End the one that has been quiet longest; whether there was one."""
+        """End the connection that has been idle longest; returns whether there was one."""
         self.flooded(f"{len(self._close)} connections at once, as many as there may be")
         longest = next(iter(self._quiet), None)
         if longest is not None:
@@ -104,13 +104,13 @@ class Connections:
         return longest is not None
 
     def sweep(self) -> None:
-        """End those whose time is over."""
+        """End connections whose time to live is over."""
         now = self._clock()
         for number in [number for number, until in self._quiet.items() if until <= now]:
             self._end(number)
 
     def flooded(self, what: str) -> None:
-        """Say that there are too many, unless that was said a moment ago."""
+        """Log that there are too many, at most once a minute."""
         now = self._clock()
         if self._said is None or now - self._said >= _PAUSE_BETWEEN_WORDS:
             self._said = now

@@ -1,9 +1,9 @@
 """Checks an ``Authorization`` header.
 
-Tokens are compared by their digests, each with every one that is known. A password costs bcrypt's
-time, once: what came of it is kept under a key that only this process can make, so a scrape pays a
-hash of its header. One password is tried at a time, off the event loop, and who would have to wait
-long is turned away: strangers who guess cost the trainings beside this daemon one thread at most.
+Tokens are compared by their digests, each with every known one. A password costs bcrypt's time,
+once: the result is cached under a key that only this process can make, so a scrape costs a hash of
+its header. One password is tried at a time, off the event loop, and requests that would wait long
+are refused. So clients that guess passwords use at most one thread of the training's machine.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from functools import partial
 
 from msgspec import Struct
 
-_KEPT = 1024  # verdicts on passwords, right ones and wrong ones apart
+_KEPT = 1024  # cached results, separately for right and wrong passwords
 _MOST_WAITING, _MOST_OF_A_PEER = 64, 4
-_LONGEST_PASSWORD = 72  # bcrypt knows no more of it, here and wherever the hash was made
+_LONGEST_PASSWORD = 72  # bcrypt ignores the rest, here and where the hash was made
 
 
 class Client(Struct, frozen=True, kw_only=True):
     """An authenticated client.
 
     Attributes:
-        name: for the access log. owner_uid: the user whose runs alone it may read; ``None``: all.
+        name: for the access log. owner_uid: the user whose runs only it may read; ``None``: all.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Client(Struct, frozen=True, kw_only=True):
 
 
 class BusyError(Exception):
-    """Too many passwords are being tried; say so, and let the client come again."""
+    """Too many passwords are being tried: the client must retry."""
 
 
 class Passwords:
-    """Tries passwords, and keeps what came of it. Used on the event loop alone."""
+    """Tries passwords and caches the results. Used only on the event loop."""
 
     def __init__(self) -> None:
         self._secret = os.urandom(32)
@@ -55,7 +55,7 @@ class Passwords:
         )
 
     async def matches(self, hash: str, password: bytes, peer: Callable[[], str] = str) -> bool:
-        """Whether ``hash`` is of ``password``. Raises BusyError."""
+        """Whether ``hash`` belongs to ``password``. Raises BusyError."""
         key = hmac.digest(self._secret, b"%b:%b" % (hash.encode(), password), "sha256")
         if key in self._right or key in self._wrong:
             return key in self._right
@@ -64,13 +64,13 @@ class Passwords:
             trying = self._queued(peer(), hash, password)
             self._trying[key] = trying
             trying.add_done_callback(partial(self._keep, key))
-        await asyncio.wait((trying,))  # others wait for the same
+        await asyncio.wait((trying,))  # other requests wait for the same result
         if trying.cancelled():
             raise BusyError
         return trying.result()
 
     def _queued(self, peer: str, hash: str, password: bytes) -> asyncio.Future[bool]:
-        """What will come of it. Peers take turns, so one who guesses delays nobody else's login."""
+        """The future result. Peers take turns, so a guessing client delays no other login."""
         line = self._lines.get(peer, ())
         full = len(line) >= _MOST_OF_A_PEER or len(self._trying) >= _MOST_WAITING
         if full or self._leaving:
@@ -81,13 +81,13 @@ class Passwords:
         return tried
 
     def _next(self) -> None:
-        """Try the password of whose turn it is, unless one is being tried."""
+        """Try the next peer's password, unless one is being tried."""
         if self._busy or self._leaving or not self._lines:
             return
         peer, line = self._lines.popitem(last=False)
         tried, hash, password = line.popleft()
         if line:
-            self._lines[peer] = line  # behind the others
+            self._lines[peer] = line  # behind the other peers
         self._busy = True
         loop = asyncio.get_running_loop()
         trial = loop.run_in_executor(self._thread, _checked, hash, password)
@@ -105,9 +105,9 @@ class Passwords:
         self._next()
 
     def leave(self) -> None:
-        """Try none of those that wait, and none any more.
+        """Drop the waiting passwords, and accept no more.
 
-        The exit waits for the one under way: a thread that Python stops in bcrypt aborts it.
+        The exit waits for the one being tried: Python aborts if its exit stops a thread in bcrypt.
         """
         self._leaving = True
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -125,7 +125,7 @@ class Passwords:
 
 
 def _checked(hash: str, password: bytes) -> bool:
-    import bcrypt  # only where there are users
+    import bcrypt  # only needed with users
 
     try:
         return bcrypt.checkpw(password[:_LONGEST_PASSWORD], hash.encode())
@@ -134,7 +134,7 @@ def _checked(hash: str, password: bytes) -> bool:
 
 
 class Credentials:
-    """Who may ask: ``users`` (bcrypt hashes by name), and ``tokens`` (SHA-256, and whose it is)."""
+    """The known clients: ``users`` (bcrypt hashes by name), and ``tokens`` by SHA-256 digest."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class Credentials:
         self._users = {name.encode(): hash for name, hash in users.items()}
         self._tokens = [(bytes.fromhex(digest), client) for digest, client in tokens]
         self._passwords = passwords
-        # of nobody: a name that is not known takes as long as one that is
+        # of no user: an unknown name takes as long as a known one
         cost = max((int(hash.split("$")[2]) for hash in users.values()), default=4)
         self._nobody = f"$2b${cost:02d}${'.' * 53}"
         asked = [("Basic", users), ("Bearer", self._tokens)]
@@ -157,7 +157,7 @@ class Credentials:
     async def identify(self, header: bytes, peer: Callable[[], str] = str) -> Client | None:
         """The client that an ``Authorization`` header belongs to. Raises BusyError.
 
-        ``peer``: who sent it; called where a password has to be tried.
+        ``peer``: names the sender; called if a password has to be tried.
         """
         kind, _, given = header.strip().partition(b" ")
         if kind.lower() == b"bearer":
@@ -176,6 +176,6 @@ class Credentials:
         if not token:
             return None
         digest = hashlib.sha256(token).digest()
-        # every one is compared: the time depends on none of them
+        # compare with all of them: the time then depends on none
         equal = [hmac.compare_digest(digest, known) for known, _ in self._tokens]
         return next((self._tokens[at][1] for at, is_it in enumerate(equal) if is_it), None)

@@ -47,16 +47,16 @@ class Door:
         """Read the file of ``--web-config`` now.
 
         Raises:
-            SourceError: it cannot be used; what protected before goes on.
+            SourceError: it cannot be used; the earlier protection stays in force.
         """
         if self._look is not None:
             self._look()
 
     def checked(self, bound: tuple[Any, ...]) -> Address:
-        """The address that is listened on, once nobody gets in who should not.
+        """The address to listen on, after a check that it is protected.
 
         Raises:
-            UsageError: it can be reached from elsewhere, and nobody is asked who he is.
+            UsageError: other machines can reach it, and it requires no credentials.
         """
         from warmwatch_monitor.server.guard import is_loopback
 
@@ -76,7 +76,7 @@ class Door:
         return address._replace(port=bound[1], tls=now.tls is not None)
 
     def serve(self, app: ASGIApp, listener: socket.socket, leave: Callable[[], None]) -> None:
-        """Answer with ``app`` until a signal; ``leave`` then lets no answer wait any longer."""
+        """Answer with ``app`` until a signal; ``leave`` then ends all waits."""
         from warmwatch_monitor.server.connections import Connections, most_connections
         from warmwatch_monitor.server.guard import Guard
         from warmwatch_monitor.server.uvicorn_server import Server, raise_descriptor_limit
@@ -91,7 +91,7 @@ class Door:
         Server(guard, listener, room, self.protection, leave_all).serve_until_signal()
 
     def _names(self) -> Callable[[Protection], frozenset[str] | None]:
-        """By which names it may be asked, by what protects it."""
+        """The accepted host names, by the protection in force."""
         from warmwatch_monitor.server.guard import allowed_names, own_names
 
         chosen = self._settings.allowed_hosts
@@ -102,7 +102,7 @@ class Door:
 def _protection(
     settings: Settings,
 ) -> tuple[Callable[[], Protection], Callable[[], Protection] | None, Callable[[], None]]:
-    """What protects now, what looks whether that has changed, and what ends it."""
+    """The present protection, a function that checks for changes, and one that ends it."""
     from warmwatch_monitor.server.protection import OPEN, ProtectionFiles
 
     if settings.web_config is None:

@@ -16,12 +16,12 @@ LOOPBACK = "localhost"
 
 
 def own_names(*, beyond: bool) -> tuple[str, ...]:
-    """What this machine calls itself; and ``beyond`` itself, for which others may be asked."""
+    """This machine's names; with ``beyond`` also names under which others reach it."""
     return (socket.gethostname(), *((socket.getfqdn(),) if beyond else ()))
 
 
 def allowed_names(*names: str) -> frozenset[str]:
-    """The names, each in full and in short, as :func:`is_allowed` takes them."""
+    """The names in full and in short form, for :func:`is_allowed`."""
     whole = {_plain(name) for name in (LOOPBACK, *names)}
     return frozenset({*whole, *(name.partition(".")[0] for name in whole)})
 
@@ -33,7 +33,7 @@ def is_allowed(header: str, names: Iterable[str]) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name or address in a ``Host`` header, without port, brackets and a dot at the end."""
+    """The name or address in a ``Host`` header, without port, brackets and trailing dot."""
     host = header.strip()
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
@@ -41,7 +41,7 @@ def host_of(header: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Whether it is an IP address, and no name."""
+    """Whether it is an IP address, not a name."""
     try:
         _address(host)
     except ValueError:
@@ -50,12 +50,12 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this bound address can be reached from this machine alone."""
+    """Whether only this machine can reach this bound address."""
     return _address(host).is_loopback
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Of IPv6 it may have a zone, which names an interface. Raises ValueError: it is none."""
+    """An IPv6 address may have a zone, which names an interface. Raises ValueError."""
     address, percent, _ = host.partition("%")
     return ipaddress.IPv6Address(address) if percent else ipaddress.ip_address(host)
 
@@ -66,33 +66,32 @@ def _plain(name: str) -> str:
 
 PROBES = ("/-/healthy", "/-/ready")
 EVENTS = "/events"
-PEER = "peer"  # in the state of a scope: who listens, for limits
-BEGAN = "began"  # in the state of a scope: the Protection under which its connection began
-CERTIFICATE = "certificate"  # in the state of a scope: the common name of the client's certificate
-OWNER_UID = "owner_uid"  # in the state of a scope: the user whose runs alone the client may read
+PEER = "peer"  # in a scope's state: the client's name, for limits
+BEGAN = "began"  # in a scope's state: the Protection when its connection began
+CERTIFICATE = "certificate"  # in a scope's state: the common name of the client's certificate
+OWNER_UID = "owner_uid"  # in a scope's state: the user whose runs only the client may read
 _OF_ONE_OWNER = ("/status", "/metrics")
 _METHODS = ("GET", "HEAD")
 _CLOSE = (b"connection", b"close")
 _LONGEST_NAME = 100
 _END: Message = {"type": "http.response.body", "body": b""}
-# a browser takes an answer for nothing but what it says it is, and gives it to no other site's page
+# browsers must not guess the content type, and must not give an answer to other sites
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 
-# address and name of the client, the path, and the status with which it was refused, if it was
+# address and name of the client, the path, and the status of a refusal, if any
 Audit = Callable[[str, "str | None", str, "int | None"], None]
 
 
 class Guard:
-    """Lets requests through to ``inner``.
+    """Passes permitted requests to ``inner``.
 
     Args:
-        protection: what protects now. names: hosts by which the daemon may be asked; ``None``
-            where every name is right. audit: called for each request while authentication
-            is required.
+        protection: returns the present protection. names: accepted host names; ``None``: all.
+        audit: called for each request while authentication is required.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Guard:
             return
         head = scope["method"] == "HEAD"
         send = _answering(send, without_body=head)
-        seen = self._protection()  # before: it may change while who asks is looked at
+        seen = self._protection()  # read it first: it may change during the checks
         client, refusal = await self._admit(scope)
         if self._audit is not None and seen.authenticates:
             self._note(self._audit, scope, client, refusal)
@@ -137,9 +136,9 @@ class Guard:
         audit(str(address), user, scope["path"][:_LONGEST_NAME], status)
 
     def _reconsidering(self, scope: Scope, send: Send, seen: Protection) -> Send:
-        """``send``, which raises OSError once an answer that goes on would now be refused.
+        """``send``, which raises OSError once a long answer would be refused by now.
 
-        ``seen``: under which it was let through.
+        ``seen``: the protection that permitted the request.
         """
 
         async def through(message: Message) -> None:
@@ -155,7 +154,7 @@ class Guard:
         return through
 
     async def _admit(self, scope: Scope) -> tuple[Client | None, _Refusal | None]:
-        """The client, where credentials are required, and why it is refused, if it is."""
+        """The client, if credentials are required, and the refusal, if there is one."""
         refusal = self._misplaced(scope)
         credentials = self._protection().credentials
         if refusal is not None or credentials is None or scope["path"] in PROBES:
@@ -179,7 +178,7 @@ class Guard:
         return client, None
 
     def _misplaced(self, scope: Scope) -> _Refusal | None:
-        """Why a request is not for this daemon, whoever sends it."""
+        """Why a request is not for this daemon, for any client."""
         if scope["method"] not in _METHODS:
             words = "nothing can be changed here: there is GET, and HEAD\n"
             return _Refusal(405, words, (b"allow", b"GET, HEAD"))
@@ -208,7 +207,7 @@ def _misdirected(header: str) -> str:
 
 
 class _Refusal:
-    """An answer that refuses a request, with one sentence."""
+    """An error response with one sentence."""
 
     def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
         self.status, self._body = status, words.encode()
@@ -222,7 +221,7 @@ class _Refusal:
 
 
 def _answering(send: Send, *, without_body: bool) -> Send:
-    """``send``, with the headers that every answer has; for HEAD the headers are all of it."""
+    """``send``, with the headers of every answer; for HEAD without a body."""
 
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":

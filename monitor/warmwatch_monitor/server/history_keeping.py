@@ -30,7 +30,7 @@ def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
 
 
 def sources_of(keeper: Keeper | None) -> tuple[Source[Any], ...]:
-    """Its entry in the list of sources: how it fares is a source's health."""
+    """Its entry in the list of sources: its failures show as a source's health."""
     if keeper is None:
         return ()
     from warmwatch_monitor.history.keeper import LOOK_SECONDS, SOURCE

@@ -1,9 +1,9 @@
 """The daemon's log: one structured line on stderr for each change, as logfmt or JSON.
 
-The lines are made in the publisher's thread and written by another: a pipe that nobody reads or a
-disk that is full delays nothing, and costs the lines that do not fit into the queue. Each kind of
-event is limited to so many lines a minute; how many were left out is in the next line of that kind.
-Under systemd each line begins with its priority (``<4>``), which the journal takes off.
+The publisher's thread makes the lines and another thread writes them. A blocked pipe or a full disk
+delays nothing, and costs the lines that do not fit into the queue. Each kind of event is limited to
+a number of lines a minute; the next line of that kind has the number left out. Under systemd each
+line begins with its priority (``<4>``), which the journal removes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TROUBLE = frozenset({State.FAILED, State.LOST, State.STALLED})
 
 
 class DaemonLog:
-    """Writes what changes from Snapshot to Snapshot, and what is noted by others."""
+    """Logs the changes from Snapshot to Snapshot, and events of other parts."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class DaemonLog:
         self._refused: frozenset[tuple[str, str]] = frozenset()
         self._logger = logging.Logger("warmwatch.daemon", logging.INFO)
         formatter = _Structured(style, priorities="JOURNAL_STREAM" in os.environ)
-        # The handler of SIGHUP logs too, perhaps in the middle of another line: ``put`` of this
-        # queue may interrupt itself, and waits for no lock.
+        # The handler of SIGHUP logs too, perhaps during another line: ``put`` of this queue is
+        # reentrant and waits for no lock.
         self._lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
         self._logger.addHandler(_Dropping(self._lines))
         self._thread = threading.Thread(
@@ -75,18 +75,18 @@ class DaemonLog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what is queued, if somebody reads it within a second.
+        """Write the queued lines, if they are read within a second.
 
-        The listener's own ``stop`` would wait for a full pipe as long as nobody reads it.
+        The listener's own ``stop`` would wait for a full pipe for ever.
         """
         self._logger.handlers.clear()
         self._lines.put_nowait(_END)
         self._thread.join(1.0)
 
     def _write(self, formatter: logging.Formatter, write: Callable[[bytes], Any]) -> None:
-        """Without a lock of logging's or of ``sys.stderr``: others would wait for it too."""
+        """Write without the locks of logging and ``sys.stderr``: other code would wait for them."""
         while (record := self._lines.get()) is not _END:
-            with contextlib.suppress(OSError):  # a full disk below the log ends nothing
+            with contextlib.suppress(OSError):  # a full disk must not end the daemon
                 write(f"{formatter.format(record)}\n".encode())
 
     def note(self, event: str, level: int = logging.INFO, **fields: Any) -> None:
@@ -101,7 +101,7 @@ class DaemonLog:
         self._logger.log(level, event, extra={"fields": known})
 
     def take(self, snapshot: Snapshot) -> None:
-        """A follower of the publisher: log what became different."""
+        """Log the changes in a Snapshot; a follower of the publisher."""
         before, self._before = self._before, snapshot
         self._refusals(snapshot)
         if before is None:
@@ -154,13 +154,13 @@ def _logged_of_rank(event: RankEvent) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _Limit:
-    """So many lines a minute."""
+    """Limits the lines a minute."""
 
     def __init__(self) -> None:
         self._since, self._lines, self._left_out = float("-inf"), 0, 0
 
     def take(self, now: float) -> int | None:
-        """How many were left out before this line; ``None`` where it is left out itself."""
+        """The number left out before this line; ``None`` if it is left out itself."""
         if now - self._since >= 60:
             self._since, self._lines = now, 0
         if self._lines >= _LINES_A_MINUTE:
@@ -172,7 +172,7 @@ class _Limit:
 
 
 class _Dropping(QueueHandler):
-    """Queues a record, or drops it where the queue is full."""
+    """Queues a record, or drops it if the queue is full."""
 
     def __init__(self, lines: queue.SimpleQueue[logging.LogRecord]) -> None:
         super().__init__(lines)
@@ -187,7 +187,7 @@ class _Dropping(QueueHandler):
 
 
 class _Structured(logging.Formatter):
-    """A line of logfmt or JSON, with systemd's priority before it where the journal reads it."""
+    """A line of logfmt or JSON, with systemd's priority first if the journal reads it."""
 
     def __init__(self, style: str, *, priorities: bool) -> None:
         super().__init__()
@@ -210,7 +210,7 @@ class _Structured(logging.Formatter):
 
 
 def _plain(value: Any) -> Any:
-    """A number or a truth value as it is; a text on one line, without control characters."""
+    """Numbers and booleans unchanged; text on one line, without control characters."""
     if isinstance(value, bool | int | float):
         return round(value, 3) if isinstance(value, float) else value
     return printable(str(value).replace("\n", " "))[:_LONGEST]

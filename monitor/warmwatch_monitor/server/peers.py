@@ -1,7 +1,7 @@
-"""Who a client is, for limits per peer: its address, or on this machine the user whose it is.
+"""Identifies a client for limits per peer: by address, or on this machine by the socket's user.
 
-Everybody on this machine has one address, so there the kernel is asked whose the client's socket is
-(netlink's ``sock_diag``, one socket at a time: it costs the same beside thousands of others).
+All clients on this machine have one address, so the kernel is asked for the owner of the client's
+socket (netlink's ``sock_diag``, one socket at a time: thousands of others do not slow it down).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from starlette.types import Scope
 _SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
 _HEADER = struct.Struct("=IHHII")
 _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, 0xFFFFFFFF
-_UID_AT = _HEADER.size + 4 + 48 + 12  # after family and state, the addresses, and three numbers
+_UID_AT = _HEADER.size + 4 + 48 + 12  # after family, state, the addresses, and three numbers
 
 
 def peer_of(scope: Scope) -> str:
-    """A name for who sent a request: equal for those who share a limit."""
+    """A name for a request's sender: equal for clients that share a limit."""
     client, server = scope.get("client"), scope.get("server")
     if not client:
         return ""
@@ -32,13 +32,13 @@ def peer_of(scope: Scope) -> str:
     if address.is_loopback and server and server[1]:
         uid = owner_of((host, int(client[1])), (str(server[0]), int(server[1])))
         return str(address) if uid is None else f"user {uid}"
-    if address.version == 6:  # one customer of a provider has all of these
+    if address.version == 6:  # a provider assigns all of these to one customer
         return str(ip_address(int(address) >> 64 << 64))
     return str(address)
 
 
 def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user whose socket is ``client``'s end of a TCP connection; ``None`` where unknown."""
+    """The user who owns ``client``'s end of a TCP connection; ``None`` if unknown."""
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
     try:
         near, far = (socket.inet_pton(family, end[0]).ljust(16, b"\0") for end in (client, server))
@@ -54,4 +54,4 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
             return None
         return int(struct.unpack_from("=I", reply, _UID_AT)[0])
     except (OSError, ValueError, struct.error):
-        return None  # a service may be kept from AF_NETLINK
+        return None  # a service may have no access to AF_NETLINK

@@ -1,8 +1,7 @@
 """The protection in force, from the files of ``--web-config``; re-read when they change.
 
-Read and judged apart from it are the file's words (``web_config``). A change that cannot be used,
-or would take TLS or authentication away, leaves everything as it was and is this source's error
-for as long as it lasts.
+``web_config`` parses the file. A change that cannot be used, or would remove TLS or authentication,
+leaves everything as it was, and is this source's error for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Seen = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What a connection must have shown when it began. ``client_ca``: the digest of that file."""
+    """What a connection had to present at its begin. ``client_ca``: the digest of that file."""
 
     verify: ssl.VerifyMode
     oldest: ssl.TLSVersion
@@ -42,9 +41,9 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Protection(Struct, frozen=True, kw_only=True):
-    """How connections are protected, and who may ask; ``None`` where anybody may.
+    """How connections are protected, and the known clients; ``None`` if anybody may read.
 
-    ``rules`` are those of ``tls``: a certificate that is renewed leaves them as they are.
+    ``rules`` are those of ``tls``: a renewed certificate does not change them.
     """
 
     tls: ssl.SSLContext | None = None
@@ -53,7 +52,7 @@ class Protection(Struct, frozen=True, kw_only=True):
 
     @property
     def authenticates(self) -> bool:
-        """Whether nobody gets an answer without showing who he is."""
+        """Whether every answer requires credentials."""
         certificates = self.tls is not None and self.tls.verify_mode == ssl.CERT_REQUIRED
         return bool(self.credentials) or certificates
 
@@ -62,7 +61,7 @@ OPEN = Protection()
 
 
 class ProtectionFiles:
-    """Follows the file at ``path`` and those it names. ``current`` may be read by any thread."""
+    """Follows the file at ``path`` and the files it names. Any thread may read ``current``."""
 
     def __init__(self, path: str, say: Callable[[str], None]) -> None:
         self._path, self._say = path, say
@@ -75,7 +74,7 @@ class ProtectionFiles:
             raise UsageError(f"--web-config: {path}: {error}") from None
 
     def look(self) -> Protection:
-        """What protects from now on. Raises SourceError: a change that is not used, and why."""
+        """The protection from now on. Raises SourceError for a rejected change."""
         if self._complained is None and self._seen == _seen(name for name, _ in self._seen):
             return self.current
         try:
@@ -93,11 +92,11 @@ class ProtectionFiles:
         return found
 
     def leave(self) -> None:
-        """Let nobody wait any longer until his password was tried."""
+        """End all waits for a password check."""
         self._passwords.leave()
 
     def _load(self) -> tuple[Seen, Protection]:
-        before = _seen([self._path])  # before it is read: a change meanwhile is seen the next time
+        before = _seen([self._path])  # before reading: a change meanwhile shows the next time
         config = parse(_read(self._path))
         base = Path(self._path).parent
         named = [str(base / name) for name in _named(config)]
@@ -118,7 +117,7 @@ def _named(config: WebConfig) -> list[str]:
 
 
 def _clients(tokens: Iterable[TokenEntry], base: Path) -> dict[str, Client]:
-    """By the digest of each token, who holds it."""
+    """The client of each token, by its digest."""
     clients: dict[str, Client] = {}
     for token in tokens:
         digest = token.sha256
@@ -153,7 +152,7 @@ def _refuse_less(before: Protection, after: Protection) -> None:
 
 
 def _seen(paths: Iterable[str]) -> Seen:
-    """What shows whether a file was changed or replaced, its permissions included."""
+    """What shows that a file was changed or replaced, including its permissions."""
     found: list[tuple[str, tuple[int, ...]]] = []
     for path in paths:
         try:
@@ -166,13 +165,13 @@ def _seen(paths: Iterable[str]) -> Seen:
 
 
 def _read(path: str) -> str:
-    """A file's text. Raises WebConfigError: it cannot be read, or is no file of this kind."""
+    """A file's text. Raises WebConfigError: it cannot be read, or is no regular file."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a pipe would hold up the start
             raise WebConfigError(f"{path} is no regular file")
         with Path(path).open("rb") as file:
             text = file.read(_LONGEST_FILE + 1)
-        if len(text) > _LONGEST_FILE:  # OpenSSL would read all of a terabyte
+        if len(text) > _LONGEST_FILE:  # OpenSSL would read a terabyte
             raise WebConfigError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")
         return text.decode()
     except OSError as error:
@@ -204,9 +203,9 @@ def _context(files: TlsFiles, base: Path) -> ssl.SSLContext:
     context.minimum_version = files.oldest
     cert, key = base / files.cert, base / files.key
     for path in (cert, key, *([base / files.client_ca] if files.client_ca else [])):
-        _read(str(path))  # OpenSSL does not say which of them it cannot read
+        _read(str(path))  # OpenSSL does not report which file it cannot read
     try:
-        # a password is never asked for on the terminal
+        # never prompt for a password on the terminal
         context.load_cert_chain(cert, key, password=lambda: b"")
         if files.client_ca:
             context.load_verify_locations(base / files.client_ca)

@@ -19,11 +19,11 @@ _TOO_LONG = (
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's own, which says on the way what its connection is doing.
+    """uvicorn's own protocol, which also reports the state of its connection.
 
-    One request at a time: what a client sends on before it has its answer is thrown away, and the
-    connection ends after that answer, so that such clients ask again. Else it would have to be
-    stored, or not be read, and then nobody would see who went away.
+    One request at a time: anything that a client sends before its answer is discarded, and the
+    connection ends after that answer, so that such clients retry. The alternatives are to store it,
+    or not to read it, and then a disconnect would not be noticed.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Protocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(app_state={BEGAN: began}, **own)
         self._all, self._number = connections, number
-        self._taken = 0  # bytes, since the last answer
+        self._taken = 0  # bytes since the last answer
         self._too_early = False
         self.began = began
 
@@ -102,6 +102,6 @@ class Protocol(HttpToolsProtocol):
 
 
 def _subject(certificate: dict[str, Any] | None) -> str | None:
-    """The common name of a client's certificate, as ``ssl.SSLSocket.getpeercert`` has it."""
+    """The common name of a client's certificate, in the format of ``getpeercert``."""
     names = dict(pair for part in (certificate or {}).get("subject", ()) for pair in part)
     return names.get("commonName")

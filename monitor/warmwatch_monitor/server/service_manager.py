@@ -1,8 +1,8 @@
 """Reports to the service manager: sd_notify(3), over the socket that systemd names.
 
-READY once the records were read, STATUS with the sentence, and WATCHDOG=1 while Snapshots are
-published: systemd restarts a daemon whose publisher hangs, or that was stopped. Without the
-variable NOTIFY_SOCKET nothing is sent, and nothing here delays the publisher.
+It sends READY once the records were read, STATUS with the sentence, and WATCHDOG=1 while Snapshots
+are published: systemd restarts a daemon whose publisher hangs, or that was stopped. Without the
+variable NOTIFY_SOCKET nothing is sent. Nothing here delays the publisher.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 300  # characters of a sentence
 
 
 class ServiceManager:
-    """Reports to the service manager that started this process, if one wants to be told."""
+    """Reports to the service manager that started this process, if it requests reports."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class ServiceManager:
             self._send("\n".join(parts))
 
     def reloading(self) -> None:
-        """A reload has begun (``Type=notify-reload`` and ``Type=notify`` both take it)."""
+        """A reload has begun (for ``Type=notify-reload`` and ``Type=notify``)."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self) -> None:
-        """And is over."""
+        """The reload is over."""
         self._send("READY=1")
 
     def stopping(self) -> None:
@@ -77,7 +77,7 @@ class ServiceManager:
 
 
 def _watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
-    """Seconds within which systemd expects a sign of life; ``None`` where it does not."""
+    """Seconds within which systemd expects a watchdog message; ``None`` if it expects none."""
     text, whose = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", str(pid))
     if not text.isdecimal() or whose != str(pid) or not int(text):
         return None

@@ -1,8 +1,8 @@
-"""uvicorn with our own accept loop: who may connect, for how long, under which TLS.
+"""uvicorn with our own accept loop: limits, time to live and TLS of connections.
 
-Connections are accepted here and handed to uvicorn's protocol one by one: so each begins under the
-certificates of this moment, none is without a time to live, and where descriptors run out nothing
-spins. What the protocol tells of a connection is what it is doing (``protocol``).
+Connections are accepted here and handed to uvicorn's protocol one by one. So each begins with the
+present certificates, each has a time to live, and nothing spins when descriptors run out. The
+protocol reports the state of its connection (``protocol``).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from warmwatch_monitor.server.protection import Protection
 from warmwatch_monitor.server.protocol import Protocol
 
 _CROWD = 1000
-_AT_ONCE = 64  # accepted in one turn of the loop: others have theirs
+_AT_ONCE = 64  # accepted in one iteration of the loop, to let others run
 _AGAIN_SECONDS = 0.25
 _SWEEP_SECONDS = 1.0
-_GOODBYE_SECONDS = 2  # since the last one went
+_GOODBYE_SECONDS = 2  # without progress, at shutdown
 _LONGEST_GOODBYE_SECONDS = 10
 _GLANCE_SECONDS = 0.02
 _DESCRIPTORS = 65_536
-MOST_HANDSHAKES = 512  # under way; the oldest one makes room for another
-_TLS_BUFFER = 16 * 1024  # bytes; a TLS record is as long, and requests are short
+MOST_HANDSHAKES = 512  # in progress; the oldest makes room for another
+_TLS_BUFFER = 16 * 1024  # bytes; one TLS record, and requests are short
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
@@ -42,7 +42,7 @@ _BUSY = (
 
 
 def raise_descriptor_limit() -> int:
-    """Take as many descriptors as may be had; how many that is."""
+    """Raise the limit of descriptors to its maximum; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -55,8 +55,8 @@ class Server(uvicorn.Server):
     """Serves ``app`` on ``listener`` until a signal.
 
     Args:
-        protection: what protects now, and so a connection that begins now for all its life.
-        leave: called at the signal; lets no answer wait for anything any longer.
+        protection: returns the present protection, which a new connection keeps for its life.
+        leave: called at the signal; ends all waits of answers.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Server(uvicorn.Server):
                 http=Protocol,
                 ws="none",
                 access_log=False,
-                log_level="error",  # what strangers send is theirs to explain
+                log_level="error",  # invalid requests are the client's problem
                 proxy_headers=False,
                 server_header=False,
                 timeout_keep_alive=round(IDLE_SECONDS),
@@ -84,11 +84,11 @@ class Server(uvicorn.Server):
         self._listener, self._all, self._protection = listener, connections, protection
         self._rules, self._leave = protection().rules, leave
         self._beginning: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._most = 0  # connections, since memory was last given back
+        self._most = 0  # connections since memory was last returned
 
     def serve_until_signal(self) -> None:
         """Serve until SIGTERM or SIGINT."""
-        self.run(sockets=[])  # uvicorn listens to none of its own
+        self.run(sockets=[])  # uvicorn opens no sockets of its own
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -106,8 +106,8 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _goodbye(self) -> None:
-        """Let those who asked have their answers; end who does not take them, for uvicorn would
-        cancel what answers them, each with a traceback."""
+        """Let answers in progress finish, and end clients that do not read theirs. Otherwise
+        uvicorn would cancel them, each with a traceback."""
         connections, loop = self.server_state.connections, asyncio.get_running_loop()
         for one in list(connections):
             one.shutdown()
@@ -134,7 +134,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def _end_those_of_before(self) -> None:
-        """Where the rules of TLS have changed: end connections, after the answer under way."""
+        """If the TLS rules have changed, end older connections after their present answer."""
         rules = self._protection().rules
         if rules != self._rules:
             self._rules = rules
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
                     one.shutdown()
 
     def _accept(self) -> None:
-        """Take who waits at the door."""
+        """Accept waiting connections."""
         for _ in range(_AT_ONCE):
             try:
                 peer, _ = self._listener.accept()
@@ -155,7 +155,7 @@ class Server(uvicorn.Server):
             self._let_in(peer)
 
     def _rest(self, error: OSError) -> None:
-        """Descriptors have run out: make room, and look again in a while."""
+        """Descriptors have run out: make room, and retry after a pause."""
         if error.errno not in _FULL:
             raise error
         self._all.flooded(f"descriptors have run out at {len(self._all)} connections")
@@ -181,7 +181,7 @@ class Server(uvicorn.Server):
         task.add_done_callback(partial(self._begun, peer, number))
 
     async def _begin(self, peer: socket.socket, number: int) -> None:
-        """Hand it to the protocol, behind TLS where that is on."""
+        """Pass a connection to the protocol, with TLS if it is on."""
         began = self._protection()
         # asyncio allocates 256 KiB for each connection, before its handshake.
         sslproto.SSLProtocol.max_size = _TLS_BUFFER
@@ -200,7 +200,7 @@ class Server(uvicorn.Server):
         )
 
     def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:
-        """The protocol has it; or it speaks no TLS, has no certificate that is known, or left."""
+        """The protocol has it, or the handshake failed, or the client disconnected."""
         self._beginning.pop(task, None)
         failure = None if task.cancelled() else task.exception()
         if task.cancelled() or failure is not None:
@@ -211,7 +211,7 @@ class Server(uvicorn.Server):
 
 
 def _give_memory_back() -> None:
-    """To the system, what a crowd that left has taken; by itself the C library would keep it."""
+    """Return freed memory to the system; by itself the C library would hold it."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -229,4 +229,4 @@ def _turn_away(peer: socket.socket, *, in_the_clear: bool) -> None:
                 peer.setblocking(False)
                 peer.send(_BUSY)
             except OSError:
-                return  # it went away by itself
+                return  # the client disconnected

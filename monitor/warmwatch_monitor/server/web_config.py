@@ -1,8 +1,8 @@
 """Parses the file of ``--web-config`` into one frozen value. Pure.
 
-The format is that of Prometheus' exporters, so that one file can serve several of them; what they
-have and this daemon does not is refused, never passed over in silence. ``bearer_tokens``,
-``bearer_token_files`` and ``bearer_token_sha256`` are keys of our own.
+The format is that of Prometheus' exporters, so that one file can serve several of them. Keys that
+they have and this daemon does not are refused, never ignored. ``bearer_tokens``,
+``bearer_token_files`` and ``bearer_token_sha256`` are our own keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TLS_VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
-MOST_EXPENSIVE_HASH = 15  # of bcrypt: several seconds; each more is twice as long
+MOST_EXPENSIVE_HASH = 15  # of bcrypt: several seconds; each further one doubles that
 _KEYS = (
     "tls_server_config",
     "basic_auth_users",
@@ -46,7 +46,7 @@ class WebConfigError(Exception):
 
 
 class TlsFiles(Struct, frozen=True, kw_only=True):
-    """What TLS is made of. ``client_ca``: who signs the certificates of clients."""
+    """The files of TLS. ``client_ca``: the authority of the clients' certificates."""
 
     cert: str
     key: str
@@ -59,8 +59,8 @@ class TokenEntry(Struct, frozen=True, kw_only=True):
     """One bearer token: the file that holds it, or its SHA-256 in lower hexadecimal digits.
 
     Attributes:
-        name: for the access log. user: name or uid of the user whose runs alone it may read;
-        ``None``: it may read all.
+        name: for the access log. user: name or uid of the user whose runs only it may read;
+            ``None``: all runs.
     """
 
     name: str
@@ -70,7 +70,7 @@ class TokenEntry(Struct, frozen=True, kw_only=True):
 
 
 class WebConfig(Struct, frozen=True, kw_only=True):
-    """What the file says; paths are as they stand in it. ``users``: bcrypt hashes by name."""
+    """The file's content, with unchanged paths. ``users``: bcrypt hashes by name."""
 
     tls: TlsFiles | None = None
     users: Mapping[str, str]
@@ -78,12 +78,12 @@ class WebConfig(Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> WebConfig:
-    """The file's meaning.
+    """Parse the file.
 
     Raises:
-        WebConfigError: it says what cannot be used, or nothing at all.
+        WebConfigError: it has invalid content, or none.
     """
-    import yaml  # takes memory that most daemons need not have
+    import yaml  # takes memory that most daemons do not need
 
     try:
         found = yaml.safe_load(text)
@@ -91,7 +91,7 @@ def parse(text: str) -> WebConfig:
         raise WebConfigError(f"it is not YAML: {' '.join(str(error).split())}") from None
     except Exception as error:  # noqa: BLE001 - as a date that there is not; PyYAML lets them through
         raise WebConfigError(f"it cannot be read as YAML: {described(error)}") from None
-    if not found:  # also one that is being written anew: never a reason to open the door
+    if not found:  # also while it is rewritten: stay protected
         raise WebConfigError(f"it says nothing; its keys are {', '.join(_KEYS)}")
     file = _mapping("the file", found, _KEYS)
     tls = file.get("tls_server_config")
@@ -183,7 +183,7 @@ def _digest(name: str, text: str) -> str:
         raise WebConfigError(
             f"{name}: each is 64 hexadecimal digits, as of: printf %s TOKEN | sha256sum"
         )
-    if digest == _OF_NOTHING:  # where a variable was not set, anybody would get in
+    if digest == _OF_NOTHING:  # an unset variable would let anybody in
         raise WebConfigError(f"{name}: one is the digest of no token at all")
     return digest
 

@@ -1,8 +1,8 @@
 """The host source: memory, load, and each training's processes and workers.
 
-Workers are judged by CPU time: that a pool exists says nothing, for it sits idle through most of a
-compilation, and its workers live on for a minute or for good.
-A process that cannot be asked, or is gone, is absent.
+Workers are judged by CPU time. A pool's existence shows nothing: it is idle through most of a
+compilation, and its workers live on for a minute or for good. A process that cannot be read, or is
+gone, is absent.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from warmwatch_monitor.sources.processes import (
     with_descendants,
 )
 
-BUSY_WORKER_RATIO = (
-    0.05  # of a core since the last look; a worker that only waits stays far below it
-)
+BUSY_WORKER_RATIO = 0.05  # of a core since the last poll; a waiting worker stays far below it
 _WALK_NS = 2 * 10**9
 _SCAN_NS = 10 * 10**9
 
@@ -37,9 +35,9 @@ Totals = Mapping[int, float]
 
 
 class HostAndProcesses(Struct, frozen=True, kw_only=True):
-    """The machine, and by pid the training processes on it that could be asked.
+    """The machine, and the readable training processes on it by pid.
 
-    ``oom_killed``: of those that are gone, whether it was for want of memory, where that is known.
+    ``oom_killed``: for processes that are gone, whether the OOM killer ended them, if known.
     """
 
     machine: HostReading | None
@@ -49,7 +47,7 @@ class HostAndProcesses(Struct, frozen=True, kw_only=True):
 
 @cache
 def pci_gpus(devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
-    """How many NVIDIA GPUs are on the PCI bus, whether or not their driver works."""
+    """The number of NVIDIA GPUs on the PCI bus, with or without a working driver."""
     try:
         found = [_pci_id(device) for device in devices.iterdir()]
     except OSError:
@@ -58,7 +56,7 @@ def pci_gpus(devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
 
 
 def _pci_id(device: Path) -> tuple[str, str]:
-    """Vendor and class of a PCI device; empty where it has just been removed."""
+    """Vendor and class of a PCI device; empty if it was just removed."""
     try:
         vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
     except OSError:
@@ -67,7 +65,7 @@ def _pci_id(device: Path) -> tuple[str, str]:
 
 
 def read_machine() -> HostReading | None:
-    """The machine itself, as it is now; ``None`` where it does not say how many CPUs it has."""
+    """The machine now; ``None`` if it does not report its number of CPUs."""
     cpus, memory = psutil.cpu_count(), psutil.virtual_memory()
     if cpus is None:
         return None
@@ -77,12 +75,12 @@ def read_machine() -> HostReading | None:
         cpus=cpus,
         load_1m=psutil.getloadavg()[0],
         pci_gpus=pci_gpus(),
-        stolen_seconds=getattr(psutil.cpu_times(), "steal", None),  # of Linux alone
+        stolen_seconds=getattr(psutil.cpu_times(), "steal", None),  # Linux only
     )
 
 
 class HostSource:
-    """Follows the processes that it was asked for last; one object for the daemon's life."""
+    """Follows the processes of the last call; one object for the daemon's life."""
 
     def __init__(self, *, clock: Clock | None = None, proc: Path = Path("/proc")) -> None:
         self._clock = clock or Clock()
@@ -91,7 +89,7 @@ class HostSource:
         self._walked_ns: int | None = None
 
     def read(self, pids: Iterable[int]) -> Mapping[int, ProcessReading]:
-        """One reading for each of ``pids`` that can be asked."""
+        """One reading for each readable process of ``pids``."""
         known, self._followed = self._followed, {}
         pids = list(pids)
         children = self._walk(newcomers=bool(set(pids) - set(known))) if pids else None
@@ -106,7 +104,7 @@ class HostSource:
         return readings
 
     def _walk(self, *, newcomers: bool) -> Children | None:
-        """How to find children, where it is time to look for workers again."""
+        """How to find children, if it is time to look for workers again."""
         now_ns = self._clock.monotonic_ns()
         pause = _WALK_NS if self._children else _SCAN_NS
         waited = self._walked_ns is None or now_ns - self._walked_ns >= pause
@@ -117,7 +115,7 @@ class HostSource:
 
 
 class _Followed:
-    """One training process, with what was known of it at the last look."""
+    """One training process, with its totals at the last poll."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -129,7 +127,7 @@ class _Followed:
         self._seen: tuple[Compiler, ...] = ()
 
     def read(self, clock_ns: Callable[[], int], children: Children | None) -> ProcessReading:
-        """Raises psutil.Error where the process is gone or may not be asked."""
+        """Raises psutil.Error if the process is gone or may not be read."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
             threads, status = self._process.num_threads(), self._process.status()
@@ -181,7 +179,7 @@ class _Followed:
 
 
 def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:
-    """CPU time of a process and of the children it has waited for; 0 of one that is gone."""
+    """CPU time of a process and of the children it has waited for; 0 if it is gone."""
     try:
         times = member(pid).cpu_times()
     except psutil.Error:
@@ -190,7 +188,7 @@ def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:
 
 
 def _busy_and_idle(before: Totals, now: Totals, elapsed: float) -> tuple[int, int]:
-    """A worker that was not there before has used all its time since."""
+    """Count busy and idle workers; a new worker has used all its time since the last poll."""
     enough = BUSY_WORKER_RATIO * elapsed
     busy = sum(1 for pid, total in now.items() if total - before.get(pid, 0.0) > enough)
     return busy, len(now) - busy

@@ -1,4 +1,4 @@
-"""The list of data sources, and what a source is: name, interval, and a function that reads it."""
+"""The list of data sources. A source has a name, an interval, and a function that reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.records.source import RecordsReading
 
 
-PRECEDENTS = "precedents"  # what the history knows of the runs that are seen, where one is kept
+PRECEDENTS = "precedents"  # the history of the runs in view, if there is one
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -40,12 +40,12 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
 
     Attributes:
         name: the public one, in ``/status`` and as a label.
-        interval: seconds between two looks, ``None`` where the settings leave it alone.
-        make: begins to follow it, and gives the function that reads it.
-        problem: why a reading lacks what was there before, so that the source counts as down
-        though the rest of the reading is used; ``None`` where nothing is wrong.
-        unread: how much of a reading is left to the next reads: a command reads until it is none.
-        once_seconds: for how long a command that reads it once waits for it, where not as usual.
+        interval: seconds between two polls, ``None`` if the settings disable it.
+        make: starts it, and returns the function that reads it.
+        problem: why a reading lacks earlier data, so that the source counts as down although the
+            rest of the reading is used; ``None`` if there is no problem.
+        unread: how much a reading leaves to the next reads: a command reads until it is none.
+        once_seconds: how long a command that reads it once waits for it, if not the default.
     """
 
     name: str
@@ -57,21 +57,21 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
 
 
 class Readings(Struct, frozen=True, kw_only=True):
-    """What each source read last; a source that failed, or fell silent, is not in it.
+    """The last reading of each source; a source that failed or timed out is absent.
 
-    ``requested``: the names of runs that clients requested lately.
+    ``requested``: the names of runs that clients requested recently.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     requested: frozenset[str] = frozenset()
 
     def of(self, source: Source[T]) -> T | None:
-        """What ``source`` read last; ``None`` where that is not known now."""
+        """The last reading of ``source``; ``None`` if there is none now."""
         return cast("T | None", self.values.get(source.name))
 
     @property
     def remembered(self) -> Mapping[str, Remembered] | None:
-        """What the history knows, by record; ``None`` where none is kept, or it cannot be read."""
+        """Earlier runs, by record; ``None`` if there is no history, or it cannot be read."""
         return cast("Mapping[str, Remembered] | None", self.values.get(PRECEDENTS))
 
 

@@ -1,7 +1,7 @@
-"""Whether NVIDIA's library is installed, checked before its bindings are imported.
+"""Checks that NVIDIA's library is installed before its bindings are imported.
 
-Where there is none they would be a tenth of the time that ``warmwatch status`` takes, and 3 MB of
-the daemon. One that is installed later is found later.
+Without the library, the bindings would take a tenth of the run time of ``warmwatch status``, and
+3 MB of the daemon. A later installation is found later.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MISSING = f"no NVIDIA driver here ({NVML} is not found)"
 
 
 def require_nvml() -> None:
-    """Raises SourceError where the library is not found."""
+    """Raises SourceError if the library is not found."""
     try:
         ctypes.CDLL(NVML)
     except OSError:

@@ -1,10 +1,10 @@
 """Whether the kernel killed a process for lack of memory, from its cgroup.
 
-``memory.events`` of cgroup v2, and ``memory.oom_control`` of v1 where that has the memory, count
-what the OOM killer killed in a group. It is read while a process lives; where the count has grown
-when the process is gone, that is what ended it, as well as anybody can know from outside. A group
-that went with its process, or cannot be read, tells nothing; nor does one of whose processes more
-went than were killed (the launcher ends the others): which of them it was, nobody can tell.
+``memory.events`` of cgroup v2, and ``memory.oom_control`` of v1 if that has the memory, count the
+OOM killer's kills in a group. The count is read while a process lives. If it has grown when the
+process is gone, that is the likely cause. Nothing is known if the group disappeared with its
+process or cannot be read. The same holds if more of its processes ended than were killed (the
+launcher ends the others): the count does not show which one was killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REMEMBERED = 1_000
 
 
 class OomWatch:
-    """Follows processes; ``proc`` and ``cgroups`` are where the kernel shows both."""
+    """Follows processes; ``proc`` and ``cgroups`` are the kernel's directories for both."""
 
     def __init__(
         self, *, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
@@ -27,7 +27,7 @@ class OomWatch:
         self._gone: dict[int, bool] = {}
 
     def follow(self, pids: Iterable[int]) -> Mapping[int, bool]:
-        """Of the processes that were followed and are gone, whether each was killed so."""
+        """For the followed processes that are gone, whether the OOM killer ended each."""
         known, self._followed = self._followed, {}
         for pid in pids:
             self._gone.pop(pid, None)
@@ -44,7 +44,7 @@ class OomWatch:
         return dict(self._gone)
 
     def _events(self, pid: int) -> Path | None:
-        """The file that counts for a process; ``None`` where there is no cgroup for it."""
+        """The file that counts for a process; ``None`` if it has no cgroup."""
         try:
             lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
         except (OSError, ValueError):
@@ -58,9 +58,9 @@ class OomWatch:
 
 
 class _Followed:
-    """One process: how many its group had lost at the last two looks.
+    """One process, with the kills in its group at the last two polls.
 
-    Two, for the count grows a moment before the process is gone: the last look may have seen that.
+    Two, because the count grows just before the process is gone: the last poll may have seen that.
     """
 
     def __init__(self, events: Path | None) -> None:
@@ -71,7 +71,7 @@ class _Followed:
         self._counts = (*self._counts[-1:], self._read())
 
     def killed_since(self) -> int | None:
-        """How many were killed in its group about the time it went; to be asked when it is gone."""
+        """The kills in its group about the time it ended; call it when it is gone."""
         now, before = self._read(), [count for count in self._counts if count is not None]
         return max(0, now - min(before)) if now is not None and before else None
 

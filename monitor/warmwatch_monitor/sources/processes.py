@@ -1,4 +1,4 @@
-"""Which processes descend from a training, and which of them are compile workers."""
+"""The descendants of a training, and which of them are compile workers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Children = Callable[[int], Sequence[int]]
 
 
 def children_files(proc: Path) -> Children | None:
-    """The kernel's own lists of children under ``proc``; ``None`` where it keeps none."""
+    """The kernel's own lists of children under ``proc``; ``None`` if it has none."""
     if not any(proc.glob("self/task/*/children")):
         return None
 
@@ -44,7 +44,7 @@ def children_by_scan() -> Children:
 def compile_workers(
     root: int, children: Children, command: Callable[[int], str]
 ) -> Mapping[int, tuple[int, ...]]:
-    """The compile workers below ``root``, each with itself and all that it started."""
+    """The compile workers below ``root``, each with its own descendants."""
     workers: dict[int, tuple[int, ...]] = {}
     pending, seen = list(children(root)), {root}
     while pending:
@@ -62,7 +62,7 @@ def compile_workers(
 
 
 def remembered(children: Children) -> Children:
-    """``children``, for one look at one tree: each process is asked once."""
+    """``children``, cached for one poll of one tree: each process is read once."""
     known: dict[int, Sequence[int]] = {}
 
     def once(pid: int) -> Sequence[int]:
@@ -74,8 +74,8 @@ def remembered(children: Children) -> Children:
 
 
 def with_descendants(root: int, children: Children) -> list[int]:
-    """``root``, and all that it started and that they started, each once."""
-    found = {root: None}  # in order
+    """``root`` and all its descendants, each once."""
+    found = {root: None}  # ordered
     pending = [root]
     for pid in pending:
         news = [child for child in children(pid) if child not in found]
@@ -97,13 +97,13 @@ STOPPED = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP})
 
 
 def known_name(name: str) -> str | None:
-    """What a compiler of this name is called; ``None`` of anything else."""
+    """The display name of a compiler; ``None`` for anything else."""
     found = _KNOWN.fullmatch(name[:100])
     return found[1] if found else None
 
 
 class Compilers:
-    """Those of one training, looked at again and again."""
+    """The compilers of one training, over many polls."""
 
     def __init__(self) -> None:
         self._before: tuple[int, Mapping[int, float]] | None = None

@@ -1,9 +1,9 @@
 """Unattached trainings: processes that look like one from outside.
 
 Two signs: a process has torch's pool of compile workers below it, or NVML lists it as computing on
-a GPU. NVML speaks of the host's pids, so that only counts where this process shares the host's pid
-namespace. Processes are listed every ten seconds at most, and the command line of each is read
-once; those found are followed at every look.
+a GPU. NVML uses the host's pids, so that only counts if this process shares the host's pid
+namespace. Processes are listed every ten seconds at most, and each command line is read once; those
+found are followed at every poll.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Follow = Callable[[Iterable[int]], Mapping[int, ProcessReading]]
 
 
 class ObservedSource:
-    """Looks for trainings without an agent; one object for the daemon's life."""
+    """Searches for trainings without an agent; one object for the daemon's life."""
 
     def __init__(self, *, clock: Clock | None = None, shares_pids: bool | None = None) -> None:
         self._clock = clock or Clock()
@@ -44,7 +44,7 @@ class ObservedSource:
     def read(
         self, attached: Collection[int], gpus: Sequence[GpuReading]
     ) -> tuple[ObservedTraining, ...]:
-        """Those that are there now; ``attached`` are the pids that have an agent."""
+        """The ones that exist now; ``attached`` are the pids that have an agent."""
         now_ns = self._clock.monotonic_ns()
         if self._listed_ns is None or now_ns - self._listed_ns >= _LIST_NS:
             self._listed_ns = now_ns
@@ -71,13 +71,13 @@ class ObservedSource:
         )
 
     def _list(self) -> None:
-        """Whose pools of compile workers there are."""
+        """Find pools of compile workers, and their parents."""
         known, self._commands = self._commands, {}
         pools: set[int] = set()
         parents: set[int] = set()
         for process in _processes():
             pid = process.pid
-            try:  # of each one no more is read than tells whether it matters
+            try:  # read no more of a process than is needed to judge it
                 command = known[pid] if pid in known else tuple(process.cmdline())
                 self._commands[pid] = command
                 if POOL in " ".join(command):
@@ -102,7 +102,7 @@ class ObservedSource:
 
 
 def in_initial_namespace() -> bool:
-    """Whether pids here are the host's, as NVML gives them."""
+    """Whether pids here are the host's, which NVML uses."""
     try:
         return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_NAMESPACE
     except OSError:
@@ -110,7 +110,7 @@ def in_initial_namespace() -> bool:
 
 
 def shown(command: Sequence[str]) -> str:
-    """A command as it may be shown: up to the script or module, for arguments may be secret."""
+    """A command up to its script or module, because arguments may be secret."""
     parts = [os.path.basename(command[0])] if command else []  # noqa: PTH119 - text, not a path
     rest = iter(command[1:])
     for part in rest:
@@ -135,7 +135,7 @@ def _is_python(command: Sequence[str]) -> bool:
 
 
 def _belongs(pid: int, attached: Collection[int]) -> bool:
-    """Whether it is a process with an agent, or works for one."""
+    """Whether it is a process with an agent, or a helper of one."""
     try:
         family = {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
     except psutil.Error:

@@ -94,7 +94,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:
-    """The ranks to show. Raises WarmwatchError: there is none."""
+    """The ranks to show. Raises WarmwatchError if there are none."""
     if not living:
         raise WarmwatchError("no rank of this run is alive")
     if number is not None:
@@ -116,7 +116,7 @@ def _hangs(view: RankView) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was found of one rank. ``problems``: why there is no more, one sentence each."""
+    """The result for one rank. ``problems``: why there is no more, one sentence each."""
 
     view: RankView
     compilers: Sequence[Compiler] = ()
@@ -127,7 +127,7 @@ class Look:
 
 
 def _look(view: RankView) -> Look:
-    """Its stacks by py-spy; where py-spy cannot look, those that its agent wrote."""
+    """Its stacks from py-spy; if py-spy fails, those that its agent wrote."""
     pid = view.figures.life.pid
     if pid is None:
         why = "its process cannot be seen from here (another pid namespace)"
@@ -141,7 +141,7 @@ def _look(view: RankView) -> Look:
 
 
 def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> Look:
-    """What its agent wrote of the compilation that is in progress."""
+    """The agent's stack dump of the compilation in progress."""
     left, problem = _of_agent(view)
     problems = (why,) if problem is None else (why, problem)
     pid = view.figures.life.pid
@@ -163,7 +163,7 @@ def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
 
 
 def _print(looks: Iterator[Look], left_out: int) -> bool:
-    """Whether there is any stack."""
+    """Print the stacks; returns whether there were any."""
     found = False
     for look in looks:
         for line in _lines(look):
@@ -189,7 +189,7 @@ def _lines(look: Look) -> Iterator[str]:
 
 
 def _print_json(looks: Sequence[Look], left_out: int) -> bool:
-    """The same as one object."""
+    """Print the same as one JSON object."""
     now = time.monotonic_ns()
     ranks: list[dict[str, Any]] = [
         as_json(look.view, look.compilers, look.present, look.left, look.kernel, now)

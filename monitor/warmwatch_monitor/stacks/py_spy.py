@@ -1,7 +1,7 @@
 """Present stacks from py-spy, if it is installed and the kernel allows it.
 
-It stops the process for some milliseconds, and one that is stopped already not at all. What it says
-is cut down to what an agent would write: names, base names of files, lines.
+py-spy stops the process for some milliseconds, except one that is stopped already. Its output is
+reduced to what an agent would write: names, base names of files, lines.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'
 
 
 def find() -> str | None:
-    """py-spy beside this Python, else the first one on the path that nobody else can replace.
+    """py-spy next to this Python, else the first one on the path that other users cannot replace.
 
     Raises:
-        SourceError: there are only others.
+        SourceError: all of them can be replaced.
     """
     beside = Path(sys.executable).with_name("py-spy")
     if os.access(beside, os.X_OK):
@@ -54,14 +54,14 @@ def find() -> str | None:
 
 
 def replaceable(program: Path) -> str | None:
-    """Why another user can replace ``program``, a folder above it, or what a link leads to."""
+    """Why another user can replace ``program``, a folder above it, or a link's target."""
     uid, gid = os.geteuid(), os.getegid()
     for path in dict.fromkeys((program, program.resolve())):
         for one in (path, *path.parents):
             found = one.lstat()
             if found.st_uid not in (0, uid):
                 return f"{one} belongs to user {found.st_uid}"
-            private = found.st_gid == 0 or found.st_gid == gid == uid  # a group of one user
+            private = found.st_gid == 0 or found.st_gid == gid == uid  # a group with one member
             others = stat.S_IWOTH if private else stat.S_IWOTH | stat.S_IWGRP
             sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
             if found.st_mode & others and not stat.S_ISLNK(found.st_mode) and not sticky:
@@ -70,10 +70,10 @@ def replaceable(program: Path) -> str | None:
 
 
 def dump(pid: int, *, stopped: bool = False) -> tuple[ThreadStack, ...]:
-    """The threads of the process ``pid`` as they are now.
+    """The present threads of the process ``pid``.
 
     Raises:
-        SourceError: it cannot be asked; the message says what to do.
+        SourceError: py-spy failed; the message says what to do.
     """
     program = find()
     if program is None:
@@ -109,7 +109,7 @@ def parse(answer: bytes) -> tuple[ThreadStack, ...]:
 
 
 def _is_agents(one: ThreadStack) -> bool:
-    """Whether it is a thread of the agent's, which nobody asks about."""
+    """Whether it is a thread of the agent, which is not of interest."""
     return any(f.file in _AGENTS and f.name.endswith("_run") for f in one.frames[-1:])
 
 
@@ -126,17 +126,17 @@ def _frame(known: dict[str, Any]) -> Frame:
     )
 
 
-def _refused(said: str, pid: int) -> str:
-    if any(words in said.lower() for words in _DENIED):
+def _refused(message: str, pid: int) -> str:
+    if any(words in message.lower() for words in _DENIED):
         return denied(_owner(pid), os.geteuid(), _scope())
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
     causes = [line.partition(": ")[2] for line in lines if line.partition(": ")[0].isdigit()]
     why: Sequence[str] = [*causes[:1], *lines[:1], "without a word"]
     return f"py-spy cannot look into process {pid}: {printable(why[0][:200])}"
 
 
 def denied(owner: int | None, uid: int, scope: int | None) -> str:
-    """Why the kernel does not let it look, and what to do."""
+    """Why the kernel denies access, and what to do."""
     if owner not in (None, uid) and uid:
         return f"py-spy may not look: the process belongs to user {owner}; {_AS_ROOT}"
     if scope and uid:

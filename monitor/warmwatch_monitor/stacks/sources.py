@@ -25,14 +25,14 @@ from warmwatch_monitor.sources.processes import (
 )
 from warmwatch_monitor.sources.records.folder import Folder
 
-_MOST = 64  # lines; an agent doubles its pauses, so a day is a dozen
+_MOST = 64  # lines; an agent doubles its pauses, so a day has about a dozen
 
 
 def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
-    """Those of the activity that began at ``since_ns``, oldest first.
+    """The dumps of the activity that began at ``since_ns``, oldest first.
 
     Raises:
-        OSError: there are none. RecordError: they are not to be believed.
+        OSError: there are none. RecordError: they are invalid.
     """
     with Folder(folder) as opened:
         descriptor, status = opened.open(STACKS)
@@ -44,7 +44,7 @@ def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
             os.close(descriptor)
     found = []
     for line in data.split(b"\n")[:_MOST]:
-        with contextlib.suppress(RecordError):  # torn, or nobody's of ours
+        with contextlib.suppress(RecordError):  # torn, or not the agent's
             found.append(unpack_stacks(line))
     return tuple(one for one in found if one.since_ns == since_ns)
 
@@ -54,9 +54,9 @@ class KernelThreads:
     """Threads that do the same, as the kernel shows them to their user.
 
     Attributes:
-        name: as ``ps`` shows it. count: how many. main: the main thread is among them.
+        name: as ``ps`` shows it. count: their number. main: the main thread is among them.
         state: ``runs``, ``sleeps``, or ``waits for a device``, which no signal interrupts.
-        function: of the kernel, in which they sleep or wait; ``None`` where it does not say.
+        function: the kernel function in which they sleep or wait; ``None`` if unknown.
     """
 
     name: str
@@ -70,10 +70,10 @@ _STATES = {"R": "runs", "S": "sleeps", "I": "sleeps", "D": "waits for a device",
 
 
 def kernel_threads(pid: int, proc: Path = Path("/proc")) -> tuple[KernelThreads, ...]:
-    """What the threads of ``pid`` do, the main one first; empty where nobody may ask.
+    """The activity of the threads of ``pid``, the main one first; empty if it may not be read.
 
-    That takes no permission to trace: of a rank that hangs it shows whether it computes, sleeps, or
-    waits for a filesystem or a device, though not where in its program.
+    Needs no permission to trace. For a hanging rank it shows whether it computes, sleeps, or waits
+    for a filesystem or a device, though not where in its program.
     """
     found: dict[tuple[bool, str, str, str | None], int] = {}
     tasks = proc / str(pid) / "task"
@@ -104,7 +104,7 @@ _BETWEEN = 0.5  # seconds
 
 
 def compilers_of(pid: int) -> tuple[Compiler, ...]:
-    """The busiest compilers below ``pid``; none where nobody may ask."""
+    """The busiest compilers below ``pid``; none if they may not be read."""
     seen, members = Compilers(), dict[int, psutil.Process]()
     found: tuple[Compiler, ...] = ()
     for pause in (0.0, _BETWEEN):

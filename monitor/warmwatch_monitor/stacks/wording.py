@@ -16,7 +16,7 @@ from warmwatch_monitor.status.words.states import says
 
 
 def heading(view: RankView) -> Iterator[str]:
-    """Which rank, and below it what it does: a line for that, and one for each condition."""
+    """The rank, its activity, and a line for each condition."""
     pid = view.figures.life.pid
     yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
     head, clauses = says(view)
@@ -33,7 +33,7 @@ def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:
 
 
 def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
-    """The latest of what an agent wrote, and since when it has been there."""
+    """The latest stack dump of the agent, and since when it has been the same."""
     last = stacks[-1]
     ago = duration(max(0, now_ns - last.at_ns) / 1e9)
     phase = f" in {last.phase}" if last.phase else ""
@@ -45,7 +45,7 @@ def left_by_agent(stacks: Sequence[Stacks], now_ns: int) -> Iterator[str]:
 
 
 def by_kernel(known: Sequence[KernelThreads]) -> Iterator[str]:
-    """A line for the threads of a name that do the same."""
+    """A line for each group of threads with one name and activity."""
     yield "  Its threads, by the kernel now:"
     for one in known:
         marks = ["main"] * one.main + [f"{one.count} threads"] * (one.count > 1)
@@ -58,10 +58,10 @@ def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
     for number, one in enumerate(stacks, 1):
         marks = ["main"] * one.main + ["compiles"] * one.compiles
         yield f"  thread {number}" + (f" ({', '.join(marks)})" if marks else "")
-        kept = [f"    {f.name} ({f.file}:{f.line})" for f in one.frames]
+        lines = [f"    {f.name} ({f.file}:{f.line})" for f in one.frames]
         if one.left_out:
-            kept.insert(INNERMOST, f"    ... {counted(one.left_out, 'frame')} left out")
-        yield from kept
+            lines.insert(INNERMOST, f"    ... {counted(one.left_out, 'frame')} left out")
+        yield from lines
 
 
 def as_json(
@@ -72,7 +72,7 @@ def as_json(
     kernel: Sequence[KernelThreads],
     now_ns: int,
 ) -> dict[str, Any]:
-    """The same as an object; ``source`` and what follows from it are null without stacks."""
+    """The same as an object; ``source`` and related fields are null without stacks."""
     last = left[-1] if left and not present else None
     _, *beside_it = (line.strip() for line in heading(view))
     return {
@@ -97,7 +97,7 @@ def _into(one: Stacks) -> str:
 
 
 def _as(stacks: Sequence[Stacks]) -> str:
-    """Since when every look has found the same."""
+    """Since when every dump has shown the same."""
     same = [one for one in stacks if _where(one) == _where(stacks[-1])]
     if len(stacks) < 2 or len(same) < 2:
         return "; elsewhere than before" if len(stacks) > 1 else ""
@@ -105,6 +105,6 @@ def _as(stacks: Sequence[Stacks]) -> str:
 
 
 def _where(one: Stacks) -> tuple[object, ...]:
-    """What those do that compile; of a look that knows of none, all."""
+    """The stacks of the compiling threads; without any, of all threads."""
     chosen = [thread for thread in one.threads if thread.compiles] or one.threads
     return tuple(thread.frames for thread in chosen)

@@ -132,11 +132,11 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
         finally:
             rewrite("")
         return
-    told: list[str] = []
+    printed: list[str] = []
 
     def tell(state: str, words: str) -> None:
-        if told[-1:] != [state]:
-            told.append(state)
+        if printed[-1:] != [state]:
+            printed.append(state)
             note(words)
 
     yield tell

@@ -26,15 +26,15 @@ from warmwatch_monitor.status.goals import (
 
 _PAUSE_SECONDS = 0.25
 _NAMED = 3
-_WAITING = "; waiting for"  # what is said while it waits, and not once it has given up
-_ABSENCE_SECONDS = 15.0  # a daemon that is started anew is back by then
+_WAITING = "; waiting for"  # shown while it waits, not after the timeout
+_ABSENCE_SECONDS = 15.0  # enough for a restart of the daemon
 
-# lets at most so many seconds pass, fewer where an event comes that wakes
+# returns after at most this many seconds, or earlier for an event that wakes
 Pause = Callable[[float, Callable[[Event], bool]], None]
 
 
 def sleep(left: float, _wakes: Callable[[Event], bool]) -> None:
-    """The pause between two looks of those whom nobody tells anything."""
+    """The pause between two polls without an event stream."""
     time.sleep(min(_PAUSE_SECONDS, left))
 
 
@@ -47,13 +47,12 @@ class Outcome(Enum):
 
 
 class Standing(NamedTuple):
-    """How what is waited for stands, at one look.
+    """The state of the wait after one poll.
 
     Attributes:
-        outcome: how the wait ends; ``None`` where it goes on. state: of the runs, for telling
-        whether anything changed. words: the sentence to show; late: the same at the timeout,
-        where nothing is waited for any more. answer: what the words rest on; ``None`` where there
-        was none.
+        outcome: how the wait ends; ``None`` if it goes on. state: of the runs, to detect changes.
+            words: the sentence to show. late: the sentence at the timeout. answer: the basis of
+            the sentence; ``None`` if there was none.
     """
 
     state: str
@@ -64,14 +63,14 @@ class Standing(NamedTuple):
 
 
 class Wait:
-    """Waits for one of ``goals`` by asking again and again.
+    """Waits for one of ``goals`` by polling.
 
     Args:
-        run: which runs, by name or pattern; without it those of ``uid`` that are seen alive.
-        tell: takes the state and the sentence of each look that does not end the wait.
-        uid: who waits; ``None`` where everybody's runs are his.
-        clock: of who is asked, where the answers do not say what it is there.
-        pause: between two looks.
+        run: a run's name or a pattern; without it the living runs of ``uid``.
+        tell: takes the state and the sentence of each poll that does not end the wait.
+        uid: the waiting user; ``None``: all runs count.
+        clock: the server's time, if the answers do not contain it.
+        pause: between two polls.
     """
 
     def __init__(
@@ -86,16 +85,16 @@ class Wait:
     ) -> None:
         self._ask, self._run, self._goals, self._tell, self._uid = ask, run, goals, tell, uid
         self._clock, self._pause = clock, pause
-        self._ends = END_GOALS.issuperset(goals)  # nothing but an end is what is waited for
+        self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
-        self._own: set[str] = set()  # of the runs in the last answer
+        self._own: set[str] = set()  # uids of the runs in the last answer
         self._foreign: set[str] = set()
         self._first_look: float | None = None
-        self._began: float | None = None  # the same by the clock of who is asked, once it is known
+        self._began: float | None = None  # the same by the server's clock, once known
         self._has_answered, self._absent_since = False, 0.0
 
     def block(self, patience: float) -> Standing:
-        """The look that ended it, or the last one at the timeout."""
+        """The poll that ended the wait, or the last one at the timeout."""
         deadline = time.monotonic() + patience
         while True:
             look = self._look()
@@ -108,7 +107,7 @@ class Wait:
             self._pause(left, self._is_woken_by)
 
     def _look(self) -> Standing:
-        """Raises DaemonError, FleetError: who is asked never answered, or has not for long."""
+        """Raises DaemonError, FleetError: the server never answered, or has not for long."""
         asked = time.monotonic()
         if self._first_look is None:
             self._first_look = asked
@@ -143,7 +142,7 @@ class Wait:
         return Standing(state=state, words=words, outcome=outcome, answer=answer)
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
-        """How ``answer`` ends the wait, if it does, and what to say of it."""
+        """How ``answer`` ends the wait, if it does, and the sentence for it."""
         summary, runs = plain(str(answer["summary"])), answer["runs"]
         if any(is_reached(answer, goal) for goal in self._goals):
             return Outcome.REACHED, summary
@@ -155,7 +154,7 @@ class Wait:
         return None, summary
 
     def _is_woken_by(self, event: Event) -> bool:
-        """Whether it may be of a run that is waited for; what cannot be read may be."""
+        """Whether an event may be about a requested run; an unreadable one may be."""
         try:
             shown = str(json.loads(event.data)["run"])
         except (ValueError, LookupError, TypeError, RecursionError):
@@ -164,9 +163,9 @@ class Wait:
         return known and shown not in self._foreign
 
     def _note_when(self, at: float | None, after: float) -> None:
-        """When it began, by an answer of ``at`` that was asked for ``after`` the first look.
+        """Record when the wait began, by an answer of time ``at``, ``after`` the first poll.
 
-        That one may have had no answer, or one that does not say when it was made.
+        The first poll may have had no answer, or one without a time.
         """
         if at is None and self._clock is not None:
             at = self._clock()
@@ -184,7 +183,7 @@ class Wait:
         )
 
     def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:
-        """What is waited for where none of the runs that were ``asked`` about counts."""
+        """The text if none of the runs in the ``asked`` answers counts."""
         if self._run is not None:
             before = "; ".join(plain(str(run["summary"])) for run in asked)
             return f"{before}; that was before this wait{_WAITING} it to begin anew"
@@ -201,7 +200,7 @@ def listed(goals: Sequence[str]) -> str:
 
 
 def _too_early(run: Answer, goals: Sequence[str]) -> str:
-    """Why the end of a run ended the wait for ``goals`` in vain."""
+    """Why the end of a run ended the wait for ``goals`` without success."""
     if list(goals) != ["warm"]:
         return f"it ended and was not seen {listed(goals)}"
     if not was_warm(run):

@@ -18,7 +18,7 @@ Heard = list[str]
 
 
 class Events:
-    """As much of IPython's EventManager as is asked for."""
+    """The used part of IPython's EventManager."""
 
     def __init__(self) -> None:
         self.callbacks: dict[str, list[Callable[[Any], None]]] = {}
@@ -69,7 +69,7 @@ def test_a_cell_within_a_cell_is_no_end_of_the_outer_one(events: Events) -> None
     assert heard == ["left"]
 
 
-def test_one_within_that_of_the_installation_is_told_anew_and_never_twice_open(
+def test_a_nested_cell_is_reported_again_and_never_open_twice(
     events: Events,
 ) -> None:
     heard: Heard = []

@@ -49,7 +49,7 @@ def test_a_version_that_tells_nothing_has_no_words() -> None:
     assert not any(costs(SimpleNamespace()).values())
 
 
-def test_guards_and_their_latency_are_told_where_they_are_known() -> None:
+def test_known_guards_and_their_latency_are_reported() -> None:
     values = costs(FORWARD)
     assert (values["guards"], values["guard_us"]) == (31, 117)
 
@@ -64,7 +64,7 @@ def test_guards_and_their_latency_are_told_where_they_are_known() -> None:
         (None, []),
     ],
 )
-def test_the_slowest_kernels_are_told_however_many_there_are(
+def test_only_the_slowest_kernels_are_reported(
     kernels_json: str | None, kernels: list[list[object]]
 ) -> None:
     assert slowest(kernels_json) == kernels

@@ -1,4 +1,4 @@
-"""Where PyTorch says why it leaves CUDA graphs out: looked for without loading it, and read."""
+"""The hook point of skipped CUDA graphs: found without an import, and read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACK = """skipping cudagraphs due to mutated inputs (1 instances). Found from :
 """
 
 
-def test_the_innermost_line_of_the_stack_is_told_and_none_of_a_message_without() -> None:
+def test_the_innermost_line_of_the_stack_is_reported_if_there_is_a_stack() -> None:
     assert place_in(STACK) == {"name": "Net.forward", "file": "model.py", "line": 12}
     assert place_in("skipping cudagraphs due to cpu device (primals_1)") == {}
     assert place_in("x" * 1_000_000 + STACK) == {}  # it is not looked at to its end

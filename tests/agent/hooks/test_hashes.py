@@ -69,7 +69,7 @@ def test_what_it_does_matters(change: str) -> None:
     assert of_code(code_of(OTHER[change](FORWARD))) != of_code(code_of(FORWARD))
 
 
-def test_settings_are_told_apart_and_nobody_is_asked_for_a_repr() -> None:
+def test_different_settings_have_different_hashes_without_any_repr() -> None:
     class Secret:
         def __repr__(self) -> str:
             raise AssertionError("asked for its repr")
@@ -98,7 +98,7 @@ def test_each_way_is_given_once_and_not_more_of_them_than_anybody_reads() -> Non
 
 
 def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
-    """Ids begin anew after ``torch._dynamo.reset()``; so many are kept as a training has."""
+    """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
     functions = Functions()
     functions.begun({"id": "0/0", "code": "a"})
     functions.begun({"id": "1/0"})  # of which nothing is known

@@ -1,4 +1,4 @@
-"""Waiting for Dynamo's import beside other people's import finders, in fresh processes."""
+"""Waiting for Dynamo's import next to other import finders, in fresh processes."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_what_a_finder_of_old_finds_is_taken_as_python_would(tmp_path: Path) -> 
     assert "cannot be listened to" in rest
 
 
-def test_a_finder_ahead_of_ours_is_asked_once(tmp_path: Path) -> None:
-    """Python has asked it already: one that counts, or raises, sees what it would without us."""
+def test_a_finder_before_ours_is_called_once(tmp_path: Path) -> None:
+    """Python has called it already: a finder that counts or raises sees the same as without us."""
     value, rest = imported(tmp_path, ONCE + "watch.start(); sys.meta_path.insert(0, Old())")
     assert value == "found"
     assert rest == "[True] [] ['late'] False"
@@ -106,7 +106,7 @@ def test_what_somebody_has_put_in_a_module_s_place_keeps_no_other_from_being_awa
         watch.stop()
 
 
-def test_each_of_two_who_wait_for_the_same_is_told(tmp_path: Path) -> None:
+def test_two_watches_of_one_module_are_both_called(tmp_path: Path) -> None:
     """The agent and pytest's plugin, of which either may have come first."""
     second = """
 both = [ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))}), watch]

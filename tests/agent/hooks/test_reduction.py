@@ -118,7 +118,7 @@ def test_a_users_words_make_no_category() -> None:
     assert category_of("0/0: cfg['mode'] == 'grad_mode autocast dtype mismatch'") == "python_value"
 
 
-def test_an_error_of_ours_is_told_by_type_and_place() -> None:
+def test_an_agent_error_is_reported_by_type_and_place() -> None:
     raised = _raised()
     assert SECRET not in error(raised)
     assert error(raised).startswith("KeyError at test_reduction.py:")
@@ -132,7 +132,7 @@ def _raised() -> Exception:
         return raised
 
 
-def test_the_full_text_is_left_where_it_is_asked_for() -> None:
+def test_the_full_text_stays_if_requested() -> None:
     text = "0/0: cfg['prompt'] == 'patient 7'  # y  # /home/me/train.py:31 in forward"
     assert words(full=True).recompile(text) == text
     assert words(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"

@@ -1,4 +1,4 @@
-"""Installing and undoing hooks: what one seam does wrong is its own affair."""
+"""Installing and undoing hooks: a failing hook affects no other."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
     assert Place.called is original
 
 
-def test_a_hook_that_cannot_be_put_back_keeps_no_begin_from_being_told(
+def test_a_hook_that_cannot_be_restored_loses_no_begin(
     reported: list[str],
 ) -> None:
     rearmed: list[str] = []
@@ -218,7 +218,7 @@ result([Logger.log_event_start is start, len(handler.start_callbacks)])
 
 
 @pytest.mark.training
-def test_a_seam_that_fails_half_way_undoes_what_it_did(tmp_path: Path) -> None:
+def test_a_hook_that_fails_half_way_undoes_its_changes(tmp_path: Path) -> None:
     """The second half of two seams cannot be put in place: their first half is gone again."""
     records = tmp_path / "records"
     records.mkdir()

@@ -65,7 +65,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_kernel_compiled_again_says_what_changed(change: str) -> None:
+def test_a_recompiled_kernel_reports_what_changed(change: str) -> None:
     now, reason, category = CHANGES[change]
     assert again(compiled(), now) == (reason, category)
     assert advice(category, "triton")
@@ -83,7 +83,7 @@ def test_it_is_compared_with_the_time_before_that_was_most_like_it() -> None:
     assert found == ("BLOCK: expected 128, actual 256", "shape")
 
 
-def test_one_text_for_another_is_a_change_and_is_not_told() -> None:
+def test_a_changed_text_is_a_change_without_its_value() -> None:
     found = again(compiled(mode="gelu"), compiled(mode="silu"))
     assert found == ("MODE: expected '...', actual '...'", "python_value")
     assert plain(*found) == "`MODE` changed"
@@ -105,7 +105,7 @@ def test_constants_and_attributes_as_triton_3_2_has_them() -> None:
     assert again(*kernels[1:]) == CHANGES["alignment"][1:]
 
 
-def test_a_tuning_is_told_by_its_key_and_the_dtypes() -> None:
+def test_a_tuning_is_described_by_its_key_and_the_dtypes() -> None:
     class Tensor:
         dtype = "torch.bfloat16"
 

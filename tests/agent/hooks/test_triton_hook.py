@@ -1,4 +1,4 @@
-"""What the hook in Triton tells, and that a kernel does what it does without it."""
+"""What the Triton hook reports, and that kernels behave the same with it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def scale(x: Any, n: Any, block: Any) -> None:
     """A kernel's function."""
 
 
-def test_a_kernel_is_told_once_with_its_name_and_what_the_cache_had(
+def test_a_kernel_is_reported_once_with_its_name_and_cache_result(
     triton: SimpleNamespace,
 ) -> None:
     listener = Listener()
@@ -93,7 +93,7 @@ def test_a_kernel_is_told_once_with_its_name_and_what_the_cache_had(
     ]
 
 
-def test_compiled_again_it_says_why(triton: SimpleNamespace) -> None:
+def test_a_recompile_reports_its_reason(triton: SimpleNamespace) -> None:
     listener = Listener()
     install(listener)
     kernel = triton.JITFunction(scale)
@@ -237,7 +237,7 @@ def test_uninstalled_everything_is_as_it_was(triton: SimpleNamespace) -> None:
     assert listener.calls == calls
 
 
-def test_a_triton_without_a_seam_is_left_alone(
+def test_a_triton_without_a_hook_point_stays_unchanged(
     triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(triton.Autotuner, "_bench")

@@ -47,7 +47,7 @@ def test_options_are_names_and_short_hashes() -> None:
     assert "patient" not in str(options)
 
 
-def test_another_backends_mode_and_options_are_told_as_far_as_they_read_as_names() -> None:
+def test_another_backends_mode_and_options_are_reported_if_they_look_like_names() -> None:
     given = {"mode": "fast", "options": {"level": 3, "a key of mine": 1}}
     mine = SimpleNamespace(compiler_name="mine", kwargs=given)
     level, hidden = f"level={of_value(3)}", f"...={of_value(1)}"
@@ -65,7 +65,7 @@ def test_dynamos_own_door_takes_a_name_or_a_function() -> None:
     assert way_of((), {})["backend"] == "inductor"
 
 
-def test_what_was_not_said_is_not_known() -> None:
+def test_a_missing_value_is_unknown() -> None:
     assert way_of((inductor(),), {}) | {"options": 0} == {
         "mode": "default",
         "backend": "inductor",
@@ -77,6 +77,6 @@ def test_what_was_not_said_is_not_known() -> None:
     assert (said["dynamic"], said["fullgraph"]) == (False, True)
 
 
-def test_of_many_options_the_first_are_told() -> None:
+def test_only_the_first_of_many_options_are_reported() -> None:
     _, _, options = told(inductor(**{f"o{number:03}": number for number in range(500)}))
     assert len(options) == 50

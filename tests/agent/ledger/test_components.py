@@ -48,7 +48,7 @@ def test_an_input_on_another_device_differs_in_the_device_alone() -> None:
     assert named([on(0, "[8, 4]")])["example_inputs[0]"] != first["example_inputs[0]"]
 
 
-def test_the_first_key_is_told_whole_and_the_next_by_what_differs() -> None:
+def test_the_first_key_is_written_in_full_and_the_next_as_a_difference() -> None:
     written = WrittenKeys()
     lines = [f"[{HASH}] inductor_config[option{n}]: 1" for n in range(700)]
     first, second = written.packed("inductor_fx", lines), written.packed("inductor_fx", lines[1:])

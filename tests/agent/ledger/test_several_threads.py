@@ -267,7 +267,7 @@ def test_a_step_that_another_thread_overtook_has_no_length(
     assert (slot.steps.last_step_ns, slot.steps.last_duration_ns) == (rank.now + 2000, 0)
 
 
-def test_asked_while_another_thread_makes_the_record_it_answers() -> None:
+def test_a_query_while_another_thread_makes_the_record_returns() -> None:
     """From attaching on: without a header, and with one that no name follows yet."""
     own = OwnRecord(Settings(), version="0", options={}, attached=(1, 1))
     assert own.image().steps.steps == 0

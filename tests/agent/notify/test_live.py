@@ -12,6 +12,6 @@ def test_a_stalled_rank_has_no_more_clean_steps_than_there_are_to_have() -> None
     assert answer(b.WARM, "stalled") == f"stalled; {STEPS} steps, 36 ms a step"
 
 
-def test_the_steps_of_a_record_that_began_anew_all_count() -> None:
+def test_all_steps_of_a_new_record_count() -> None:
     assert answer(b.WARM, "warm", STEPS - 5).endswith("; 5 steps")
     assert answer(b.WARM, "warm", STEPS + 90).endswith(f"; {STEPS} steps")

@@ -1,4 +1,4 @@
-"""What the agent says aloud: whose words they are, and which, and never more than was asked for."""
+"""Console messages: which ranks print them, their text, and that nothing else is printed."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def said(capsys: pytest.CaptureFixture[str]) -> Said:
     return Said(capsys)
 
 
-def test_a_compilation_that_takes_long_is_told_with_its_phase(said: Said) -> None:
+def test_a_long_compilation_is_reported_with_its_phase(said: Said) -> None:
     announcer(b.COMPILING).long(1, True)
     assert said.getvalue() == "warmwatch: compiling for 10 s (inductor)\n"
 
 
-def test_when_it_is_warm_the_step_its_length_and_what_it_took_are_told(said: Said) -> None:
+def test_the_warm_message_has_step_length_and_compile_time(said: Said) -> None:
     announcer().warm()
     assert said.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
 
@@ -77,7 +77,7 @@ def test_when_it_is_warm_the_step_its_length_and_what_it_took_are_told(said: Sai
     ("by", "words"),
     [("quiet", "nothing has compiled for 30 s"), ("ready", "the program says so")],
 )
-def test_without_steps_it_is_said_by_what_it_is_warm(said: Said, by: str, words: str) -> None:
+def test_the_warm_message_without_steps_names_the_reason(said: Said, by: str, words: str) -> None:
     counts = replace(
         b.WARM.compile,
         settled=b.WARM.compile.begun + 1,
@@ -98,7 +98,7 @@ def test_what_a_setting_turns_off_has_hit_no_limit(said: Said) -> None:
     assert "limit" not in said.getvalue()
 
 
-def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(said: Said) -> None:
+def test_similar_steps_are_reported_exactly_and_not_by_their_bin(said: Said) -> None:
     """As the monitor does: it stands in the same terminal."""
     slot = alike(4.01)
     announcer(slot).warm()
@@ -109,7 +109,7 @@ def test_steps_that_are_alike_are_told_as_long_as_they_are_and_not_as_their_bin(
     assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
 
 
-def test_a_recompile_is_told_with_reason_and_remedy(said: Said) -> None:
+def test_a_recompile_is_reported_with_reason_and_remedy(said: Said) -> None:
     announcer().compiled("forward", RECOMPILE)
     line = said.getvalue()
     assert "recompiled `forward` (model.py:31) in step " in line
@@ -118,7 +118,7 @@ def test_a_recompile_is_told_with_reason_and_remedy(said: Said) -> None:
     assert said.getvalue() == line
 
 
-def test_many_recompiles_are_not_told_one_by_one(said: Said) -> None:
+def test_many_recompiles_are_not_reported_one_by_one(said: Said) -> None:
     one = announcer()
     for _ in range(50):
         one.compiled("forward", RECOMPILE)
@@ -127,7 +127,7 @@ def test_many_recompiles_are_not_told_one_by_one(said: Said) -> None:
     assert lines[-1] == "warmwatch: 20 recompiles; those to come are not said"
 
 
-def test_the_end_is_told_with_the_account(said: Said) -> None:
+def test_the_end_is_reported_with_the_summary(said: Said) -> None:
     announcer().ended(End(how="finished"))
     announcer().ended(End(how="failed", exception="ValueError", code=1))
     ended, failed = said.getvalue().splitlines()
@@ -137,7 +137,7 @@ def test_the_end_is_told_with_the_account(said: Said) -> None:
     assert failed.startswith("warmwatch: failed (ValueError) after ")
 
 
-def test_another_rank_speaks_of_what_is_wrong_alone_and_a_helper_never(said: Said) -> None:
+def test_other_ranks_report_only_problems_and_helpers_nothing(said: Said) -> None:
     for one in (announcer(rank=3), announcer(rank=None)):
         one.warm()
         one.long(1, True)
@@ -150,9 +150,7 @@ def test_another_rank_speaks_of_what_is_wrong_alone_and_a_helper_never(said: Sai
     assert len(said.getvalue().splitlines()) == 1
 
 
-def test_nothing_is_said_that_nobody_asked_for(
-    said: Said, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_is_printed_unless_requested(said: Said, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):  # of the root: the user's own lines
         announcer(shown=False).warm()
     assert (said.getvalue(), caplog.messages) == ("", [])
@@ -168,7 +166,7 @@ def test_the_log_has_it_where_the_user_gave_our_logger_a_level(
     assert said.getvalue() == ""
 
 
-def test_a_bar_of_tqdm_is_taken_away_for_the_line(said: Said) -> None:
+def test_a_tqdm_bar_is_cleared_for_the_line(said: Said) -> None:
     with tqdm(total=5) as bar:
         bar.update(1)
         bar.refresh()

@@ -47,7 +47,7 @@ class Watched:
         self.watch = ActivityWatch(lambda: self.since, looks)
 
     def phase(self) -> int:
-        """Asked at each look."""
+        """Called at each poll."""
         self.asked += 1
         return 3
 

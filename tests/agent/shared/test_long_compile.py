@@ -57,7 +57,7 @@ def test_an_activity_is_long_once_its_limit_is_over(facts: Facts, limit: int) ->
     assert judge(facts, AT + limit + 1).conditions == ("long_compile",)
 
 
-def test_it_is_asked_of_no_rank_that_does_not_compile_or_has_ended_or_where_it_is_off() -> None:
+def test_it_never_holds_without_compilation_after_the_end_or_if_off() -> None:
     for_ages = AT + 10**6 * SECOND
     assert judge(rank(active=0), for_ages).conditions == ()
     assert judge(rank(alive=False, gone_ns=for_ages), for_ages).conditions == ()

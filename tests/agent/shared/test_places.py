@@ -119,7 +119,7 @@ def of_another(place: Path) -> dict[str, str]:
         (of_another, None),
     ],
 )
-def test_doctor_says_of_every_directory_what_the_agent_does(
+def test_doctor_and_the_agent_agree_on_every_directory(
     place: Path, arrange: object, made: str | None
 ) -> None:
     """The user's runtime directory may be another user's, as after ``su``: no traceback either."""

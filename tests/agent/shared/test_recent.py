@@ -69,7 +69,7 @@ def test_before_three_clean_steps_there_is_no_recent_length() -> None:
 
 
 def test_after_a_recompile_the_steps_before_it_do_not_count() -> None:
-    """The batch size has grown: what ran before says nothing of the speed now."""
+    """The batch size has grown: earlier steps do not show the present speed."""
     rank = warm()
     steps(rank, 200, 0.02)
     rank.ledger.begin("dynamo")

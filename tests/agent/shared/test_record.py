@@ -109,7 +109,7 @@ def test_the_files_of_a_record_are_pinned() -> None:
 
 
 def test_what_is_not_known_is_nothing() -> None:
-    """A count that nobody stored is 0, a name empty, a number that may be 0 ``None``."""
+    """A missing count is 0, a missing name empty, a missing number that may be 0 ``None``."""
     assert flatten(record.CompileCounts()) == [0] * record.COMPILE_WORDS
     assert flatten(StepCounts()) == [0] * len(record.STEPS_INDEX)
     unknown = asdict(Identity(run="gpt2"))
@@ -203,7 +203,7 @@ def test_an_identity_of_any_text_fits_and_keeps_its_numbers(identity: Identity) 
     )
 
 
-def test_a_name_that_is_no_unicode_is_kept_as_far_as_it_is() -> None:
+def test_a_name_with_invalid_unicode_keeps_its_valid_part() -> None:
     assert read(image(identity=Identity(run="a\udcffb"))).identity.run == "a?b"
 
 
@@ -267,7 +267,7 @@ def test_a_payload_that_does_not_fit_is_refused() -> None:
         store(image(), record.IDENTITY_BLOCK, b"x" * 4073)
 
 
-def test_a_payload_that_just_fits_is_kept_whole() -> None:
+def test_a_payload_that_just_fits_is_stored_completely() -> None:
     for block in (record.IDENTITY_BLOCK, record.COMPILE_BLOCK):
         data, payload = image(), bytes(range(256)) * 16
         for first in (b"a", b"b"):  # in either place
@@ -276,7 +276,7 @@ def test_a_payload_that_just_fits_is_kept_whole() -> None:
             assert newest(bytes(data), block, unseal) == whole
 
 
-def test_the_steps_are_no_older_than_what_the_compile_block_says_of_them() -> None:
+def test_the_steps_are_never_older_than_the_compile_block() -> None:
     """They are read first: a step may be marked, and make the rank warm, before the block is."""
     words = [0] * record.COMPILE_WORDS
     for name, value in {
@@ -406,7 +406,7 @@ def test_an_amount_beyond_any_is_refused(value: float) -> None:
         record_identity.unpack_identity(body)
 
 
-def test_what_is_wrong_with_a_field_is_said_in_words() -> None:
+def test_an_invalid_field_is_described_in_words() -> None:
     for name, value, said in (
         ("run", 7, "is not text: 7"),
         ("run", "x" * 201, "has more than 200 characters: 'xxx"),
@@ -463,7 +463,7 @@ LIKELY = (
 )
 @example({"gpus": ["GPU-1", 7], "caches": {COMPILE_CACHES[0]: "cold", "x": 7}})
 @example({"gpus": ["GPU-1"], "caches": {COMPILE_CACHES[0]: "cold", "x": 7}})
-def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str, object]) -> None:
+def test_every_readable_identity_has_fields_of_the_right_types(known: dict[str, object]) -> None:
     try:
         identity = record_identity.unpack_identity(json.dumps({"run": "a", **known}).encode())
     except record.RecordError:
@@ -481,7 +481,7 @@ def test_whatever_an_identity_says_its_fields_are_of_their_types(known: dict[str
             assert all(isinstance(one, str) for pair in value.items() for one in pair)
 
 
-def test_what_a_newer_agent_says_beyond_this_release_is_ignored() -> None:
+def test_unknown_keys_of_a_newer_agent_are_ignored() -> None:
     body = json.dumps({"run": "gpt2", "color": ["red"]}).encode()
     assert record_identity.unpack_identity(body) == RUN
 

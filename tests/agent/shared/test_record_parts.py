@@ -56,7 +56,7 @@ def test_a_promise_is_broken_where_nothing_follows_it() -> None:
         (0, 0, 0),
     ],
 )
-def test_only_a_finish_whose_code_nobody_knows_is_taken_back(
+def test_only_a_finish_without_an_exit_code_is_taken_back(
     end: int, exit_code: int, kept: int
 ) -> None:
     said = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
@@ -104,7 +104,7 @@ def test_the_kernel_names_the_holder_of_a_write_lock_and_of_no_other(tmp_path: P
 
 
 @pytest.mark.parametrize("byte", [0, 1, 10_000])
-def test_the_kernel_is_asked_about_all_of_the_slot(tmp_path: Path, byte: int) -> None:
+def test_the_lock_query_covers_the_whole_slot(tmp_path: Path, byte: int) -> None:
     """Wherever the descriptor stands, and whichever part of it somebody has locked."""
     path = tmp_path / "slot"
     path.touch()

@@ -1,4 +1,4 @@
-"""The lines of a record's stacks: what of a frame is kept, and what is believed."""
+"""The lines of a record's stacks: the stored part of a frame, and what a reader accepts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_look_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("there", "left_out"), [(0, 0), (99, 0), (100, 0), (101, 1), (1000, 900)], ids=str
 )
-def test_of_a_deep_stack_both_ends_are_kept(there: int, left_out: int) -> None:
+def test_a_deep_stack_keeps_both_ends(there: int, left_out: int) -> None:
     kept, missing = cut([replace(FRAME, line=number) for number in range(there)])
     assert missing == left_out
     inner, outer = range(there)[:80], range(there)[80 + left_out :]

@@ -22,7 +22,7 @@ from warmwatch.shared.verdict import Facts, State
 
 @dataclass
 class Model:
-    """What the contract says, without a ledger: the independent account."""
+    """The contract's rules without a ledger: an independent implementation."""
 
     open: list[str] = field(default_factory=list)
     touched: bool = False
@@ -58,7 +58,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=3 * settings().max_examples)
 @given(ACTIONS)
-def test_any_history_is_judged_as_the_contract_says(actions: list[tuple[str, str]]) -> None:
+def test_any_history_is_judged_by_the_contract(actions: list[tuple[str, str]]) -> None:
     rank, model = Rank(), Model()
     for action, value in actions:
         if action == "wait":
@@ -126,7 +126,7 @@ def test_warm_is_declared_at_the_kth_clean_step_and_ended_with_the_last_activity
     assert rank.warm_calls == 1
 
 
-def test_a_second_warmup_is_an_episode_of_its_own_and_the_first_is_kept() -> None:
+def test_a_second_warmup_is_separate_and_the_first_stays() -> None:
     rank = Rank()
     compile_once(rank)
     run_steps(rank, 6)
@@ -356,7 +356,7 @@ def test_a_rank_that_compiles_or_never_stepped_does_not_stall() -> None:
         ("interrupted", State.FINISHED),
     ],
 )
-def test_what_a_process_said_at_its_end_stands(how: str, state: State) -> None:
+def test_a_reported_end_stands(how: str, state: State) -> None:
     rank = Rank()
     rank.ledger.begin("dynamo")
     rank.ledger.exit(End(how=how))
@@ -367,7 +367,7 @@ def test_what_a_process_said_at_its_end_stands(how: str, state: State) -> None:
     assert not rank.judge(alive=False).compiling
 
 
-def test_a_process_that_is_gone_and_said_nothing_is_lost() -> None:
+def test_a_process_gone_without_an_end_is_lost() -> None:
     rank = Rank()
     run_steps(rank, 5)
     assert rank.judge(alive=False).state is State.LOST
@@ -418,7 +418,7 @@ def test_every_state_has_its_place() -> None:
 
 
 def test_what_is_not_known_of_a_rank_is_nothing() -> None:
-    """A moment or a length that nobody knows is 0."""
+    """An unknown time or length is 0."""
     known = {"attached_ns": 1, "warm_steps": K, "steps": StepCounts(), "compile": CompileCounts()}
     facts = Facts(**known)  # type: ignore[arg-type]
     assert verdict.judge(facts, 2).state is State.STARTING

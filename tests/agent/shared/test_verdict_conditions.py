@@ -1,4 +1,4 @@
-"""The conditions beside a state, at their edges: what just holds, and what does not yet."""
+"""Conditions at their limits: what just holds, and what does not yet."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ ASKED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
         "another compiler was at work",
     ],
 )
-def test_what_was_asked_for_has_never_compiled_where_dynamo_did_nothing(
+def test_a_requested_compilation_never_happened_if_dynamo_did_nothing(
     counts: dict[str, object], holds: bool
 ) -> None:
     judged = judge(facts(compile=compiled(**{**ASKED, **counts})), AT)

@@ -77,7 +77,7 @@ def test_the_time_of_a_stall_begins_with_the_last_sign_of_progress(
 def test_a_pause_under_way_is_no_stall_for_as_long_as_it_has_our_patience(
     pause: str, patience: int
 ) -> None:
-    """Since the last step or later: one that a step came after has ended, and nobody was told."""
+    """Since the last step or later: a pause before a step has ended without a report."""
     for began in (AT, AT + 5):
         rank = facts(compile=compiled(**{f"{pause}_since_ns": began}))
         assert judge(rank, began + patience + MINUTE).state is not State.STALLED
@@ -89,7 +89,7 @@ def test_a_pause_under_way_is_no_stall_for_as_long_as_it_has_our_patience(
 
 
 def test_a_notebook_in_which_no_cell_runs_is_never_stalled() -> None:
-    """Its user has gone home, and nobody is to be paged."""
+    """Its user may be away, and no alert must fire."""
     idle = facts(compile=compiled(between_cells_since_ns=AT))
     assert judge(idle, AT + 10_000 * MINUTE).state is not State.STALLED
     lost = facts(compile=compiled(between_cells_since_ns=AT - 1))  # a step came after it
@@ -177,8 +177,8 @@ def test_a_finish_alone_is_not_believed_before_the_process_is_gone(
     assert (judged.state, judged.clean_steps) == (state, 4)
 
 
-def test_an_end_is_since_it_was_said_or_seen() -> None:
-    """One that came to its end and was killed there is lost since it was seen, or had said so."""
+def test_an_end_dates_from_its_report_or_observation() -> None:
+    """A process killed at its end is lost since it was seen, or since it reported its end."""
     for code, gone, since in ((1, 6, 5), (0, 6, 6), (0, None, 5)):
         counts = CompileCounts(end_code=code, ended_ns=5)
         judged = judge(facts(compile=counts, alive=False, gone_ns=gone), AT)

@@ -1,4 +1,4 @@
-"""Clean steps that took far longer than usual: which are told, with what, and how many."""
+"""Clean steps that took far longer than usual: which are reported, with what, and how many."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def warm() -> Rank:
 
 
 @pytest.mark.parametrize("seconds", [0.6, 1.9])
-def test_a_step_that_is_a_little_longer_is_not_told(seconds: float) -> None:
+def test_a_slightly_longer_step_is_not_reported(seconds: float) -> None:
     assert told(stepped(warm(), seconds, 0.5)) == []
 
 
@@ -71,14 +71,14 @@ def test_in_a_training_that_stays_slow_the_looks_end() -> None:
     assert stepped(rank, *[0.8] * 20).slot().compile.memory_ns == looked
 
 
-def test_a_long_step_is_told_with_its_number_and_what_is_usual() -> None:
+def test_a_long_step_is_reported_with_its_number_and_the_usual_length() -> None:
     (one,) = told(stepped(warm(), 41, 0.5))
     assert (one["n"], one["seconds"]) == (21, 41)
     assert one["usual"] == pytest.approx(0.5, rel=0.03)
     assert one["left_out"] == 0
 
 
-def test_a_long_step_after_another_of_the_same_length_is_told_too() -> None:
+def test_a_long_step_after_an_equally_long_one_is_reported_too() -> None:
     assert [one["n"] for one in told(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
 
 
@@ -91,7 +91,7 @@ def test_in_a_training_that_has_become_slower_the_slow_steps_are_the_usual_ones(
     assert (one["seconds"], one["usual"]) == (41, pytest.approx(2.5, rel=0.05))
 
 
-def test_of_short_steps_those_are_told_that_somebody_would_notice() -> None:
+def test_a_long_step_among_short_ones_is_reported_if_noticeable() -> None:
     rank = Rank()
     stepped(rank, *[0.01] * 20)
     assert told(stepped(rank, 0.9, 0.01)) == []
@@ -110,12 +110,12 @@ def test_before_it_is_known_what_is_usual_nothing_is_long() -> None:
     assert told(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
 
 
-def test_what_is_usual_is_learnt_anew_where_steps_get_shorter() -> None:
+def test_the_usual_length_follows_steps_that_get_shorter() -> None:
     rank = stepped(Rank(), *[10] * 12, *[0.5] * 30)
     assert [one["n"] for one in told(stepped(rank, 21))] == [43]
 
 
-def test_of_pauses_those_are_told_that_lie_within_the_step() -> None:
+def test_pauses_within_the_step_are_reported() -> None:
     rank = warm()
     for what, seconds in (("saving", 20), ("saving", 18), ("evaluating", 9)):
         rank.ledger.pause_began(what)
@@ -127,7 +127,7 @@ def test_of_pauses_those_are_told_that_lie_within_the_step() -> None:
     assert (later["saving"], later["evaluating"]) == (0, 0)
 
 
-def test_batches_within_it_are_told_beside_those_before() -> None:
+def test_batches_within_the_step_are_reported_next_to_earlier_ones() -> None:
     rank = warm()
     rank.behind = Behind(batches=50, all_batches=70, wait_ns=7 * 10**9)
     (one,) = told(stepped(rank, 41))

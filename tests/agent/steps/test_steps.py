@@ -315,7 +315,7 @@ for _ in range(20): train(model, o, 1); warmwatch.step()
 
 
 def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> None:
-    """Nor is there code of ours behind a regular step that Dynamo could come upon."""
+    """A regular step runs no agent code that Dynamo could trace."""
     body = """
 import sys, warmwatch
 from warmwatch.lifecycle import api as _current

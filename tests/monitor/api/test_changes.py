@@ -46,7 +46,7 @@ def test_every_event_and_each_of_its_keys_is_described() -> None:
         assert all(key["description"] for key in schema["properties"].values())
 
 
-def test_a_run_that_comes_is_told_with_its_rank_and_one_that_goes_by_its_name() -> None:
+def test_a_new_run_is_reported_with_its_rank_and_a_gone_run_by_name() -> None:
     nothing = b.snapshot()
     came = dict(told(nothing, b.snapshot(STATES["starting"])))
     assert came.keys() == {"attached", "state", "run"}
@@ -80,7 +80,7 @@ def test_a_warm_rank_reopens_with_the_reason() -> None:
     assert found["compilation"]["compilation"]["advice"]
 
 
-def test_a_recompile_between_two_looks_is_told_by_what_it_left() -> None:
+def test_a_recompile_between_two_polls_is_inferred_from_its_traces() -> None:
     counts = b.WARM.compile
     again = replace(
         b.WARM,
@@ -94,7 +94,7 @@ def test_a_recompile_between_two_looks_is_told_by_what_it_left() -> None:
     assert [kind for kind, _ in found] == ["compile_begin", "compile_end", "reopened", "warm"]
 
 
-def test_a_phase_that_changes_is_told_and_the_activity_is_the_same() -> None:
+def test_a_changed_phase_is_reported_within_the_same_activity() -> None:
     later = replace(b.COMPILING, compile=replace(b.COMPILING.compile, active_phase=1))
     found = between("compiling", b.view(later))
     assert found.keys() == {"phase"}
@@ -102,7 +102,7 @@ def test_a_phase_that_changes_is_told_and_the_activity_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("state", ["finished", "failed", "lost"])
-def test_an_end_is_told_with_how(state: str) -> None:
+def test_an_end_is_reported_with_its_kind(state: str) -> None:
     found = between("compiling" if state == "lost" else "warm", state)
     assert found["ended"]["end"]["how"] is not None
     assert "warm" not in found
@@ -114,7 +114,7 @@ def test_a_stall_of_a_warm_rank_is_no_reopening() -> None:
     assert "reopened" in between("stalled", "recompiling")
 
 
-def test_a_process_that_takes_the_place_begins_anew() -> None:
+def test_a_process_that_replaces_a_rank_begins_with_attached() -> None:
     header = replace(
         b.COMPILING.header, attached_epoch_ns=b.COMPILING.header.attached_epoch_ns + b.SECOND
     )
@@ -123,7 +123,7 @@ def test_a_process_that_takes_the_place_begins_anew() -> None:
     assert found["state"]["before"] is None
 
 
-def test_what_holds_beside_a_state_is_told_when_it_changes() -> None:
+def test_a_changed_condition_is_reported() -> None:
     """``wait`` ends with it, and a state may stay as it is."""
     long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
     now = replace(STATES["compiling"], judgement=long)
@@ -133,7 +133,7 @@ def test_what_holds_beside_a_state_is_told_when_it_changes() -> None:
     assert between(now, "compiling")["condition"]["conditions"] == []
 
 
-def test_a_source_that_fails_is_told_once() -> None:
+def test_a_failed_source_is_reported_once() -> None:
     up = b.snapshot()
     down = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
     (failed,) = source_changes(up, down)
@@ -168,7 +168,7 @@ def test_events_are_numbered_and_what_was_there_at_first_is_none() -> None:
     assert events(recent, recent.number) == []
 
 
-def test_one_run_is_told_of_alone_by_its_name_or_its_users() -> None:
+def test_one_run_can_be_selected_by_either_name() -> None:
     recent = Recent()
     other = b.in_every_state("bert")
     recent.take(b.snapshot(STATES["warm"], other["warming"]))
@@ -186,7 +186,7 @@ def test_of_some_kinds_alone() -> None:
     assert number == recent.number
 
 
-def test_the_ring_is_bounded_and_says_what_it_has_forgotten() -> None:
+def test_the_ring_is_bounded_and_reports_lost_events() -> None:
     recent = fed(*("warm", "recompiling") * 20, most=10)
     assert len(events(recent, recent.number - 10)) == 10
     with pytest.raises(ForgottenError, match="too_old"):

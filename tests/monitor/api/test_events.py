@@ -67,7 +67,7 @@ def listening(url: str, query: str = "", **headers: str) -> Iterator[Listener]:
         listener.close()
 
 
-def test_a_client_is_told_what_is_so_and_then_what_changes(tmp_path: Path) -> None:
+def test_a_client_gets_the_present_status_and_then_changes(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, listening(url) as listener:
         first = next(iter(listener))
         assert (first["event"], first["data"]["runs"][0]["state"]) == ("snapshot", "compiling")
@@ -99,7 +99,7 @@ def test_who_comes_back_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
         assert "snapshot" not in kinds
 
 
-def test_an_id_of_another_life_of_the_daemon_is_told_so_with_all_that_is_so(
+def test_an_id_of_an_earlier_daemon_gets_a_reset_with_the_whole_status(
     tmp_path: Path,
 ) -> None:
     with training(tmp_path):
@@ -112,7 +112,7 @@ def test_an_id_of_another_life_of_the_daemon_is_told_so_with_all_that_is_so(
     assert reset["id"].partition("-")[0] != last.partition("-")[0]
 
 
-def test_one_run_alone_may_be_asked_for_before_it_is_there(tmp_path: Path) -> None:
+def test_one_run_can_be_requested_before_it_exists(tmp_path: Path) -> None:
     with daemon(tmp_path) as url, listening(url, "?run=bert") as listener:
         assert next(iter(listener))["data"]["runs"] == []
         with training(tmp_path, "gpt2"), training(tmp_path, "bert") as bert:
@@ -126,7 +126,7 @@ def test_one_run_alone_may_be_asked_for_before_it_is_there(tmp_path: Path) -> No
     assert set(runs) == {"bert"}
 
 
-def test_some_kinds_alone_may_be_asked_for(tmp_path: Path) -> None:
+def test_some_kinds_of_events_can_be_requested(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, listening(url, "?kinds=run") as heard:
         events = iter(heard)
         assert next(events)["event"] == "snapshot"
@@ -137,7 +137,7 @@ def test_some_kinds_alone_may_be_asked_for(tmp_path: Path) -> None:
     assert {event["event"] for event in told} == {"run"}
 
 
-def test_a_sample_says_how_far_a_compilation_is(tmp_path: Path) -> None:
+def test_a_sample_has_the_progress_of_a_compilation(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url:
         one.counts(31, 86)
         with listening(url, "?samples=true") as heard:
@@ -156,7 +156,7 @@ def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> N
         assert process.stderr.read() == ""
 
 
-def test_whose_token_is_taken_away_is_told_nothing_more(tmp_path: Path) -> None:
+def test_a_client_whose_token_is_removed_gets_no_more_events(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "web.yml").write_text(f"bearer_token_files: [{tmp_path / 'token'}]\n")
     records = tmp_path / "records"

@@ -117,7 +117,7 @@ def test_recompiles_are_there_with_reason_and_time_as_far_as_the_seconds_go() ->
     assert rank["recompiles"][0]["reason"] == "tensor 'x' size mismatch"
 
 
-def test_an_hour_is_kept_and_no_more() -> None:
+def test_one_hour_is_stored_and_no_more() -> None:
     history = kept(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
     (rank,) = columns(history)["ranks"]
     assert rank["steps"] == list(range(50, SECONDS + 50))
@@ -134,7 +134,7 @@ def test_fewer_points_are_means_of_as_many_seconds_each() -> None:
     assert found["at"] == [b.EPOCH + 1, b.EPOCH + 3]
 
 
-def test_one_run_alone_may_be_asked_for() -> None:
+def test_one_run_can_be_requested() -> None:
     other = b.in_every_state("bert")["warm"]
     found = columns(kept(at(0, STATES["warm"], other)), run="bert")
     assert [rank["run"] for rank in found["ranks"]] == ["bert"]
@@ -163,7 +163,7 @@ def test_a_rank_not_seen_for_an_hour_is_forgotten() -> None:
     assert columns(History()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}
 
 
-def test_who_was_gone_before_the_time_that_is_asked_for_is_not_told_of() -> None:
+def test_a_rank_gone_before_the_requested_time_is_left_out() -> None:
     """Else each of an hour's short runs has an empty lane in a chart of five minutes."""
     history = kept(
         at(0, STATES["warm"], gpus=(b.gpu(),)), at(400, b.in_every_state("bert")["warm"])

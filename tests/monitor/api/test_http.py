@@ -63,7 +63,7 @@ def test_status_is_the_whole_answer() -> None:
 def test_an_answer_that_takes_long_to_make_is_returned_for_later_snapshots_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ten times as long as it took: else who requests it all the time delays everybody."""
+    """Ten times as long as it took: a client that keeps requesting it must delay nobody."""
     cpu, now = [0.0], [100.0]
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
@@ -192,7 +192,7 @@ COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
         ("failed", "ended", True),
     ],
 )
-def test_a_wait_ends_where_nothing_can_change_and_says_whether_it_was_reached(
+def test_a_wait_ends_if_nothing_can_change_and_reports_whether_it_was_reached(
     state: str, goal: str, reached: bool, query: str
 ) -> None:
     """The run ends while one waits."""
@@ -267,7 +267,7 @@ def test_where_no_run_is_known_one_may_still_begin() -> None:
     asyncio.run(scenario())
 
 
-def test_only_an_answer_to_a_wait_says_whether_it_was_reached() -> None:
+def test_only_an_answer_to_a_wait_has_reached() -> None:
     assert "reached" not in get("/status").json()
     assert get("/status?wait=warm").json()["reached"] is True
 
@@ -287,7 +287,7 @@ def test_waiting_answers_when_the_state_is_reached_and_blocks_nobody_meanwhile()
     asyncio.run(scenario())
 
 
-def test_metrics_are_prometheus_text_or_openmetrics_as_asked() -> None:
+def test_metrics_are_prometheus_text_or_openmetrics_as_requested() -> None:
     plain = get("/metrics")
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'warmwatch_build_info{version="0.1.0"} 1.0' in plain.text
@@ -427,7 +427,7 @@ def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) 
 )
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: str) -> None:
-    """A parameter that nobody knows leads past the short way, and changes nothing else."""
+    """An unknown parameter leaves the fast path, and changes nothing else."""
     short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
     assert (short.status_code, short.content) == (documented.status_code, documented.content)
     for name in ("content-type", "content-length", "vary"):
@@ -439,7 +439,7 @@ def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: st
 def test_the_short_way_gives_the_metrics_that_the_documented_one_gives(
     accept: str, encoding: str
 ) -> None:
-    """Every ``/metrics`` goes the short way: FastAPI's own is asked directly."""
+    """Every ``/metrics`` takes the fast path: FastAPI's route is called directly."""
     feed = Feed(b.snapshot(STATES["warm"]))
     app = create_app(feed.latest, "0.1.0")
 
@@ -553,7 +553,7 @@ def test_one_who_waits_and_goes_away_is_forgotten_and_nothing_is_made_for_him(
 
 
 def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() -> None:
-    """An error that nobody fetches would be a traceback in the log."""
+    """An exception that is never retrieved would be a traceback in the log."""
     complaints: list[str] = []
 
     async def scenario() -> None:

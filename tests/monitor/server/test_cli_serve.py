@@ -30,7 +30,7 @@ def status(url: str) -> dict[str, Any]:
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A daemon that is expected to give up at once."""
+    """A daemon that must exit immediately."""
     return subprocess.run(
         [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
         capture_output=True,
@@ -96,7 +96,7 @@ def test_a_signal_before_it_serves_ends_it_with_exit_0_too(tmp_path: Path) -> No
         assert process.wait(timeout=240) == 0
 
 
-def test_a_directory_that_does_not_exist_yet_is_said_and_picked_up(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_and_used_once_it_exists(tmp_path: Path) -> None:
     later = tmp_path / "later"
     with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
         with held(write_record(later, warm())):
@@ -114,7 +114,7 @@ def test_an_ended_run_leaves_after_the_retention(tmp_path: Path) -> None:
         wait_until(lambda: not status(url)["runs"])
 
 
-def test_a_port_in_use_exits_6_and_says_what_to_do() -> None:
+def test_a_port_in_use_exits_6_with_advice() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = serve("--address", address)
@@ -165,7 +165,7 @@ def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
         assert status(url)["directories"] == [str(tmp_path)]
 
 
-def test_without_the_extra_it_says_which_pip_command_brings_it() -> None:
+def test_without_the_extra_it_names_the_pip_command() -> None:
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"
@@ -225,7 +225,7 @@ def test_changes_are_logged_as_one_structured_line_each(tmp_path: Path, style: s
 
 
 def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
-    """Its pipe is full of earlier lines; what is left out is dropped, and it ends at once."""
+    """Its pipe is full of earlier lines; further lines are dropped, and it exits immediately."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
     os.set_blocking(writes, False)
@@ -259,7 +259,7 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
     os.close(writes)
 
 
-def test_the_service_manager_is_told_that_it_is_ready_lives_and_reloads(tmp_path: Path) -> None:
+def test_the_service_manager_gets_ready_watchdog_and_reload_messages(tmp_path: Path) -> None:
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         held(write_record(tmp_path, warm())),

@@ -55,7 +55,7 @@ def connected(url: str, count: int, said: bytes) -> Iterator[list[socket.socket]
         yield peers
 
 
-def test_it_answers_through_a_flood_of_half_sent_requests_and_says_so_in_one_line(
+def test_it_answers_through_a_flood_of_half_sent_requests_and_logs_one_line(
     tmp_path: Path,
 ) -> None:
     """With a descriptor limit that they exceed many times over."""
@@ -107,7 +107,7 @@ def _resident(pid: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def test_where_all_wait_for_an_answer_the_next_is_told_to_come_again(tmp_path: Path) -> None:
+def test_a_new_connection_is_refused_if_all_wait_for_an_answer(tmp_path: Path) -> None:
     room, began = most_connections(DESCRIPTORS), time.monotonic()
     request = b"GET /status?wait=ended HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with daemon_process("--dir", str(tmp_path), before=few()) as (process, url):
@@ -373,7 +373,7 @@ def test_one_who_takes_nothing_of_his_answers_is_ended() -> None:
     asyncio.run(scenario())
 
 
-def test_those_who_wait_are_answered_at_the_end_and_nothing_is_said(tmp_path: Path) -> None:
+def test_waiting_clients_are_answered_at_shutdown_without_a_log_line(tmp_path: Path) -> None:
     request = b"GET /status?wait=lost HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with daemon_process("--dir", str(tmp_path)) as (process, url):
         wait_until(lambda: ask(url, "/-/ready").status == 200)

@@ -1,4 +1,4 @@
-"""The door, asked with no daemon around it, where the moment matters."""
+"""The guard without a daemon, for cases that depend on timing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits per peer: one who keeps connections or guesses passwords leaves the others their room."""
+"""Limits per peer: a peer that holds connections or guesses passwords does not affect others."""
 
 from __future__ import annotations
 

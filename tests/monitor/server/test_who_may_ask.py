@@ -1,4 +1,4 @@
-"""Who gets an answer from the daemon, and who does not: real daemons, asked over real sockets."""
+"""Which clients get an answer: real daemons over real sockets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def refused(*arguments: str, **variables: str) -> str:
-    """The sentence with which a daemon gives up at once."""
+    """The message of a daemon that exits immediately."""
     done = subprocess.run(
         [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
         capture_output=True,
@@ -172,7 +172,7 @@ def test_an_https_address_needs_a_certificate() -> None:
     assert "give --web-config FILE" in refused("--address", "https://127.0.0.1:0")
 
 
-def test_a_token_and_a_password_are_asked_for_and_the_probes_stay_open(tmp_path: Path) -> None:
+def test_a_token_or_password_is_required_and_the_probes_stay_open(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
     other = sha256(b"another token").hexdigest()
     text = f"{USERS}bearer_token_files: [token]\nbearer_token_sha256: [{other}]\n"
@@ -196,7 +196,7 @@ def test_a_token_and_a_password_are_asked_for_and_the_probes_stay_open(tmp_path:
         assert ask(url, "/-/healthy/").status == 401
 
 
-def test_a_certificate_can_be_asked_for(tmp_path: Path, authority: Authority) -> None:
+def test_a_client_certificate_can_be_required(tmp_path: Path, authority: Authority) -> None:
     more = f"  client_ca_file: {authority.file}\n  client_auth_type: RequireAndVerifyClientCert\n"
     config = write(tmp_path, tls(authority, more))
     with daemon_process(*EVERYWHERE, "--web-config", config, "--dir", str(tmp_path)) as (_, url):
@@ -256,7 +256,7 @@ def test_a_token_is_replaced_without_a_restart(tmp_path: Path) -> None:
         ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file"),
     ],
 )
-def test_a_bad_change_is_said_and_what_held_before_it_still_holds(
+def test_a_bad_change_is_reported_and_the_earlier_protection_stays(
     tmp_path: Path, text: str, words: str
 ) -> None:
     config = write(tmp_path, USERS)
@@ -281,7 +281,7 @@ def test_a_bad_change_is_said_and_what_held_before_it_still_holds(
 
 
 def test_a_change_never_opens_the_door(tmp_path: Path, authority: Authority) -> None:
-    """Not even where every file is right: that needs somebody who starts it so."""
+    """Not even if every file is right: that needs a restart."""
     more = "  client_auth_type: NoClientCert\n"
     config = write(tmp_path, tls(authority, more) + USERS)
     alice = basic("alice", PASSWORD)
@@ -431,7 +431,7 @@ def test_a_zone_belongs_to_an_ipv6_address_alone(host: str, *, right: bool) -> N
 
 
 @pytest.mark.parametrize("change", ["required", "another authority"])
-def test_a_connection_of_before_is_no_way_around_a_certificate_that_is_asked_for_now(
+def test_an_old_connection_cannot_bypass_a_newly_required_certificate(
     tmp_path: Path, authority: Authority, change: str
 ) -> None:
     """It is refused, or was closed; in no case answered."""

@@ -1,4 +1,4 @@
-"""Budgets per user and in total: what a flood by one user costs the others, and what is said."""
+"""Budgets per user and in total: the effect of one user's flood on others, and the messages."""
 
 from __future__ import annotations
 
@@ -342,7 +342,7 @@ def test_a_user_beyond_the_own_limit_keeps_nobody_else_from_an_answer() -> None:
 
 
 @root
-def test_users_beyond_a_limit_are_named_and_a_small_share_is_said(
+def test_users_beyond_a_limit_are_named_and_a_small_share_is_reported(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of records that are not followed, and of ranks that are not shown."""

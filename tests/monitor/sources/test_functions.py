@@ -97,7 +97,7 @@ def test_other_compilers_compile_no_function(tmp_path: Path) -> None:
     assert read(tmp_path, {**FORWARD, "kind": "triton"}).functions == ()
 
 
-def test_the_functions_that_are_kept_are_bounded_and_the_others_summed() -> None:
+def test_stored_functions_are_bounded_and_the_others_summed() -> None:
     folded = Functions()
     for n in range(MOST + 40):
         folded.fold(
@@ -183,13 +183,13 @@ def test_the_command_prints_the_table(tmp_path: Path) -> None:
     assert isinstance(both.exception, UsageError)
 
 
-def test_where_nothing_is_known_the_table_says_so() -> None:
+def test_the_table_reports_that_nothing_is_known() -> None:
     run = rank_with()
     run["ranks"][0]["compile"]["functions"] = None
     assert table([run], 80) == ["gpt2: what each function cost is not known here"]
 
 
-def test_where_no_function_has_compiled_the_table_says_that() -> None:
+def test_the_table_reports_that_no_function_has_compiled() -> None:
     """So it is in the first compilation, of an eager run, and of one with other compilers."""
     run = rank_with()
     run["ranks"][0]["compile"]["functions"] = []

@@ -17,7 +17,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import children_files, compile_workers
 
-# A "training" that starts a pool as torch does; each word says what one of its workers does.
+# A "training" that starts a pool as torch does; each word sets what one of its workers does.
 TRAINING = """
 import subprocess, sys
 subprocess.Popen([sys.executable, sys.argv[1], "--kind=fork", *sys.argv[2:]])
@@ -94,7 +94,7 @@ def test_a_process_that_is_gone_is_absent() -> None:
     assert set(source.read([child.pid, os.getpid()])) == {os.getpid()}
 
 
-def test_workers_are_not_told_of_before_there_were_two_looks(tmp_path: Path) -> None:
+def test_workers_are_unknown_before_the_second_poll(tmp_path: Path) -> None:
     with training(tmp_path, "idle") as pid:
         reading = host([0.0]).read([pid])[pid]
     assert (reading.workers_busy, reading.workers_idle) == (None, None)

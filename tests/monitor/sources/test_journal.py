@@ -55,7 +55,7 @@ def journal(path: Path, *lines: str) -> Journal:
     return followed
 
 
-def test_what_compiles_behind_a_line_that_says_warm_came_after_the_warm_up(tmp_path: Path) -> None:
+def test_compilations_after_a_warm_line_came_after_the_warm_up(tmp_path: Path) -> None:
     warm = '{"t": 6, "event": "warm", "at": 4}'
     followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
     assert [one.after_warm for one in followed.compilations] == [False, False, True]
@@ -290,7 +290,7 @@ def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) 
     assert followed.broken_lines == 0
 
 
-def test_reasons_of_graph_breaks_are_kept_in_their_order_and_are_bounded(tmp_path: Path) -> None:
+def test_reasons_of_graph_breaks_stay_in_order_and_are_bounded(tmp_path: Path) -> None:
     many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(BREAKS_KEPT + 9)]
     followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
     assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]

@@ -43,7 +43,7 @@ COPY = "shutil.copytree(folder, sys.argv[1] + str(os.urandom(4).hex()))"
 
 
 class Training:
-    """A process with an agent that does what it is told, a line at a time."""
+    """A process with an agent that runs commands, one line at a time."""
 
     def __init__(self, process: subprocess.Popen[str], elsewhere: Path) -> None:
         self.process, self._elsewhere = process, elsewhere
@@ -202,7 +202,7 @@ def move(tmp_path: Path) -> Callable[[int], None]:
     return lambda steps: update(tmp_path / "a", builders.slot(StepCounts(steps=steps)))
 
 
-def test_where_the_process_cannot_be_asked_steps_that_move_are_life(
+def test_advancing_steps_show_life_if_the_process_cannot_be_read(
     tmp_path: Path,
     hands: Hands,
     move: Callable[[int], None],
@@ -226,7 +226,7 @@ def test_where_the_process_cannot_be_asked_steps_that_move_are_life(
 def test_one_that_was_gone_and_moves_again_or_has_its_lock_again_lives_again(
     tmp_path: Path, hands: Hands, move: Callable[[int], None]
 ) -> None:
-    """However long after, and with what it says by then."""
+    """After any time, with its latest report."""
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
     source = hands.source(tmp_path)
     assert not only(source).alive, "its lock was never seen"
@@ -257,7 +257,7 @@ def test_one_that_is_over_and_moves_again_comes_back(
     assert only(source).alive
 
 
-def test_one_that_said_its_end_is_not_alive_for_moving(
+def test_a_record_with_an_end_is_not_alive_even_if_it_changes(
     tmp_path: Path, hands: Hands, move: Callable[[int], None]
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=1)))
@@ -406,7 +406,7 @@ def ended(reading: RecordReading) -> tuple[bool, str, int | None]:
 
 
 def test_an_exit_status_that_comes_late_is_taken(tmp_path: Path, hands: Hands) -> None:
-    """Of a process that nobody here can ask: it freed its lock before."""
+    """For a process that cannot be read here: it freed its lock earlier."""
     counts = CompileCounts(end_code=record.ENDS.index("finished"), ended_ns=NOW)
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), counts))
     (folder / record.EXIT).write_bytes(record.EXIT_PROMISED)

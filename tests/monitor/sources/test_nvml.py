@@ -1,4 +1,4 @@
-"""The GPU source through the real pynvml, over a library that says what each test wants."""
+"""The GPU source through the real pynvml, over a stand-in for NVIDIA's library."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_driver_that_comes_late_goes_and_comes_again_is_followed(
     assert len(source.read()) == 2
 
 
-def test_a_lost_gpu_stays_listed_with_what_it_said_at_last_however_long_it_is_gone(
+def test_a_lost_gpu_stays_listed_with_its_last_trouble(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     """XID 79 is "fallen off the bus": what explains the loss must outlive it."""
@@ -126,7 +126,7 @@ def test_a_library_that_cannot_count_is_a_failure_not_a_machine_without_gpus(
     assert len(source.read()) == 1
 
 
-def test_a_machine_without_the_library_says_so_and_is_asked_again(
+def test_a_missing_library_is_reported_and_looked_up_again(
     nvml: Standin, source: NvmlSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Out of memory is said where the cgroup says it, and of nobody else."""
+"""Out of memory is reported if the cgroup shows it, and for no other process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PID = 4711
 
 
 class Kernel:
-    """A ``/proc`` and a cgroup tree that say what a test wants."""
+    """A ``/proc`` and a cgroup tree with a test's content."""
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroups = folder / "proc", folder / "cgroup"
@@ -102,7 +102,7 @@ def test_where_nobody_tells_it_is_not_known(kernel: Kernel, trouble: str) -> Non
     assert watch.follow([]) == {}
 
 
-def test_a_lost_rank_is_joined_to_what_its_group_says() -> None:
+def test_a_lost_rank_gets_the_result_of_its_group() -> None:
     """Its dead record names no process: the one that it was is remembered."""
     assembly = Assembly(sources.settings("/d"))
     ranks = [
@@ -124,7 +124,7 @@ def test_a_lost_rank_is_joined_to_what_its_group_says() -> None:
     assert said(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
 
 
-def test_of_several_that_went_together_none_is_said_to_be_the_one_that_was_killed(
+def test_none_of_several_that_ended_together_is_called_the_killed_one(
     kernel: Kernel,
 ) -> None:
     for pid in OTHERS:

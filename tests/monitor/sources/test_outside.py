@@ -1,4 +1,4 @@
-"""What can be told of a training that has no agent: only what its signs carry."""
+"""What is reported for a training without an agent: only what outside signs show."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_pause_between_two_signs_does_not_unsay_them() -> None:
 
 @given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
 def test_a_pool_that_only_exists_never_speaks_for_compiling(looks: list[Signs]) -> None:
-    """Without a busy worker and without an idle GPU nothing says yes."""
+    """Without a busy worker and without an idle GPU nothing shows one."""
     if all(not look.workers_busy and look.gpu_ratio is None for look in looks):
         assert likely_compiling(looks) is not True
 

@@ -1,4 +1,4 @@
-"""Nobody speaks for another: with real users, one of whom forges, reads, removes and replaces."""
+"""No user can report for another: real users, one of whom forges, reads, removes, replaces."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def runs(directory: Path) -> dict[str, str]:
 def test_another_user_s_warm_record_of_the_same_run_neither_replaces_mine_nor_ends_my_wait(
     directory: Path,
 ) -> None:
-    """It is later than mine, lives, and says of itself whatever it likes."""
+    """It is later than mine, lives, and contains anything."""
     mine = write_record(directory, compiling())
     theirs = forged(directory, warm(age=1))
     with held(mine), held(theirs):
@@ -92,13 +92,13 @@ def test_another_user_s_warm_record_of_the_same_run_neither_replaces_mine_nor_en
 
 @root
 def test_before_mine_has_begun_nobody_else_s_answers_my_wait(directory: Path) -> None:
-    """And it says how to name the other one."""
+    """The message names the way to select the other one."""
     with held(forged(directory, warm())):
         place = ("--dir", str(directory))
         named = warmwatch("wait", "gpt2", *place, "--timeout", "0")
         assert named.exit_code == 124
         assert "no run of yours is named 'gpt2'" in named.stderr
-        assert f"named with the owner: gpt2@{MALLORY}" in named.stderr
+        assert f"name another user's with its owner: gpt2@{MALLORY}" in named.stderr
         unnamed = warmwatch("wait", *place, "--timeout", "0")
         assert unnamed.exit_code == 124
         assert f"no run of yours lives (another user's do: gpt2@{MALLORY})" in unnamed.stderr
@@ -108,7 +108,7 @@ def test_before_mine_has_begun_nobody_else_s_answers_my_wait(directory: Path) ->
 
 @root
 def test_ranks_of_two_owners_are_never_one_run(directory: Path) -> None:
-    """Who says that he is rank 1 of my run is rank 1 of a run of his own."""
+    """Another user's rank 1 of my run is rank 1 of that user's own run."""
     mine = write_record(directory, warm(world_size=2, launch="elastic:7"))
     theirs = forged(directory, compiling(rank=1, world_size=2, launch="elastic:7"))
     with held(mine), held(theirs):

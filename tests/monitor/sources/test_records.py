@@ -1,4 +1,4 @@
-"""The records source: what it reads, what it refuses, and how it knows who lives."""
+"""The records source: what it reads, what it refuses, and which processes live."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ def test_every_directory_is_read(tmp_path: Path) -> None:
 
 @pytest.fixture
 def good(tmp_path: Path, source: RecordsSource) -> Iterator[None]:
-    """A good record beside the bad ones, which must be read all the same."""
+    """A good record next to bad ones, which must still be read."""
     write_record(tmp_path, builders.slot(run="good"), name="good")
     yield
     assert only(source).slot.identity.run == "good"
@@ -398,14 +398,14 @@ def patched(offset: int, value: bytes) -> bytes:
 
 
 def claiming(**known: object) -> bytes:
-    """A slot whose identity says what no agent does."""
+    """A slot with an identity that no agent writes."""
     data = bytearray(slot_bytes(builders.slot()))
     store(data, record.IDENTITY_BLOCK, json.dumps({"run": "bad", **known}).encode())
     return bytes(data)
 
 
 def resealed(**counts: int) -> bytes:
-    """A slot whose compile block says what no agent does."""
+    """A slot with a compile block that no agent writes."""
     return slot_bytes(builders.slot(compile=record.CompileCounts(**counts)))
 
 
@@ -613,7 +613,7 @@ def test_torn_and_foreign_lines_are_counted_and_passed_over(
     assert only(source).broken_lines == 6, "nobody will complete the last line"
 
 
-def test_only_the_last_compilations_are_kept_of_a_long_journal(
+def test_only_the_last_compilations_of_a_long_journal_are_stored(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     lines: list[dict[str, object]] = [{"no": "event"}]
@@ -625,7 +625,7 @@ def test_only_the_last_compilations_are_kept_of_a_long_journal(
     assert reading.broken_lines == 1, "the first line was read"
 
 
-def test_journals_are_caught_up_with_over_several_polls_and_what_is_left_is_said(
+def test_long_journals_take_several_polls_and_the_rest_is_reported(
     tmp_path: Path, hands: Hands
 ) -> None:
     lines = [{**COMPILATION, "id": f"{i}/0", "reason": "x" * 1000} for i in range(1000)]

@@ -1,4 +1,4 @@
-"""Dimensions that kept changing: folded from a journal, told with the numbers that were seen."""
+"""Dimensions that kept changing: collected from a journal, reported with their values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def rank(journal: Journal, base: b.Slot = b.WARM) -> RankView:
     return b.view(base, compilations=journal.compilations, journal=known)
 
 
-def test_all_recompiles_count_and_not_only_the_last_that_are_kept(tmp_path: Path) -> None:
+def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> None:
     sizes = tuple(range(48, 90))
     (one,) = followed(tmp_path / "events.jsonl", *ragged(sizes)).varying.dims
     assert (one.tensor, one.dim, one.values) == ("tokens", 1, sizes)
@@ -101,7 +101,7 @@ def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path
     assert (shown["smallest"], shown["largest"], shown["words"]) == (48, 50, None)
 
 
-def test_what_clean_steps_took_before_and_since_is_said(tmp_path: Path) -> None:
+def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) -> None:
     journal = followed(
         tmp_path / "events.jsonl",
         {"t": 1000 * MS, "event": "warm", "at": 4},
@@ -115,7 +115,7 @@ def test_what_clean_steps_took_before_and_since_is_said(tmp_path: Path) -> None:
     assert any(words.endswith(said) for words in found), found
 
 
-def test_a_recompile_for_it_says_so_in_the_sentence(tmp_path: Path) -> None:
+def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path) -> None:
     lines = [{**line, "t": b.ago(1.0)} for line in ragged(SIZES)]
     journal = followed(tmp_path / "events.jsonl", *lines)
     counts = replace(
@@ -163,7 +163,7 @@ def numbered(values: tuple[int, ...], seconds: float | None = 0.1) -> list[dict[
     return lines
 
 
-def test_a_number_for_which_a_function_is_compiled_again_and_again_is_told(tmp_path: Path) -> None:
+def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) -> None:
     view = rank(followed(tmp_path / "events.jsonl", *numbered((5, -6, 7, 8))))
     told = "`self.step` took 3 values from -6 to 7; each cost 100 ms: pass it as a tensor, or keep "
     assert f"{told}it out of the compiled function" in evidence(view)

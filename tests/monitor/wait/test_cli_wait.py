@@ -93,7 +93,7 @@ def just_begun(slot: Slot) -> Slot:
 def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
     tmp_path: Path, how: str
 ) -> None:
-    """Warm or not: it says what lies there and goes on to wait for the run that begins."""
+    """Warm or not: it reports the earlier run and waits for the one that begins."""
     write_record(tmp_path, ended(warm(), how), name="before")
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
         told = waiter.told()
@@ -129,14 +129,14 @@ def test_a_launch_that_broke_off_before_the_first_look_is_not_waited_for(
     ("make", "words"),
     [(warm, "(after it had been warm)"), (compiling, "(before it was warm)")],
 )
-def test_it_says_whether_a_run_that_failed_had_been_warm(
+def test_it_reports_whether_a_failed_run_had_been_warm(
     tmp_path: Path, make: Callable[[], Slot], words: str
 ) -> None:
     write_record(tmp_path, just_begun(ended(make(), "failed")))
     assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
 
 
-def test_a_run_that_compiled_nothing_is_not_said_to_have_been_warm(tmp_path: Path) -> None:
+def test_a_run_that_compiled_nothing_is_not_called_warm(tmp_path: Path) -> None:
     slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
     write_record(tmp_path, just_begun(ended(slot, "failed")))
     assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
@@ -203,7 +203,7 @@ def test_beside_a_state_that_lives_the_end_of_an_earlier_start_does_not_answer(
     assert wait(*words).exit_code == 124
 
 
-def test_an_end_that_is_none_of_several_is_told_apart(tmp_path: Path) -> None:
+def test_an_end_without_any_requested_state_is_distinct(tmp_path: Path) -> None:
     write_record(tmp_path, just_begun(ended(warm(), "failed")))
     result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
     assert result.exit_code == 4
@@ -240,7 +240,7 @@ def test_json_of_a_run_that_never_began_is_nothing_at_all(tmp_path: Path) -> Non
     assert (result.exit_code, result.stdout) == (124, "")
 
 
-def test_on_a_terminal_one_line_says_how_long_and_how_far(tmp_path: Path) -> None:
+def test_on_a_terminal_one_line_shows_time_and_progress(tmp_path: Path) -> None:
     """It is written over, and gone at the end."""
     folder = write_record(tmp_path, compiling())
     with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
@@ -253,10 +253,10 @@ def test_on_a_terminal_one_line_says_how_long_and_how_far(tmp_path: Path) -> Non
     assert last.startswith("gpt2: warm")
 
 
-def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
+def test_a_daemon_that_restarts_in_the_middle_is_queried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be started anew; in the end its absence is the error that it is at the beginning."""
+    """It may restart; a long absence is the same error as at the beginning."""
     monkeypatch.setattr(waiter, "_ABSENCE_SECONDS", 0.5)
     answers = iter([{"runs": [], "warm": None, "summary": "", "compiling": None}])
 
@@ -275,7 +275,7 @@ def test_a_daemon_that_goes_away_in_the_middle_is_asked_again(
 
 
 class Clock:
-    """Stands in for ``time`` where somebody waits; it goes on while he sleeps."""
+    """Replaces ``time`` for a wait; sleeping advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -313,7 +313,7 @@ def waited(
 
 
 def at(moment: float | None, *views: RankView) -> Answer:
-    """What a daemon tells whose clock says ``moment``."""
+    """The answer of a daemon whose clock reads ``moment``."""
     return {**status(b.snapshot(*views)), "at": moment}
 
 
@@ -328,7 +328,7 @@ FAR = 5_000.0  # the daemon's clock at the first look: no machine's
 def test_a_run_that_began_and_broke_off_while_the_daemon_was_away_is_not_of_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The wait began at its first look, not when somebody first answered it."""
+    """The wait began at its first poll, not at the first answer."""
     broke_off = attached(b.in_every_state()["failed"], FAR + 6)
 
     def told(after: float) -> Told:

@@ -1,4 +1,4 @@
-"""``warmwatch wait`` is woken by what happens, and asks where nobody tells it."""
+"""Events wake ``warmwatch wait``; without an event stream it polls."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ FIRST = b"retry: 2000\n\nevent: snapshot\nid: x-1\ndata: {}\n\n"
 
 @contextmanager
 def scene(place: Path) -> Iterator[tuple[Training, Front]]:
-    """A training, a daemon that watches it, and who stands before that."""
+    """A training, a daemon that watches it, and a proxy in front of the daemon."""
     with training(place) as one, daemon(place) as url, front(url) as before:
         yield one, before
 
 
 @contextmanager
 def commanded(before: Front, *words: str) -> Iterator[Waiting]:
-    """A command that has said how far its run is."""
+    """A command that has printed its run's progress."""
     with waiting(*words, "--address", before.address) as command:
         assert "compiling" in command.told()
         yield command
 
 
 def listens(before: Front) -> int:
-    """Return once the command listens and asks nothing any more; how often it has asked.
+    """Return once the command only listens; the number of its queries.
 
     Since it heard the first event it has asked once, for what it was not told of before.
     """
@@ -165,7 +165,7 @@ def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None
             known = len(before.asked)
 
             def asks_seldom() -> bool:
-                """It may have asked twice before it knew."""
+                """It may have polled twice before the stream was known."""
                 gaps = [after - first for first, after in pairwise(before.asked[known:])]
                 return max(gaps, default=0) >= 3
 
@@ -280,7 +280,7 @@ def test_what_happened_while_the_daemon_was_away_is_not_missed(tmp_path: Path) -
         assert command.end()[0] == 0
 
 
-def test_the_daemon_that_was_started_anew_is_listened_to_again(tmp_path: Path) -> None:
+def test_a_restarted_daemon_is_listened_to_again(tmp_path: Path) -> None:
     with restart(tmp_path) as (one, before, end, begin), commanded(before) as command:
         listens(before)
         end()

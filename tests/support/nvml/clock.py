@@ -8,7 +8,7 @@ SECOND = 10**9
 
 
 class Time:
-    """A clock that stands until it is told."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.ns = 1_000 * SECOND

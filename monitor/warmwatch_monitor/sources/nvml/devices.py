@@ -1,6 +1,4 @@
-"""One device of NVML, a board or a MIG device: its identity, readings, and activity from GPM
-samples.
-"""
+"""One NVML device, a board or a MIG device: identity, readings, and activity from GPM samples."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask, known
 
-_ENERGY_NS = 900 * 10**6  # "once a second", for rounds that are a little early
+_ENERGY_NS = 900 * 10**6  # "once a second", for polls that are a little early
 _RARELY_NS = 10 * 10**9
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """What a device is; it does not change while its handle is good."""
+    """A device's constant properties, while its handle is valid."""
 
     uuid: str
     index: int
@@ -33,16 +31,16 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 class _Rare(Struct, frozen=True, kw_only=True):
-    """What is read every ten seconds."""
+    """Values that are read every ten seconds."""
 
     power_limit_watts: float | None
     ecc_errors: tuple[tuple[str, int], ...]
 
 
 class Memory:
-    """What was seen of a device, which outlives its handle.
+    """What is remembered of a device longer than its handle.
 
-    ``xid_errors`` is ``None`` until the driver has agreed to tell of them.
+    ``xid_errors`` is ``None`` until the driver has accepted the registration for them.
     """
 
     __slots__ = ("idle_watts", "last_xid", "xid_errors")
@@ -54,7 +52,7 @@ class Memory:
 
 
 def spelled(uuid: str) -> str:
-    """A uuid as it is written everywhere: NVML's prefix, the rest in lower case."""
+    """A uuid in its common form: NVML's prefix, the rest in lower case."""
     for prefix in ("MIG-GPU-", "MIG-", "GPU-"):
         if uuid.upper().startswith(prefix):
             return prefix + uuid[len(prefix) :].lower()
@@ -62,7 +60,7 @@ def spelled(uuid: str) -> str:
 
 
 class Device:
-    """A handle with what was read of it before. ``gpm`` is ``None`` where it has none."""
+    """A handle with its earlier readings. ``gpm`` is ``None`` if the device has none."""
 
     def __init__(self, handle: Any, described: Description, clock: Clock, gpm: Gpm | None) -> None:
         self.handle, self.described = handle, described
@@ -111,11 +109,11 @@ class Device:
         )
 
     def lost(self, trouble: str) -> GpuReading:
-        """What is left to say of it when it cannot be read."""
+        """The reading of a device that cannot be read."""
         return GpuReading(**self.known(), at_ns=self._clock.monotonic_ns(), trouble=trouble)
 
     def known(self) -> dict[str, Any]:
-        """What is known of it without asking the driver."""
+        """What is known of it without a driver call."""
         return {
             **asdict(self.described),
             "xid_errors": self.memory.xid_errors,
@@ -123,7 +121,7 @@ class Device:
         }
 
     def close(self) -> None:
-        """Give back what NVML allocated for it."""
+        """Free what NVML allocated for it."""
         if self._gpm is not None:
             self._gpm.close()
 
@@ -147,7 +145,7 @@ def _scaled(number: float | None, factor: float) -> float | None:
 
 
 def _memory(handle: Any) -> tuple[int | None, int | None]:
-    """Used and total. The second version leaves the driver's own share out, as nvidia-smi does."""
+    """Used and total. The second version excludes the driver's own share, as nvidia-smi does."""
     found = None
     if driver.MEMORY_V2 is not None:
         found = ask("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
@@ -200,7 +198,7 @@ def board(index: int, clock: Clock, driver_version: str | None) -> Device:
 
 
 def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
-    """Uuid and handle of each MIG device of a board; none where it is not divided."""
+    """Uuid and handle of each MIG device of a board; none if it has no MIG devices."""
     mode = ask("nvmlDeviceGetMigMode", parent.handle)
     if mode is None or not mode[0]:
         return
@@ -212,7 +210,7 @@ def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
 
 
 def mig_devices(parent: Device, clock: Clock) -> Iterator[Device]:
-    """The MIG devices of a board, each with a part of its memory and of its processors."""
+    """The MIG devices of a board, each with a share of its memory and of its processors."""
     for uuid, handle in mig_handles(parent):
         name = _text(ask("nvmlDeviceGetName", handle))
         described = replace(
@@ -240,7 +238,7 @@ _SHORTEST_NS = 100 * 10**6
 
 
 class ActiveRatios(Struct, frozen=True, kw_only=True):
-    """Ratios from 0 to 1, each ``None`` where it is not known."""
+    """Ratios from 0 to 1, each ``None`` if unknown."""
 
     sm: float | None = None
     tensor: float | None = None
@@ -248,7 +246,7 @@ class ActiveRatios(Struct, frozen=True, kw_only=True):
 
 
 class Gpm:
-    """Samples of one device; ``take`` asks NVML to fill a sample, ``None`` where it cannot."""
+    """Samples of one device; ``take`` makes NVML fill a sample, ``None`` if it cannot."""
 
     def __init__(self, take: Callable[[Any], Any]) -> None:
         self._take = take
@@ -258,7 +256,7 @@ class Gpm:
         self._last = ActiveRatios()
 
     def read(self, now_ns: int) -> ActiveRatios:
-        """The activity since the sample before."""
+        """The activity since the previous sample."""
         if self._taken_ns is not None and now_ns - self._taken_ns < _SHORTEST_NS:
             return self._last
         before, fresh = self._samples
@@ -272,7 +270,7 @@ class Gpm:
         return self._last
 
     def close(self) -> None:
-        """Give the samples back."""
+        """Free the samples."""
         for sample in self._samples:
             if sample is not None:
                 ask("nvmlGpmSampleFree", sample)

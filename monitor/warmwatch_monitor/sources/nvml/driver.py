@@ -1,8 +1,8 @@
-"""The only caller of NVML: every call passes :func:`ask`, and nothing else imports pynvml.
+"""The only caller of NVML: every call goes through :func:`ask`, and nothing else imports pynvml.
 
-What a device does not support is ``None``, for that call alone. What is wrong with the library as a
-whole is a :class:`DriverError`, what is wrong with one device a :class:`GpuLostError`: the caller
-begins anew, or goes on without that device. A call that hangs hangs: its thread is its own.
+A value that a device does not support is ``None``, for that call alone. A failure of the whole
+library is a :class:`DriverError`, a failure of one device a :class:`GpuLostError`. The caller
+starts again, or goes on without that device. A call may hang, so it runs on a thread of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pynvml
 from warmwatch_monitor.errors import SourceError
 from warmwatch_monitor.sources.nvml_library import MISSING
 
-# 32 and 64 bits of ones: NVML's way to say "not available" in a number
+# 32 and 64 bits of ones: NVML's "not available" for numbers
 _SENTINELS = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
 
 _WHOLE = {
@@ -35,24 +35,24 @@ _LOST = {
 
 
 class DriverError(SourceError):
-    """NVML as a whole cannot be used now; the message is one sentence."""
+    """NVML cannot be used now; the message is one sentence."""
 
 
 class GpuLostError(Exception):
-    """One device cannot be read until the driver has it back."""
+    """One device cannot be read until the driver has recovered it."""
 
 
 def ask(function: str, *args: Any, silent: Any = None) -> Any:
-    """What the NVML ``function`` (its pynvml name) answers; ``None`` where it is not supported.
+    """The result of the NVML ``function`` (its pynvml name); ``None`` if it is not supported.
 
-    ``silent`` is what to make of success where the function answers nothing.
+    ``silent`` replaces the result of a function that returns nothing.
 
     Raises:
-        DriverError: the library as a whole. GpuLostError: this device.
+        DriverError: the whole library failed. GpuLostError: this device failed.
     """
     call = getattr(pynvml, function, None)
     if call is None:
-        return None  # a pynvml older than the function
+        return None  # this pynvml does not have the function
     try:
         value = call(*args)
     except pynvml.NVMLError as error:
@@ -68,7 +68,7 @@ def ask(function: str, *args: Any, silent: Any = None) -> Any:
 
 
 def known(number: int) -> int | None:
-    """A number out of a structure; ``None`` where NVML says so by a sentinel."""
+    """A number from a structure; ``None`` if it is NVML's sentinel."""
     return None if number in _SENTINELS else number
 
 
@@ -76,7 +76,7 @@ def start() -> None:
     """Load and initialize the library.
 
     Raises:
-        DriverError: it cannot be.
+        DriverError: that failed.
     """
     try:
         pynvml.nvmlInit()
@@ -86,13 +86,13 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Shut the library down, however it is: the driver may be gone already."""
+    """Shut the library down, in any state: the driver may be gone already."""
     with contextlib.suppress(pynvml.NVMLError):
         pynvml.nvmlShutdown()
 
 
 def address(handle: Any) -> int | None:
-    """A handle as a number, to tell devices apart."""
+    """A handle as a number, to compare devices."""
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
@@ -110,7 +110,7 @@ ECC_KINDS = (
 )
 ECC_VOLATILE = pynvml.NVML_VOLATILE_ECC
 XID_EVENT = pynvml.nvmlEventTypeXidCriticalError
-# Why clocks are below what they could be; an idle GPU's clocks are low for no fault.
+# Why clocks are reduced; an idle GPU's low clocks are no fault.
 THROTTLE_REASONS = (
     ("sw_power_cap", pynvml.nvmlClocksThrottleReasonSwPowerCap),
     ("hw_slowdown", pynvml.nvmlClocksThrottleReasonHwSlowdown),
@@ -128,7 +128,7 @@ GPM_METRICS = (
 
 
 class GpmRequest:
-    """The structure that asks for GPM_METRICS between two samples; made once, for it is large."""
+    """The request for GPM_METRICS between two samples; made once, because it is large."""
 
     def __init__(self) -> None:
         request = pynvml.c_nvmlGpmMetricsGet_t()

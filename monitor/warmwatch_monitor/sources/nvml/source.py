@@ -1,8 +1,8 @@
 """The GPU source: all devices, through driver reloads and lost GPUs.
 
-A round either reads every device or says in one sentence why NVML cannot be used; the next round
-then tries afresh. A device that is lost stays in the list, with its trouble and no figures, and the
-library is started anew now and then until it is back.
+A poll either reads every device or reports in one sentence why NVML cannot be used; the next poll
+then tries again. A lost device stays in the list, with its trouble and no figures. The library is
+restarted now and then until the device is back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.devices import Device, Memory, board, mig_devices, mig_handles
 from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, ask
 
-_RENEW_NS = 30 * 10**9  # how soon a lost device, or a division into MIG devices, is looked for
+_RENEW_NS = 30 * 10**9  # how often to check for a lost device, or a changed MIG division
 _EVENTS_AT_ONCE = 100
 
 _Memories = defaultdict[str, Memory]
@@ -65,11 +65,11 @@ class NvmlSource:
         driver.stop()
 
     def _with_lost(self, readings: tuple[GpuReading, ...]) -> tuple[GpuReading, ...]:
-        """Those that were lost in an earlier session too, until they are read again."""
+        """Add devices lost in an earlier session, until they are read again."""
         here = {gpu.uuid: gpu for gpu in readings}
         whole = {uuid for uuid, gpu in here.items() if gpu.trouble is None}
         lost = {**self._lost, **{uuid: gpu for uuid, gpu in here.items() if gpu.trouble}}
-        # a part of a board that is back, and has no such part any more, is not lost
+        # a MIG device that its recovered board no longer has is not lost
         gone = {uuid: gpu for uuid, gpu in lost.items() if not {uuid, gpu.parent} & whole}
         self._lost = gone
         missing = (gpu for uuid, gpu in gone.items() if uuid not in here)
@@ -77,7 +77,7 @@ class NvmlSource:
 
 
 class _Session:
-    """The devices of a library that was started, until something is lost or divided anew."""
+    """The devices of one initialization, until one is lost or the MIG division changes."""
 
     def __init__(self, clock: Clock, memories: _Memories) -> None:
         self._clock, self._began_ns = clock, clock.monotonic_ns()
@@ -98,11 +98,11 @@ class _Session:
         self._events = ask("nvmlEventSetCreate")
         for device in self._devices:
             device.memory = memories[device.described.uuid]
-            with contextlib.suppress(GpuLostError):  # reading it will tell
+            with contextlib.suppress(GpuLostError):  # reading it will report that
                 self._register(device)
 
     def stale(self, *, lost: bool) -> bool:
-        """Whether to look at all of it anew: something was ``lost``, or divided, a while ago."""
+        """Whether to start again: a device was ``lost``, or the division changed, a while ago."""
         now_ns = self._clock.monotonic_ns()
         if now_ns - self._began_ns < _RENEW_NS:
             return False
@@ -114,24 +114,24 @@ class _Session:
                 one.described.uuid for one in self._devices if not _whole(one)
             }
         except GpuLostError:
-            return False  # reading it will tell, and keep its name: a new session has no handle
+            return False  # reading it reports that, with its name: a new session has no handle
         except DriverError:
             return True
 
     def read(self) -> tuple[GpuReading, ...]:
-        """A reading of each device; of one that is lost, its name and its trouble."""
+        """A reading of each device; of a lost one, its name and its trouble."""
         self._take_events()
         return tuple(self._read(device) for device in self._devices)
 
     def close(self) -> None:
-        """Give back what was allocated, where the driver still takes it."""
+        """Free what was allocated, if the driver still accepts it."""
         try:
             for device in self._devices:
                 device.close()
             if self._events is not None:
                 ask("nvmlEventSetFree", self._events)
         except (DriverError, GpuLostError):
-            return  # the driver is gone, and what it held with it
+            return  # the driver is gone, with its allocations
 
     def _read(self, device: Device) -> GpuReading:
         uuid = device.described.uuid
@@ -140,16 +140,16 @@ class _Session:
                 return device.read()
             except GpuLostError as error:
                 self._lost[uuid] = device.lost(str(error))
-        memory = device.memory  # what the driver tells of the loss may come after it
+        memory = device.memory  # the driver's report of the loss may come later
         lost = self._lost[uuid]
         return replace(lost, xid_errors=memory.xid_errors, last_xid=memory.last_xid)
 
     def _division(self) -> set[str]:
-        """The uuids of the MIG devices that there are now."""
+        """The uuids of the present MIG devices."""
         return {uuid for one in self._devices if _whole(one) for uuid, _ in mig_handles(one)}
 
     def _register(self, device: Device) -> None:
-        """Count XID errors of a board from here on, where the driver tells of them."""
+        """Count XID errors of a board from now on, if the driver reports them."""
         if self._events is None or not _whole(device):
             return
         kinds = ask("nvmlDeviceGetSupportedEventTypes", device.handle)
@@ -166,7 +166,7 @@ class _Session:
         for _ in range(_EVENTS_AT_ONCE):
             try:
                 event = ask("nvmlEventSetWait", self._events, 0)
-            except GpuLostError:  # which one it is, reading will tell
+            except GpuLostError:  # reading the devices shows which one
                 return
             if event is None:
                 return

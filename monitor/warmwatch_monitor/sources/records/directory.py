@@ -1,14 +1,15 @@
-"""One record directory: which records lie in it, listed anew only when it changed.
+"""One record directory: its records, listed again only when it changed.
 
-The agent renames a record into place and whoever removes one changes the directory, so its mtime
-tells. An mtime moves in ticks of some milliseconds: one that was fresh when the directory was
-listed is not believed, and once a second the directory is listed in any case.
+The agent renames a record into place, and a removal changes the directory too, so its mtime shows
+both. An mtime advances in ticks of some milliseconds: one that was recent when the directory was
+listed proves nothing. In any case the directory is listed once a second.
 
-A directory is a problem of the whole source, not one refusal, where its runs vanished with it: it
-was listed before and cannot be listed now, or it is gone and held records (or was chosen).
+A directory is a problem of the whole source, not one refusal, if its runs disappeared with it. That
+holds if it was listed before and cannot be listed now, or if it is gone and held records (or was
+chosen).
 
-Anybody can fill a directory that is open to all. So of each user only the newest records are
-taken, and a listing that takes too long goes on at the next look, with what it has found so far.
+Anybody can fill a directory that is open to all. So only the newest records of each user are taken,
+and a listing that takes too long continues at the next poll, with the records found so far.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ from warmwatch_monitor.model.budgets import (
 _LISTED_FOR_NS = 10**9
 _PAUSE_PER_COST = 50  # an unchanged directory is listed again for at most 2 % of a core
 _TICK_NS = 50 * 10**6
-_ENTRIES_BETWEEN = 64  # looks at the clock
-MOST_REFUSALS = 100  # entries that are named; all others are counted
+_ENTRIES_BETWEEN = 64  # between two reads of the clock
+MOST_REFUSALS = 100  # entries that are listed; all others are counted
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """Folders that are records by their place, and what else lies there.
+    """Folders that may be records by their place, and the other entries.
 
     Attributes:
-        folders: with the number of the user who owns each, the newest of a user first.
-        refusals: the first of them. more_refusals: how many others.
-        problem: why the records in it are not known, where they were or should be.
-        left_out: how many records are not in ``folders``, because their user has newer ones.
+        folders: with the uid of each owner, the newest of a user first.
+        refusals: the first of them. more_refusals: the number of others.
+        problem: why its records are unknown, although it has or should have some.
+        left_out: the number of records not in ``folders``, because their user has newer ones.
         over: the users who own those.
         complete: whether the directory was listed to its end, and has not changed since.
     """
@@ -63,8 +64,8 @@ class Listing(Struct, frozen=True, kw_only=True):
 class RecordDirectory:
     """The directory at ``path``; it may not exist yet, or no longer.
 
-    One that somebody ``chose`` is taken as it is; a default one has to be this user's own or
-    root's, by the agent's rule.
+    One that the user ``chose`` is used as it is; a default one must belong to this user or root,
+    by the agent's rule.
     """
 
     def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
@@ -84,7 +85,7 @@ class RecordDirectory:
     def look(self, within: float | None = None, living: Collection[str] = frozenset()) -> Listing:
         """The records in it now. A directory that cannot be listed is a refusal itself.
 
-        ``within``: CPU seconds for one call; the next calls list the rest. ``living``: folders of
+        ``within``: CPU seconds for one call; later calls list the rest. ``living``: folders of
         living processes, which come before newer ones if a user has too many.
         """
         now_ns = self._clock.monotonic_ns()
@@ -119,7 +120,7 @@ class RecordDirectory:
             self._valid_ns = max(_LISTED_FOR_NS, round(scan.cpu_seconds * 1e9 * _PAUSE_PER_COST))
             self._was_listed, self._had_records = True, bool(self._listing.folders)
             return self._listing
-        # Until the end, what the last whole listing has may still be there.
+        # Until the end, records of the last complete listing may still be there.
         found, last = scan.listing(), self._listing
         folders = dict.fromkeys((*found.folders, *last.folders))
         return Listing(
@@ -141,7 +142,7 @@ class RecordDirectory:
 
 
 class _Scan:
-    """One listing of a directory, which may take several looks. Bounded per user."""
+    """One listing of a directory, which may take several polls. Bounded per user."""
 
     def __init__(self, path: Path, living: Collection[str]) -> None:
         self._entries, self._living = os.scandir(path), living
@@ -152,7 +153,7 @@ class _Scan:
         self._refused = 0
 
     def go_on(self, within: float | None) -> bool:
-        """List what comes next; whether that was all. Raises OSError."""
+        """List the next entries; returns whether that was all. Raises OSError."""
         began = time.thread_time()
         until = None if within is None else began + within
         try:
@@ -166,7 +167,7 @@ class _Scan:
         return True
 
     def _take(self, entry: os.DirEntry[str]) -> None:
-        if entry.name.startswith("."):  # a record being made
+        if entry.name.startswith("."):  # a record under construction
             return
         if entry.is_dir(follow_symlinks=False):
             with contextlib.suppress(FileNotFoundError):  # just removed
@@ -184,7 +185,7 @@ class _Scan:
             self._refusals.append(Refusal(path=entry.path, reason=reason))
 
     def listing(self) -> Listing:
-        """What was found so far."""
+        """The records found so far."""
         for of_one in self._folders.values():
             _keep_newest(of_one)
         taken = [(uid, path) for uid, of_one in self._folders.items() for *_, path in of_one]
@@ -198,13 +199,13 @@ class _Scan:
 
 
 def _keep_newest(folders: list[tuple[bool, int, str]]) -> None:
-    """Living ones first."""
+    """Sort living ones first."""
     folders.sort(reverse=True)
     del folders[RECORDS_OF_A_USER:]
 
 
 def _distrust(status: os.stat_result) -> str | None:
-    """Why records are not looked for in a default directory, in words."""
+    """Why a default directory is not searched for records, in words."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
     problem = places.distrust(status, os.geteuid())

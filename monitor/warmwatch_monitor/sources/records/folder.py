@@ -17,14 +17,14 @@ from warmwatch.shared.record import CompileCounts, RecordError
 from warmwatch_monitor.model import Death
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not hang us
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
 
 
 class Folder:
-    """The folder at ``path``; ``owner`` is its user's number. Open until the ``with`` ends.
+    """The folder at ``path``; ``owner`` is its uid. Open until the ``with`` ends.
 
     Raises:
-        OSError: it cannot be opened, or is none. RecordError: everybody may write to it.
+        OSError: it cannot be opened, or is no folder. RecordError: everybody may write to it.
     """
 
     def __init__(self, path: str) -> None:
@@ -47,14 +47,14 @@ class Folder:
         os.close(self._descriptor)
 
     def size(self, name: str) -> int:
-        """Of the file ``name``, in bytes. Raises OSError."""
+        """The size of the file ``name`` in bytes. Raises OSError."""
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_size
 
     def open(self, name: str) -> tuple[int, os.stat_result]:
         """A descriptor of the file ``name``, for the caller to close, and its status.
 
         Raises:
-            OSError: it cannot be opened. RecordError: it is no file of the folder's owner's.
+            OSError: it cannot be opened. RecordError: it is no file, or has another owner.
         """
         descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         status = os.fstat(descriptor)
@@ -81,16 +81,16 @@ def _open_to_all(what: str, status: os.stat_result) -> str:
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes), linux/pidfd.h
 _INFO_EXIT = 1 << 3
-_INFO = struct.Struct("<Q52xi")  # which fields are there; the exit status as wait(2) gives it
+_INFO = struct.Struct("<Q52xi")  # the valid fields; the exit status as wait(2) returns it
 _EXIT_STATUS = -1  # the last field of /proc/PID/stat
-_SIGNAL = 0x7F  # the part of an exit status that is a signal; 0 of a process that exited
-_MOST = 64  # one status is 4 bytes; a longer file is nobody's of ours
+_SIGNAL = 0x7F  # the signal in an exit status; 0 if the process exited
+_MOST = 64  # one status is 4 bytes; the agent writes no longer file
 
 
 def at_the_end(counts: CompileCounts, left: bytes) -> CompileCounts:
-    """The facts of a process that is gone: the exit code that it left decides.
+    """The facts of a process that is gone, with its exit code, which decides.
 
-    One that had come to its end and promised its exit status, and left none, was killed there.
+    A process that had reached its end and announced its exit status, but wrote none, was killed.
     """
     if record.broken_promise(left):
         return record.without_end(counts)
@@ -98,7 +98,7 @@ def at_the_end(counts: CompileCounts, left: bytes) -> CompileCounts:
 
 
 def left_by(folder: Folder) -> bytes:
-    """The file's bytes; none where it is not there, or no file of ours."""
+    """The file's bytes; none if it is missing, or not the agent's."""
     try:
         descriptor, status = folder.open(record.EXIT)
     except (OSError, RecordError):
@@ -112,9 +112,9 @@ def left_by(folder: Folder) -> bytes:
 
 
 class Ending:
-    """The end of one process, which is another one's than that of a later process of its pid.
+    """The end of one process, separate from a later process with its pid.
 
-    ``death``: how it was killed; ``None`` where it lives, exited, or nobody saw its end.
+    ``death``: how it was killed; ``None`` if it lives, exited, or its end was not seen.
     """
 
     def __init__(self, pid: int) -> None:
@@ -123,9 +123,9 @@ class Ending:
 
 
 class ExitWatch:
-    """Waits for the ends of processes, in a thread that dies with the reader.
+    """Waits for the ends of processes, in a thread that ends with the reader.
 
-    One pid is followed from when it holds a record's lock, so it cannot be another process yet.
+    A pid is followed from the time when it holds a record's lock, so it is not another process yet.
     """
 
     def __init__(self) -> None:
@@ -134,18 +134,18 @@ class ExitWatch:
         self._poll: select.epoll | None = None
 
     def follow(self, pid: int) -> Ending | None:
-        """Wait for the end of ``pid``, if nobody does yet; ``None`` where that cannot be done."""
+        """Wait for the end of ``pid``, unless it is followed already; ``None`` if that fails."""
         with self._lock:
             if (known := self._followed.get(pid)) is not None:
                 return known[1]
             try:
                 descriptor = os.pidfd_open(pid)
-            except OSError:  # gone already, no descriptor is free, or a kernel before 5.3
+            except OSError:  # it is gone, no descriptor is free, or the kernel is older than 5.3
                 return None
             try:
                 poll = self._poll or self._start()
                 poll.register(descriptor, select.EPOLLIN)
-            except (OSError, RuntimeError):  # no further descriptor, or no further thread
+            except (OSError, RuntimeError):  # no more descriptors or threads
                 os.close(descriptor)
                 return None
             self._followed[pid] = descriptor, Ending(pid)
@@ -182,11 +182,11 @@ class ExitWatch:
 
 
 def _status_of(descriptor: int, pid: int) -> int | None:
-    """The exit status of a process that has just ended; ``None`` where nobody may know."""
+    """The exit status of a process that has just ended; ``None`` if it may not be read."""
     asked = bytearray(_INFO.pack(_INFO_EXIT, 0))
     try:
         fcntl.ioctl(descriptor, _PIDFD_GET_INFO, asked)
-    except OSError:  # a kernel before 6.13
+    except OSError:  # the kernel is older than 6.13
         return _zombie_status(pid)
     known, status = _INFO.unpack(asked)
     return int(status) if known & _INFO_EXIT else _zombie_status(pid)

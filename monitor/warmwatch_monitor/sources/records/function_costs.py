@@ -1,9 +1,9 @@
 """The cost of each function, summed line by line from the journal, in bounded memory.
 
-A backward, and what is tuned or recorded at run time, has no name of its own: it belongs to the
-function whose compile id it has, as that was last used (``torch._dynamo.reset()`` begins anew).
-Beyond MOST functions the cheapest are summed, so the sum over all is that of all lines. One that is
-compiled again after that is kept anew, and counts once among those that were summed.
+A backward, and run-time autotuning or recording, has no name of its own: it belongs to the function
+that last used its compile id (``torch._dynamo.reset()`` restarts the ids). Beyond MOST functions
+the cheapest are summed, so the sum over all is that of all lines. A summed function that compiles
+again gets a new entry, and counts once among the summed ones.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost
 MOST = 100
 _SLOWEST = 3
 _MOST_IDS = 1_000
-_MOST_LET_GO = 10_000  # that are told apart
-_OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # which compile no frame
+_MOST_LET_GO = 10_000  # distinct summed functions
+_OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # these compile no frame
 
 _Key = tuple[str | None, str | None, int | None]
 
@@ -35,31 +35,32 @@ class Functions:
 
     @property
     def dearest(self) -> tuple[FunctionCost, ...]:
-        """All, the dearest first and the sum of the others last; the same object until a fold."""
+        """All functions, the most expensive first and the sum of the others last; cached until a
+        fold."""
         if self._dearest is None:
             ordered = sorted(self._kept.values(), key=lambda one: -one.seconds)
             self._dearest = (*ordered, *([self._rest] if self._rest else ()))
         return self._dearest
 
-    def fold(self, told: Compilation) -> None:
-        """One more compilation."""
-        if told.kind in _OTHERS_JITS:
+    def fold(self, compiled: Compilation) -> None:
+        """Add one compilation."""
+        if compiled.kind in _OTHERS_JITS:
             return
-        key = self._whose(told)
-        one = _alone(told, key)
+        key = self._whose(compiled)
+        one = _alone(compiled, key)
         known = self._kept.get(key)
         self._kept[key] = one if known is None else _sum(known, one)
         self._dearest = None
         if len(self._kept) > MOST:
             self._let_go(min(self._kept, key=lambda k: self._kept[k].seconds))
 
-    def _whose(self, told: Compilation) -> _Key:
-        if told.name is None:
-            return self._by_id.get(told.id or "", (None, None, None))
-        key = (told.name, told.file, told.line)
-        if told.id is not None:
-            self._by_id.pop(told.id, None)
-            self._by_id[told.id] = key
+    def _whose(self, compiled: Compilation) -> _Key:
+        if compiled.name is None:
+            return self._by_id.get(compiled.id or "", (None, None, None))
+        key = (compiled.name, compiled.file, compiled.line)
+        if compiled.id is not None:
+            self._by_id.pop(compiled.id, None)
+            self._by_id[compiled.id] = key
             if len(self._by_id) > _MOST_IDS:
                 del self._by_id[next(iter(self._by_id))]
         return key
@@ -73,18 +74,18 @@ class Functions:
         )
 
 
-def _alone(told: Compilation, key: _Key) -> FunctionCost:
+def _alone(compiled: Compilation, key: _Key) -> FunctionCost:
     return FunctionCost(
         name=key[0],
         file=key[1],
         line=key[2],
-        compilations=int(told.kind in OF_GRAPHS),
-        failures=int(told.failure is not None),
-        seconds=told.seconds or 0.0,
-        cache_hits=int(told.cache == "hit"),
-        cache_misses=int(told.cache == "miss"),
-        cost=told.cost or Cost(),
-        caller=told.caller,
+        compilations=int(compiled.kind in OF_GRAPHS),
+        failures=int(compiled.failure is not None),
+        seconds=compiled.seconds or 0.0,
+        cache_hits=int(compiled.cache == "hit"),
+        cache_misses=int(compiled.cache == "miss"),
+        cost=compiled.cost or Cost(),
+        caller=compiled.caller,
     )
 
 

@@ -1,9 +1,8 @@
-"""Follows a record's journal: whole lines, from a stored offset.
+"""Follows a record's journal: complete lines, from a stored offset.
 
-A torn or foreign line is counted and passed over. A long journal is read from its start in pieces,
-over several polls if the caller's budget ends (``unread_bytes``): sums over all lines need each of
-them. One that is larger than any agent writes is read from near its end, and ``skipped_bytes`` says
-how much was left out.
+Torn or foreign lines are counted and skipped. A long journal is read from its start in pieces, over
+several polls if the caller's budget ends (``unread_bytes``): sums over all lines need each of them.
+A journal larger than any agent writes is read from near its end; ``skipped_bytes`` counts the rest.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from warmwatch_monitor.sources.records.varying_dims import Varying
 
 KEPT = 20
 LONG_STEPS_KEPT = 5
-BREAKS_KEPT = 100  # as many as an agent tells
+BREAKS_KEPT = 100  # as many as an agent writes
 _ERROR_TEXT = 1_000
-LARGEST = 2 * record.JOURNAL_LIMIT  # of a journal that is read whole; an agent stops at half of it
+LARGEST = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
 CHUNK = 256 * 1024
-_SMALL = 16 * 1024  # read whatever the budget: an agent writes less than that between two polls
+_SMALL = 16 * 1024  # read in any case: an agent writes less between two polls
 
 
 def _always() -> bool:
@@ -47,10 +46,10 @@ class Journal:
     """One journal. Its state is what :meth:`follow` has read of it so far.
 
     Attributes:
-        compilations: the last ones, oldest first. fallbacks: frames that hit the recompile limit,
-        likewise. skips: of CUDA graphs, likewise. long_steps: the longest, then the last ones.
-        varying: dimensions that changed, over all lines. Each is the same object until something is
-        appended to it, so that what was made of it can be kept (``recorded.kept``).
+        compilations: the last ones, oldest first. fallbacks: the last frames that hit the recompile
+            limit, in the same order. skips: the last skipped CUDA graphs. long_steps: the longest,
+            then the last ones. varying: dimensions that changed, over all lines. Each is the same
+            object until something is appended, so that results can be cached (``recorded.kept``).
         unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
     """
 
@@ -78,29 +77,30 @@ class Journal:
 
     @property
     def functions(self) -> tuple[FunctionCost, ...]:
-        """What each function cost, the dearest first; the same object until one is compiled."""
+        """The cost of each function, the most expensive first; cached until one is compiled."""
         return self._functions.dearest
 
     @property
     def torn_end(self) -> bool:
-        """Whether it ends, as far as it was read, in the middle of a line."""
+        """Whether it ends, as far as it was read, in an incomplete line."""
         return bool(self._rest)
 
     @property
     def text_bytes(self) -> int:
-        """About how much room the texts take that are kept."""
-        kept = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
-        values = (getattr(one, name) for one in kept for name in one.__struct_fields__)
+        """The approximate size of the stored texts."""
+        stored = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
+        values = (getattr(one, name) for one in stored for name in one.__struct_fields__)
         return sum(len(value) for value in values if isinstance(value, str))
 
     def follow(self, folder: Folder, may_read: Callable[[], bool] = _always) -> bool:
-        """Read what was appended; whether anything was read. A missing journal is an empty one.
+        """Read what was appended; returns whether anything was read. A missing journal is empty.
 
-        ``may_read`` is called before each large piece. Where it returns false, the rest waits for
-        the next call.
+        ``may_read`` is called before each large piece. If it returns false, the rest waits for the
+        next call.
 
         Raises:
-            OSError: it is there and cannot be read. RecordError: it is not the folder's owner's.
+            OSError: it exists and cannot be read. RecordError: it has another owner than the
+            folder.
         """
         try:
             size = folder.size(record.JOURNAL)
@@ -122,7 +122,7 @@ class Journal:
         return True
 
     def _start(self, descriptor: int, size: int) -> None:
-        """Where to go on: at the start if it was cut, near the end if it is too large."""
+        """Where to continue: at the start if it was cut, near the end if it is too large."""
         if self._offset > size:
             self.compilations, self.fallbacks = (), ()
             self.skips, self.long_steps = (), ()
@@ -136,14 +136,14 @@ class Journal:
             near_end += os.pread(descriptor, CHUNK, near_end).find(b"\n") + 1
             self.skipped_bytes += near_end - self._offset
             self._offset = near_end
-            self._was_warm = True  # most likely: the first warm-up is in what was skipped
+            self._was_warm = True  # most likely: the skipped part has the first warm-up
 
     def _chunk(self, descriptor: int) -> bool:
-        """Take the whole lines of the next chunk; whether there may be more."""
+        """Parse the complete lines of the next chunk; returns whether there may be more."""
         data = os.pread(descriptor, CHUNK, self._offset)
         end = data.rfind(b"\n") + 1
         self._rest = data[end:]
-        if not end and len(data) == CHUNK:  # one line as long as a chunk: no agent writes that
+        if not end and len(data) == CHUNK:  # a line as long as a chunk: no agent writes that
             end, self._rest = len(data), b""
         for line in data[:end].splitlines():
             self._take(line)
@@ -189,11 +189,11 @@ class Journal:
             where = journal_lines.text(entry, "where", journal_lines.LONGEST_NAME)
             self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"
 
-    def _break(self, told: GraphBreak) -> None:
-        if told.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
-            self._breaks[told.reason] = told
+    def _break(self, new: GraphBreak) -> None:
+        if new.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
+            self._breaks[new.reason] = new
 
-    def _long_step(self, told: LongStep) -> None:
-        """The longest of all comes first, whether it is one of the last or not."""
-        longest = max((*self.long_steps[:1], told), key=lambda one: one.seconds)
-        self.long_steps = longest, *(*self.long_steps[1:], told)[-LONG_STEPS_KEPT:]
+    def _long_step(self, new: LongStep) -> None:
+        """Add a long step: the longest of all comes first, even if it is one of the last."""
+        longest = max((*self.long_steps[:1], new), key=lambda one: one.seconds)
+        self.long_steps = longest, *(*self.long_steps[1:], new)[-LONG_STEPS_KEPT:]

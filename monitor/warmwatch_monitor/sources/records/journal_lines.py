@@ -1,7 +1,7 @@
 """Parses a journal line: typed, finite and bounded, or refused. Pure.
 
-In a shared directory anybody can write a journal, so a line is believed only as far as an agent
-would have written it.
+In a shared directory anybody can write a journal, so a line is accepted only if an agent could have
+written it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from warmwatch_monitor.model import (
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
 LONGEST_NAME = 300
-MOST_KERNELS = 3  # of a compilation, as many as an agent tells
+MOST_KERNELS = 3  # of a compilation, as many as an agent writes
 _LARGEST = 2**63 - 1
 
 Entry = Mapping[str, Any]
@@ -37,7 +37,7 @@ def parse(line: bytes) -> Entry:
     """A line's JSON object.
 
     Raises:
-        ValueError: it is none, or one that no agent writes.
+        ValueError: it has none, or one that no agent writes.
     """
     if len(line) > LONGEST_LINE:
         raise ValueError("longer than any agent's line")
@@ -51,7 +51,7 @@ def parse(line: bytes) -> Entry:
 
 
 def compilation(entry: Entry) -> Compilation:
-    """Raises ValueError where the entry is not a compilation's."""
+    """Raises ValueError if the entry is not a compilation's."""
     kind = _kind(entry)
     if kind is None:
         raise ValueError("no kind")
@@ -97,33 +97,33 @@ def _cost(entry: Entry) -> Cost:
     )
 
 
-def _phases(told: Any) -> dict[str, float]:
-    """Seconds of the phases that are known; Raises ValueError where it is no table of counts."""
-    if told is None:
+def _phases(raw: Any) -> dict[str, float]:
+    """Seconds of the known phases. Raises ValueError if it is no table of counts."""
+    if raw is None:
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(raw, dict):
         raise ValueError("phase_us is no table")
-    counts = {name: _count(told, name) for name in record.PHASES}
+    counts = {name: _count(raw, name) for name in record.PHASES}
     return {name: us / 1e6 for name, us in counts.items() if us}
 
 
-def _slowest(told: Any) -> tuple[tuple[str, float], ...]:
-    if told is None:
+def _slowest(raw: Any) -> tuple[tuple[str, float], ...]:
+    if raw is None:
         return ()
-    if not isinstance(told, list):
+    if not isinstance(raw, list):
         raise ValueError("slowest is no list")
-    return tuple(_kernel(one) for one in told[:MOST_KERNELS])
+    return tuple(_kernel(one) for one in raw[:MOST_KERNELS])
 
 
-def _kernel(told: Any) -> tuple[str, float]:
-    if not isinstance(told, list) or len(told) != 2:
+def _kernel(raw: Any) -> tuple[str, float]:
+    if not isinstance(raw, list) or len(raw) != 2:
         raise ValueError("a kernel is no pair")
-    pair = {"name": told[0], "us": told[1]}
+    pair = {"name": raw[0], "us": raw[1]}
     return _needed(text(pair, "name", LONGEST_NAME)), _needed(_count(pair, "us")) / 1e6
 
 
 def beginning(entry: Entry) -> Beginning:
-    """Raises ValueError where the entry is not that of an activity's begin."""
+    """Raises ValueError if the entry is not that of an activity's begin."""
     return Beginning(
         at_ns=_needed(_count(entry, "t")),
         what=text(entry, "what", LONGEST_NAME),
@@ -138,12 +138,12 @@ def beginning(entry: Entry) -> Beginning:
 
 
 def steps_by(entry: Entry, key: str) -> tuple[int, int]:
-    """When the entry was written, and how many steps it says there were by then, else 0."""
+    """The time of the entry, and its step count, else 0."""
     return _needed(_count(entry, "t")), _count(entry, key) or 0
 
 
 def recompile(entry: Entry) -> Recompile:
-    """Raises ValueError where the entry is not a recompile's."""
+    """Raises ValueError if the entry is not a recompile's."""
     return Recompile(
         at_ns=_needed(_count(entry, "t")),
         kind=_kind(entry),
@@ -158,7 +158,7 @@ def recompile(entry: Entry) -> Recompile:
 
 
 def graph_break(entry: Entry) -> GraphBreak:
-    """Raises ValueError where the entry is not a graph break's."""
+    """Raises ValueError if the entry is not a graph break's."""
     return GraphBreak(
         reason=_needed(text(entry, "reason", LONGEST_TEXT)),
         count=_needed(_count(entry, "count")),
@@ -179,7 +179,7 @@ def _category(entry: Entry) -> str | None:
 
 
 def fallback(entry: Entry) -> Fallback:
-    """Raises ValueError where the entry is not a fallback's."""
+    """Raises ValueError if the entry is not a fallback's."""
     return Fallback(
         at_ns=_needed(_count(entry, "t")),
         step=_needed(_count(entry, "steps")),
@@ -193,7 +193,7 @@ def fallback(entry: Entry) -> Fallback:
 
 
 def cudagraph_skip(entry: Entry) -> CudagraphSkip:
-    """Raises ValueError where the entry is not that of a CUDA graph left out."""
+    """Raises ValueError if the entry is not that of a skipped CUDA graph."""
     return CudagraphSkip(
         at_ns=_needed(_count(entry, "t")),
         reason=_needed(text(entry, "reason", LONGEST_TEXT)),
@@ -204,7 +204,7 @@ def cudagraph_skip(entry: Entry) -> CudagraphSkip:
 
 
 def long_step(entry: Entry) -> LongStep:
-    """Raises ValueError where the entry is not a long step's."""
+    """Raises ValueError if the entry is not a long step's."""
     step, seconds = _needed(_count(entry, "n")), _needed(_seconds(entry, "seconds"))
     before = _count(entry, "batches_before")
     return LongStep(
@@ -223,19 +223,19 @@ def long_step(entry: Entry) -> LongStep:
 
 
 def raised(entry: Entry) -> Frame | None:
-    """Where the exception was raised that ended the process, in the user's code."""
+    """The user's line that raised the exception that ended the process."""
     name, file = (text(entry, key, LONGEST_NAME) for key in ("name", "file"))
     line = _count(entry, "line")
     return None if name is None or file is None or line is None else Frame(name, file, line)
 
 
 def first_step_bytes(entry: Entry) -> int | None:
-    """The most that CUDA's allocator had handed out by the end of the first step."""
+    """The peak of CUDA's allocator up to the end of the first step."""
     return _count(entry, "peak_allocated")
 
 
 def text(entry: Entry, key: str, longest: int) -> str | None:
-    """A text, cut where it is too long; ``None`` where there is none. Raises ValueError."""
+    """A text, cut if it is too long; ``None`` if there is none. Raises ValueError."""
     value = entry.get(key)
     if value is None:
         return None
@@ -260,7 +260,7 @@ def _seconds(entry: Entry, key: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{key} is no number")
-    if not 0 <= value <= _LARGEST:  # which neither NaN nor an infinity is
+    if not 0 <= value <= _LARGEST:  # excludes NaN and infinities
         raise ValueError(f"{key} is no time")
     return float(value)
 

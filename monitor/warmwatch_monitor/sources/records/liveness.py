@@ -1,4 +1,4 @@
-"""Whether a record's process lives: the lock on the slot, and the process that held it."""
+"""Whether a record's process lives: the slot's lock, and the process that held it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Presence(Enum):
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """A process by its pid here and its start in clock ticks since the boot, as it was then.
+    """A process by its pid here and its start in clock ticks since the boot.
 
     Attributes:
-        uids: of its user, the real one and those that it acts as; none where that is not known.
-        pids: its pids in the pid namespaces that it is in, this one's first.
-        peak, code: the most memory that it had mapped, and the size of its program's code, in kB.
+        uids: of its user, real and effective; none if unknown.
+        pids: its pids in its pid namespaces, this one's first.
+        peak, code: its peak mapped memory, and the size of its program's code, in kB.
     """
 
     pid: int
@@ -40,31 +40,31 @@ class Holder(Struct, frozen=True, kw_only=True):
     code: int = 0
 
     def speaks_for(self, owner: int, pid: int | None = None) -> bool:
-        """Whether a record of the user ``owner`` can be this process's, as far as one can tell.
+        """Whether a record of the user ``owner`` can be this process's, as far as is known.
 
-        ``pid``: the record's; a process that changed its user since is still the same one.
+        ``pid``: the record's; a process that has changed its user since is still the same one.
         """
         return not self.uids or bool(self.uids & {0, owner}) or pid in self.pids
 
 
 def holder(pid: int, proc: Path = Path("/proc")) -> Holder | None:
-    """The process that has ``pid`` now; ``None`` where it cannot be asked."""
+    """The process that has ``pid`` now; ``None`` if it cannot be read."""
     fields = _fields(pid, proc)
     if not fields:
         return None
-    told = _status(pid, proc)
+    values = _status(pid, proc)
     return Holder(
         pid=pid,
         started=int(fields[_STARTED]),
-        uids=frozenset(_numbers(told, "Uid")),
-        pids=_numbers(told, "NSpid"),
-        peak=_number(told, "VmPeak"),
-        code=_number(told, "VmExe"),
+        uids=frozenset(_numbers(values, "Uid")),
+        pids=_numbers(values, "NSpid"),
+        peak=_number(values, "VmPeak"),
+        code=_number(values, "VmExe"),
     )
 
 
 def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
-    """Whether ``known`` is still there, with the file ``inode`` open."""
+    """Whether ``known`` still exists, with the file ``inode`` open."""
     fields = _fields(known.pid, proc)
     if not fields or int(fields[_STARTED]) != known.started:
         return Presence.GONE
@@ -76,22 +76,22 @@ def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
 
 
 def writer(pid: int, inode: int, owner: int, proc: Path = Path("/proc")) -> Holder | None:
-    """The process ``pid``, where it surely writes ``owner``'s slot ``inode``; else ``None``.
+    """The process ``pid``, if it certainly writes ``owner``'s slot ``inode``; else ``None``.
 
-    For a reader that never saw the lock held: the pid is the one that the record names, which in
-    another pid namespace is somebody else's, and in a forged record anybody's.
+    For a reader that never saw the lock held. The pid comes from the record: in another pid
+    namespace it belongs to another process, and a forged record may contain any.
     """
     found = holder(pid, proc) if pid and _has_open(pid, inode, proc) else None
     return found if found and found.speaks_for(owner) else None
 
 
-def _runs_another_program(known: Holder, told: Mapping[str, str]) -> bool:
-    peak, code = _number(told, "VmPeak"), _number(told, "VmExe")
+def _runs_another_program(known: Holder, values: Mapping[str, str]) -> bool:
+    peak, code = _number(values, "VmPeak"), _number(values, "VmExe")
     return 0 < peak < known.peak or 0 < code != known.code > 0
 
 
 def _status(pid: int, proc: Path) -> Mapping[str, str]:
-    """What /proc/PID/status tells everybody, by name; nothing of a process that is not there."""
+    """The public content of /proc/PID/status, by name; empty if the process is gone."""
     try:
         lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
     except OSError:
@@ -99,13 +99,13 @@ def _status(pid: int, proc: Path) -> Mapping[str, str]:
     return {name: value for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _numbers(told: Mapping[str, str], name: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in told.get(name, "").split() if word.isdecimal())
+def _numbers(values: Mapping[str, str], name: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in values.get(name, "").split() if word.isdecimal())
 
 
-def _number(told: Mapping[str, str], name: str) -> int:
-    """0 where it is not told."""
-    return next(iter(_numbers(told, name)), 0)
+def _number(values: Mapping[str, str], name: str) -> int:
+    """0 if it is missing."""
+    return next(iter(_numbers(values, name)), 0)
 
 
 def _fields(pid: int, proc: Path) -> list[str]:
@@ -117,7 +117,7 @@ def _fields(pid: int, proc: Path) -> list[str]:
 
 
 def _has_open(pid: int, inode: int, proc: Path) -> bool | None:
-    """Whether it has the file open or mapped; ``None`` where another user's may not be asked."""
+    """Whether it has the file open or mapped; ``None`` if another user's may not be read."""
     process = proc / str(pid)
     try:
         if any(_inode(link) == inode for link in (process / "fd").iterdir()):
@@ -144,13 +144,13 @@ _REST_NS = 2 * 10**9
 
 
 class Life:
-    """What the looks at one record amount to.
+    """The combined result of all polls of one record.
 
     Attributes:
-        alive: as of the last look. pid: of its process, where that is known.
-        gone_ns: when it was first found gone after it had been alive; ``None`` where it lives, or
-        was never seen alive.
-        rests: nothing of it has moved for a while after it was gone.
+        alive: as of the last poll. pid: of its process, if known.
+        gone_ns: when it was first found gone after it had been alive; ``None`` if it lives, or
+            was never seen alive.
+        rests: nothing of it has changed for a while after it was gone.
     """
 
     def __init__(
@@ -171,15 +171,15 @@ class Life:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that holds the lock, or held it and is still there."""
+        """The pid of the process that holds the lock, or held it and still exists."""
         if not self.alive:
             return None
         return self._held_by or (self._holder.pid if self._holder else None)
 
     def note(self, look: Look, now_ns: int, *, ours: bool = True) -> None:
-        """Take a look into account that was made at ``now_ns``.
+        """Add a poll that was made at ``now_ns``.
 
-        What is not of this boot (``ours``) is dead, whoever holds its lock.
+        A record from another boot (not ``ours``) is dead, whatever holds its lock.
         """
         held = look.held and self._is_own(look)
         self._held_by = look.pid if held else None
@@ -196,9 +196,9 @@ class Life:
         self.rests = not alive and now_ns - self._since_ns >= _REST_NS
 
     def _is_own(self, look: Look) -> bool:
-        """Whether the lock that is held is the record's own process's; who that is, is remembered.
+        """Whether the record's own process holds the lock; remembers that process.
 
-        Of a holder in another pid namespace nothing is known, and it is believed.
+        Nothing is known of a holder in another pid namespace, so it is accepted.
         """
         if look.pid is None:
             self._holder = None
@@ -212,15 +212,15 @@ class Life:
         return True
 
     def _lives_unheld(self, look: Look, now_ns: int) -> bool:
-        said = record.ENDS[look.slot.compile.end_code]
-        if said not in ("", "finished"):
+        end = record.ENDS[look.slot.compile.end_code]
+        if end not in ("", "finished"):
             return False
-        if self._holder is None and self._since_ns is None:  # never seen before, nor its lock
+        if self._holder is None and self._since_ns is None:  # not seen before
             self._holder = self._named(look.slot.identity.pid, look.inode, look.owner)
         there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
-        if there is Presence.GONE:  # from here on only what moves could bring it back
+        if there is Presence.GONE:  # from now on only a change can bring it back
             self._holder = self._sign_ns = None
-        if said:  # what moves is no sign any more, and it may have closed all that it had open
+        if end:  # a change proves nothing any more, and it may have closed all its files
             return self._holder is not None
         if there is Presence.UNKNOWN:
             return self._sign_ns is not None and now_ns - self._sign_ns < _REST_NS

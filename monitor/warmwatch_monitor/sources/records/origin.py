@@ -16,22 +16,22 @@ from warmwatch_monitor.model import Owner
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Where monotonic times come from.
+    """The origin of monotonic times.
 
     Attributes:
-        boot: the kernel's id of it; empty where it is not known.
-        offset_ns: of the time namespace to the machine's clock; ``None`` where it is not known.
+        boot: the kernel's id of it; empty if unknown.
+        offset_ns: of the time namespace to the machine's clock; ``None`` if unknown.
     """
 
     boot: str
     offset_ns: int | None
 
     def shares_boot(self, identity: Identity) -> bool:
-        """Whether a record is of this boot; one of whom that is not known is taken for it."""
+        """Whether a record is of this boot; true if its boot is unknown."""
         return not identity.boot_id or not self.boot or identity.boot_id == self.boot
 
     def problem(self, identity: Identity) -> str | None:
-        """Why a record's times cannot be read here; ``None`` where they can."""
+        """Why a record's times cannot be read here; ``None`` if they can."""
         theirs = identity.clock_offset_ns
         if not self.shares_boot(identity) or theirs is None or self.offset_ns is None:
             return None
@@ -45,17 +45,17 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 def here() -> Origin:
-    """This process's own."""
+    """This process's own origin."""
     return Origin(boot=boot_id(), offset_ns=clock_offset_ns())
 
 
 _PATIENCE_SECONDS = 1.0
-# an @ would make two runs look like one, and figures alone are somebody else's number
+# an @ would make two runs look like one, and digits alone are another user's uid
 _USABLE = re.compile(r"[A-Za-z_][\w.-]{0,63}\$?", re.ASCII)
 
 
 class Owners:
-    """Who is who; asks for each user once."""
+    """Names of users; looks each user up once."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Owners:
         self._asking: threading.Thread | None = None
 
     def of(self, uid: int) -> Owner:
-        """The owner with the number ``uid``."""
+        """The owner with the uid ``uid``."""
         if uid not in self._known:
             name = self._name(uid)
             self._known[uid] = Owner(uid=uid, name=name, own=uid == self._own)
@@ -88,7 +88,7 @@ class Owners:
 
 
 def login(uid: int) -> str | None:
-    """The name of a user, where it is his alone; ``None`` where he has none that can be used."""
+    """A user's login name, if it is unique; ``None`` if there is no usable one."""
     try:
         name = pwd.getpwuid(uid).pw_name
         alone = pwd.getpwnam(name).pw_uid == uid

@@ -1,4 +1,4 @@
-"""Whole journals, parsed on demand: all compilations of a run, and their causes."""
+"""Complete journals, parsed on demand: all compilations of a run, and their causes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 20_000
 
 
 def causes_in(folder: str) -> CompileCauses:
-    """All of one record. Raises OSError, RecordError."""
+    """All causes of one record. Raises OSError, RecordError."""
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
@@ -35,12 +35,12 @@ class _Lines:
         self._warm = False
         self._compilations: list[Compilation] = []
         self._late: list[Compilation] = []
-        self._breaks: dict[str, GraphBreak] = {}  # a later line of a reason counts all of it
+        self._breaks: dict[str, GraphBreak] = {}  # a later line of a reason has the total count
         self._fallbacks: list[Fallback] = []
         self._skips: list[CudagraphSkip] = []
 
     def take(self, line: bytes) -> None:
-        """One line; a foreign one is passed over."""
+        """Add one line; skip a foreign one."""
         try:
             entry = journal_lines.parse(line)
             self._sort(journal_lines.text(entry, "event", journal_lines.LONGEST_NAME), entry)
@@ -56,8 +56,8 @@ class _Lines:
         elif event == "warm":
             self._warm = True
         elif event == "graph_break":
-            told = journal_lines.graph_break(entry)
-            self._breaks[told.reason] = told
+            parsed = journal_lines.graph_break(entry)
+            self._breaks[parsed.reason] = parsed
         elif event == "fallback":
             self._fallbacks.append(journal_lines.fallback(entry))
         elif event == "cudagraph_skip":
@@ -76,7 +76,7 @@ class _Lines:
 MOST = 2_000
 MOST_WRAPPINGS = 50
 _LONGEST_HASH = 64
-_MOST_LINES = 20_000  # of a journal of any size: half a second, once a minute
+_MOST_LINES = 20_000  # of a journal of any size: takes half a second, once a minute
 _COMPILATION = b'"compilation"'
 _EVENTS = (_COMPILATION, b'"begin"', b'"wrapped"', b'"first_step"')
 _Place = tuple[str | None, str | None, int | None]
@@ -91,9 +91,9 @@ class ParsedCompilation(Struct, frozen=True, kw_only=True):
 
 
 class ParsedJournal(Struct, frozen=True, kw_only=True):
-    """What one journal tells: compilations in order, ``left_out`` beyond MOST, calls by kind.
+    """The content of one journal: compilations in order, ``left_out`` beyond MOST, calls by kind.
 
-    ``first_step_bytes``: the most that was allocated up to the end of the first step.
+    ``first_step_bytes``: the peak of allocated memory up to the end of the first step.
     """
 
     compilations: tuple[ParsedCompilation, ...] = ()
@@ -106,32 +106,32 @@ NOTHING = ParsedJournal()
 
 
 class Journals:
-    """Whole journals, each read again only where it has grown."""
+    """Complete journals, each read again only if it has grown."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, ParsedJournal]] = {}
 
     def of(self, folder: str) -> ParsedJournal:
-        """That of one record; as it was last read where it is gone, or is another user's now."""
-        size, told = self._known.get(folder, (-1, NOTHING))
+        """The journal of one record; the last reading if it is gone, or has another owner now."""
+        size, parsed = self._known.get(folder, (-1, NOTHING))
         try:
             with Folder(folder) as opened:
                 now = opened.size(record.JOURNAL)
                 if now != size:
-                    told = _parsed(_content(opened))
-                    self._known[folder] = now, told
+                    parsed = _parsed(_content(opened))
+                    self._known[folder] = now, parsed
         except (OSError, RecordError):
-            pass  # a record that has gone has told all that it had to tell
-        return told
+            pass  # the last reading of a record that is gone is complete
+        return parsed
 
     def forget_others(self, folders: set[str]) -> None:
-        """Keep nothing of other records."""
+        """Forget other records."""
         for folder in self._known.keys() - folders:
             del self._known[folder]
 
 
 def parse_journal(folder: str) -> ParsedJournal:
-    """What the journal of one record tells; nothing where it cannot be read."""
+    """The content of one record's journal; empty if it cannot be read."""
     return Journals().of(folder)
 
 
@@ -148,7 +148,7 @@ def _parsed(data: bytes) -> ParsedJournal:
         try:
             reader.take(journal_lines.parse(line))
         except ValueError:
-            continue  # one that no agent writes
+            continue  # no agent writes this
     return ParsedJournal(
         compilations=tuple(reader.compilations),
         left_out=reader.left_out + sum(_COMPILATION in line for line in lines[_MOST_LINES:]),
@@ -165,11 +165,11 @@ class _Reader:
         self.left_out = 0
         self.first_step_bytes: int | None = None
         self._step: int | None = None
-        self._code: tuple[_Place, str] | None = None  # of the last begin that told of one
+        self._code: tuple[_Place, str] | None = None  # of the last begin that contained one
         self._wrapped: dict[Wrapping, int] = {}
 
     def take(self, entry: journal_lines.Entry) -> None:
-        """Raises ValueError where the entry is none of an agent's."""
+        """Raises ValueError if no agent writes such an entry."""
         event = entry.get("event")
         if event == "begin":
             self._begin(entry)
@@ -183,7 +183,7 @@ class _Reader:
                 self._wrapped[how] = self._wrapped.get(how, 0) + 1
 
     def wrappings(self) -> list[Wrapping]:
-        """Each way in which ``torch.compile`` was called, in order."""
+        """The distinct calls of ``torch.compile``, in order."""
         return [
             Wrapping(
                 mode=how.mode,
@@ -197,10 +197,10 @@ class _Reader:
         ]
 
     def _begin(self, entry: journal_lines.Entry) -> None:
-        told = journal_lines.beginning(entry)
+        parsed = journal_lines.beginning(entry)
         _, self._step = journal_lines.steps_by(entry, "steps")
         if (code := journal_lines.text(entry, "code", _LONGEST_HASH)) is not None:
-            self._code = (told.name, told.file, told.line), code
+            self._code = (parsed.name, parsed.file, parsed.line), code
 
     def _compilation(self, entry: journal_lines.Entry) -> None:
         made = journal_lines.compilation(entry)
@@ -211,12 +211,12 @@ class _Reader:
         if code is None and self._code is not None and made.name is not None:
             place = made.name, made.file, made.line
             code = self._code[1] if self._code[0] == place else None
-        told = ParsedCompilation(compilation=made, step=self._step, code=code)
-        self.compilations.append(told)
+        parsed = ParsedCompilation(compilation=made, step=self._step, code=code)
+        self.compilations.append(parsed)
 
 
 def _wrapping(entry: journal_lines.Entry) -> Wrapping:
-    """How ``torch.compile`` was called once. Raises ValueError."""
+    """One call of ``torch.compile``. Raises ValueError."""
     dynamic, fullgraph = entry.get("dynamic"), entry.get("fullgraph", False)
     if not isinstance(dynamic, bool | None) or not isinstance(fullgraph, bool | None):
         raise ValueError("neither yes nor no")
@@ -229,15 +229,15 @@ def _wrapping(entry: journal_lines.Entry) -> Wrapping:
     )
 
 
-def _options(told: object) -> list[str]:
-    """Names of options with hashes, told as a table or as a list. Raises ValueError."""
-    if told is None:
+def _options(parsed: object) -> list[str]:
+    """Names of options with hashes, from a table or a list. Raises ValueError."""
+    if parsed is None:
         return []
-    if isinstance(told, dict):
-        told = [f"{name}={short}" for name, short in told.items()]
-    if not isinstance(told, list):
+    if isinstance(parsed, dict):
+        parsed = [f"{name}={short}" for name, short in parsed.items()]
+    if not isinstance(parsed, list):
         raise ValueError("options are no list")
-    few = told[:MOST_OPTIONS]
+    few = parsed[:MOST_OPTIONS]
     texts = (
         journal_lines.text({"option": one}, "option", journal_lines.LONGEST_NAME) for one in few
     )

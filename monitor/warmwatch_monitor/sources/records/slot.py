@@ -1,11 +1,11 @@
 """Reads one slot repeatedly with ``pread``, and the lock that shows whether its writer lives.
 
-The file is opened for each look and closed after it: no descriptor outlives the look, so neither
-a deleted folder nor five hundred records can hold any up. The lock is asked for *before* the bytes
-are read: where it is free, what is read then is the last word of a process that is gone.
+The file is opened for each poll and closed after it: no descriptor outlives the poll, so a deleted
+folder or five hundred records hold none. The lock is checked *before* the bytes are read: if it is
+free, the bytes are the final ones of a process that is gone.
 
-The hot words are read before the sealed blocks, by a call of their own: a copy by one call may go
-in any order, and the words must never be newer than the blocks (see ``warmwatch.shared.record``).
+The hot words are read before the sealed blocks, by a call of their own. A single copy may go in any
+order, and the words must never be newer than the blocks (see ``warmwatch.shared.record``).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from warmwatch.shared.record import CompileCounts, Header, RecordError, Slot, St
 from warmwatch.shared.record.counters import flatten
 from warmwatch_monitor.sources.records.folder import Folder
 
-# A read finds both places of a block half written where the writer stored twice meanwhile: that
-# takes a reader that was made to wait in the middle, so the next try is nearly always whole.
+# A read finds both places of a block half written only if the writer stored twice during the read.
+# That takes a reader that was delayed in the middle, so the next try is nearly always complete.
 _TRIES = 20
 _LARGEST_EPOCH = 2**62  # nanoseconds since 1970, in the year 2116
-_LARGEST = 2**59  # nanoseconds of uptime, or steps: either takes decades
+_LARGEST = 2**59  # nanoseconds of uptime, or steps: both take decades
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One look at a slot.
+    """One poll of a slot.
 
     Attributes:
-        slot: its numbers; the last good ones where a block stays half written.
-        moved: they are others than at the look before.
-        held: a process holds the lock. pid: its pid here, ``None`` where this pid namespace
-        cannot see it. inode: the file's. owner: the number of the user whose it is.
+        slot: its numbers; the last good ones if a block stays half written.
+        moved: they differ from the previous poll.
+        held: a process holds the lock. pid: its pid here, ``None`` if this pid namespace cannot
+            see it. inode: the file's. owner: the uid of its owner.
         modified: its mtime, seconds since the epoch.
     """
 
@@ -49,7 +49,7 @@ class Look(Struct, frozen=True, kw_only=True):
 
 
 class SlotFile:
-    """One slot, with its last image so that what has not changed is not unpacked again."""
+    """One slot, with its last image so that unchanged parts are not unpacked again."""
 
     def __init__(self) -> None:
         self._hot = self._blocks = b""
@@ -60,7 +60,7 @@ class SlotFile:
         """Read it.
 
         Raises:
-            RecordError: foreign, torn, of another version, or not the folder's owner's.
+            RecordError: foreign, torn, of another version, or with another owner than the folder.
             OSError: it cannot be opened or read.
         """
         descriptor, status = folder.open(record.SLOT)
@@ -86,7 +86,7 @@ class SlotFile:
         return len(self._hot) + len(self._blocks)
 
     def forget(self) -> None:
-        """Keep of the last image no more than what tells another one from it."""
+        """Forget the last image, except for what detects a change."""
         if self._slot is not None:
             self._forgotten = hash((self._hot, self._blocks))
             self._hot, self._blocks, self._slot = b"", b"", None
@@ -106,7 +106,7 @@ class SlotFile:
             os.close(descriptor)
 
     def _read(self, descriptor: int) -> tuple[Slot, bool]:
-        """Its numbers, and whether they are others than before."""
+        """Its numbers, and whether they changed."""
         torn: TornError | None = None
         for _ in range(_TRIES):
             hot, blocks = _image(descriptor)
@@ -128,7 +128,7 @@ class SlotFile:
         return self._slot, False
 
     def _compile_bins(self, hot: bytes) -> tuple[int, ...] | None:
-        """The histogram that hardly changes, where ``hot`` has the same one as the last image."""
+        """The rarely changing histogram, if ``hot`` has the same one as the last image."""
         at = record.COMPILE_BINS_OFFSET
         if self._slot is None or hot[at:] != self._hot[at:]:
             return None
@@ -136,22 +136,22 @@ class SlotFile:
 
 
 def _image(descriptor: int) -> tuple[bytes, bytes]:
-    """The words, and then what is sealed."""
+    """The hot words, and then the sealed blocks."""
     hot = os.pread(descriptor, record.HOT_END, 0)
     return hot, os.pread(descriptor, record.size_of(hot) - record.HOT_END, record.HOT_END)
 
 
 def _check(slot: Slot, before: Slot | None) -> None:
-    """Refuse what no agent writes, so that nothing downstream meets it.
+    """Reject values that no agent writes, before other code sees them.
 
     Args:
-        before: the last good one; what it has in common with ``slot`` was checked then.
+        before: the last good one; equal values were checked then.
     """
     compile = slot.compile
     if before is None or compile is not before.compile or slot.header != before.header:
         header = replace(slot.header, attached_epoch_ns=0)
         sane = slot.header.attached_epoch_ns < _LARGEST_EPOCH
-        # these two an agent lets stand at the largest word rather than let them run over
+        # an agent leaves these two at the largest word instead of overflowing
         counts = replace(compile, tokens_before=0, samples_before=0)
         _check_numbers(sane and _largest(header) < _LARGEST, "header's")
         _check_numbers(_largest(counts) < _LARGEST, "compile block's")

@@ -51,9 +51,9 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     Attributes:
         problem: record directories that cannot be read now, in words; ``None`` if all can.
         more_refusals: how many there are beyond ``refusals``.
-        unread: how many records were not read yet; at least 1 while a directory is being listed.
-        unread_beyond: how many of these are of the users in ``over``.
-        left_out: what is not in ``records`` because it is beyond a budget, by kind.
+        unread: the number of records not read yet; at least 1 while a directory is being listed.
+        unread_beyond: the number of these that belong to the users in ``over``.
+        left_out: by kind, what is not in ``records`` because it exceeds a budget.
         left_out_runs: uid and name of the runs of left-out records.
         over: the users who own records that are left out.
         crowded: whether a user's share of a total is so small that an honest user's run may be
@@ -73,7 +73,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
 
     @property
     def unread_bytes(self) -> int:
-        """What is left of all journals to the next polls."""
+        """The bytes of all journals left to the next polls."""
         return sum(one.unread_bytes for one in self.records)
 
 
@@ -99,7 +99,7 @@ class RecordsSource:
         self._records: dict[str, FollowedRecord] = {}
         self._folders: tuple[tuple[tuple[int, str], ...], ...] = ()
         self._beyond: tuple[frozenset[int], bool] = frozenset(), False
-        self._shown: Mapping[int, int] = {}  # by user, the weight of what is shown
+        self._shown: Mapping[int, int] = {}  # by user, the weight of the shown records
         # by user, the last poll in which a record was read, and in which a piece of a journal was
         self._served: dict[int, int] = {}
         self._served_journals: dict[int, int] = {}
@@ -205,7 +205,7 @@ class RecordsSource:
         served: dict[int, int],
         living: Collection[int] = (),
     ) -> Iterator[tuple[int, FollowedRecord]]:
-        """Whose turn it is: the user on whom the least time was spent.
+        """The next user: the one on whom the least time was spent.
 
         Among equals this user comes first, then those with ``living`` records, then the one
         ``served`` longest ago. When the time is over, the first of all and an urgent record of each
@@ -227,7 +227,8 @@ class RecordsSource:
             heapq.heappush(turns, (spent, other, dead, last, uid))
 
     def _users_with_room(self) -> frozenset[int]:
-        """The users whose left-out records may come back, for the answer may have room for them."""
+        """The users whose left-out records may come back, since the answer may have room for
+        them."""
         users = {one.uid for one in self._records.values()}
         if sum(self._shown.values()) < SHOWN:
             return frozenset(users)
@@ -235,7 +236,7 @@ class RecordsSource:
         return frozenset(uid for uid in users if self._shown.get(uid, 0) < equal)
 
     def _leave_out(self, requested: frozenset[str]) -> tuple[frozenset[int], bool]:
-        """Show no more of a user, and of all, than an answer has room for.
+        """Show no more of a user, and of all, than fits into an answer.
 
         Returns the users who have more than their share, and whether a share is too small.
         """
@@ -276,7 +277,7 @@ def _beyond(
 
 
 def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[FollowedRecord]:
-    """Living ones and unread ones in turn, then the others; the longest not read first."""
+    """Living and unread ones in turn, then the others; the least recently read first."""
     longest = sorted(records, key=lambda one: one.read_ns)
     living = [one for one in longest if one.alive]
     unread = [one for one in longest if not one.read_ns]
@@ -286,7 +287,7 @@ def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[Followed
 
 
 def _rank_of(one: FollowedRecord, requested: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
-    """What is shown first: living ranks, of those requested ones, then the newest."""
+    """The order of display: living ranks, first requested ones, then the newest."""
     assert isinstance(one.found, RecordReading)
     return one.alive, one.run in requested, *one.found.began, one.folder
 
@@ -310,7 +311,7 @@ class _Meter:
         return time.thread_time() - self._began
 
     def is_over(self, *, first: bool) -> bool:
-        """Whether to read no more; ``first``: an urgent record of a user who had nothing yet."""
+        """Whether to stop reading; ``first``: an urgent record of a user without any yet."""
         if self._seconds is None:
             return False
         if time.monotonic() - self._began_at > POLL_LONGEST:

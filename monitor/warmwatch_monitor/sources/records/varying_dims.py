@@ -1,10 +1,10 @@
 """Dimensions and numbers that kept changing, collected from a journal's lines.
 
-Dynamo says of each recompile which guard of which compiled entry did not fit. The entry that was
-compiled last comes first, and its guard is the cause; the lines of the others tell only further
-values of it. A guard on a symbol (``2 <= x.size()[1]``) tells no value; then another line may. One
-on a number (``self.step == 3``) tells the values that were compiled, and never the new one. All of
-it is bounded.
+For each recompile Dynamo reports which guard of which compiled entry did not fit. The entry
+compiled last comes first, and its guard is the cause; the lines of the others only add further
+values. A guard on a symbol (``2 <= x.size()[1]``) contains no value; then another line may. A guard
+on a number (``self.step == 3``) contains the compiled values, never the new one. Everything is
+bounded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIZE = re.compile(
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
 _NUMBER = re.compile(r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$")
-# Looked for by what is fixed, and then backwards: forwards each character may begin a name.
+# Search for the fixed part, then backwards: forwards, each character could begin a name.
 _SYMBOL = re.compile(r"\.size\(\)\[(?P<dim>\d{1,3})\]")
 _NAME_BEFORE = re.compile(r"[\w.\[\]'\"]{1,200}")
 
@@ -37,9 +37,9 @@ _Key = tuple[str | None, str | None, int | None, str, int | None]
 
 
 class _Size(Struct, frozen=True, kw_only=True):
-    """What one line says of one dimension; no values where it compares a symbol.
+    """One line's size of one dimension; no values if it compares a symbol.
 
-    Of a number there is no ``dim``.
+    A number has no ``dim``.
     """
 
     tensor: str
@@ -48,18 +48,18 @@ class _Size(Struct, frozen=True, kw_only=True):
 
 
 class Varying:
-    """The fold. ``dims`` is the same object until something is added to it."""
+    """Collects them. ``dims`` is the same object until something is added to it."""
 
     def __init__(self) -> None:
         self.dims: tuple[VaryingDim, ...] = ()
         self._known: dict[_Key, VaryingDim] = {}
         self._by_id: dict[str, _Key] = {}
-        self._warm: tuple[int, int] | None = None  # when it became warm, and steps by then
+        self._warm: tuple[int, int] | None = None  # when it became warm, and the step count then
         self._before: float | None = None  # mean step of the last span of clean steps
 
     @property
     def warm_since(self) -> tuple[int, int] | None:
-        """When the span of clean steps began that is not over, and the steps by then."""
+        """The begin of the present span of clean steps, and the step count then."""
         return self._warm
 
     def warm(self, at_ns: int, steps: int) -> None:
@@ -67,7 +67,7 @@ class Varying:
         self._warm = at_ns, steps
 
     def begin(self, at_ns: int, steps: int) -> None:
-        """Compile activity began: the clean steps up to here are one span."""
+        """Compile activity began: the clean steps so far are one span."""
         span, self._warm = self._warm, None
         if span is None or steps - span[1] < FEWEST_STEPS or at_ns <= span[0]:
             return
@@ -79,7 +79,7 @@ class Varying:
         self._publish()
 
     def compilation(self, made: Compilation) -> None:
-        """A compilation: of a recompile for a size or a number, or the backward of one."""
+        """Add a compilation: a recompile for a size or a number, or its backward."""
         key = self._by_id.get(made.id) if made.id else None
         if made.kind == "backward":
             if key is not None and made.seconds:
@@ -95,7 +95,7 @@ class Varying:
             return
         cause = sizes[0]
         if (cause.dim is None) != (made.category == _OF_NUMBERS):
-            return  # what changed is another thing than the guard that stands first
+            return  # something else than the first guard changed
         key = made.name, made.file, made.line, cause.tensor, cause.dim
         if key not in self._known and len(self._known) >= DIMS_KEPT:
             return
@@ -135,7 +135,7 @@ class Varying:
 
 
 def _sizes(reason: str) -> Iterator[_Size | None]:
-    """What each line of a reason says of a size; ``None`` for a line about something else."""
+    """The size in each line of a reason; ``None`` for a line about something else."""
     for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
         guard = LOCAL.sub(r"\1", ENTRY.sub("", line).partition("  # ")[0].strip())
         if found := _SIZE.match(guard):
@@ -150,6 +150,6 @@ def _sizes(reason: str) -> Iterator[_Size | None]:
 
 
 def _name_before(guard: str, end: int) -> str | None:
-    """What stands there of a tensor's name."""
+    """The tensor's name before ``end``."""
     found = _NAME_BEFORE.match(guard[max(0, end - 200) : end][::-1])
     return found[0][::-1] if found else None
