@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -26,7 +27,16 @@ from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import Snapshot, SourceHealth, incomplete, of_owner, why_left_out
+from warmwatch_monitor.model import (
+    ObservedTraining,
+    RankView,
+    Refusal,
+    Snapshot,
+    SourceHealth,
+    incomplete,
+    of_owner,
+    why_left_out,
+)
 from warmwatch_monitor.model.budgets import fair_shares
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.feed import Feed
@@ -379,6 +389,32 @@ def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
         why_left_out(made, "bert", MALLORY) == "you have more records than an answer has room for"
     )
     assert why_left_out(of_owner(made, ALICE), "gpt2") is None
+
+
+def test_an_answer_about_one_user_has_nothing_of_another() -> None:
+    def owned(uid: int, run: str, gpu: str) -> RankView:
+        view = b.in_every_state()["warm"]
+        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu,))
+        return replace(view, figures=replace(view.figures, who=who))
+
+    gpus = (b.gpu(0), b.gpu(1))
+    mine, other = owned(ALICE, "mine", gpus[0].uuid), owned(MALLORY, "other", gpus[1].uuid)
+    found = b.snapshot(
+        mine,
+        other,
+        gpus=gpus,
+        observed=(ObservedTraining(pid=7, command="other.py", gpus=(gpus[1].uuid,)),),
+        refusals=(Refusal(path="/run/warmwatch/other", reason="torn"),),
+        sources=(SourceHealth(source="records", up=False, error="/home/other: denied"),),
+        left_out_uids=frozenset({ALICE, MALLORY}),
+        left_out_runs=frozenset({(MALLORY, "other")}),
+    )
+    answer = status(of_owner(found, ALICE))
+    assert [run["run"] for run in answer["runs"]] == ["mine"]
+    assert [gpu["uuid"] for gpu in answer["gpus"]] == [gpus[0].uuid]
+    assert (answer["left_out_uids"], answer["more_refusals"]) == ([ALICE], 1)
+    for hidden in ("other", gpus[1].uuid):
+        assert hidden not in json.dumps(answer)
 
 
 @root
