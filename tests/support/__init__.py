@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-# Nothing of what tests train goes into the history of who runs them.
+# Trainings of tests must not enter the history of the user who runs them.
 os.environ["WARMWATCH_STATE"] = "off"

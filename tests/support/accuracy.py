@@ -63,7 +63,7 @@ def measure(scenario: Scenario) -> Line:
 
 
 def cells(case: Case) -> tuple[str, ...]:
-    """The agent's numbers beside the truth's, as ``agent / truth``."""
+    """The agent's and the true numbers, as ``agent / truth``."""
     counts, account = case.watched.slot.compile, case.watched.account
     whole = truth.seconds(case.activities)
     return (
@@ -191,7 +191,7 @@ checked by `python -m gpu` and is not in this table.
 
 
 def listed(page: str) -> dict[str, str]:
-    """The scenarios that a page tells of, with what it says each is, where the table has them."""
+    """The scenarios on a page with its description of each, if the table has them."""
     table = page.partition(f"## {_ABOUT}\n")[0]
     rows = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     section = page.partition(f"## {_ABOUT}\n")[2].partition("\n## ")[0]

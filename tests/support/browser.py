@@ -52,7 +52,7 @@ class Visit:
 
     def until(self, expression: str) -> None:
         """Wait for the value of a JavaScript expression."""
-        # asked from here: what the page itself may evaluate, its headers forbid
+        # evaluated from here: the page's headers forbid it to the page itself
         wait_until(lambda: self.page.evaluate(f"() => {expression}"))
 
     def text(self, selector: str) -> str:

@@ -137,7 +137,7 @@ def view(
 ) -> RankView:
     """A rank as the monitor sees it now; ``gone`` seconds ago its lock was seen free.
 
-    ``journal``: what else its journal tells, by the fields of ``RecordReading``.
+    ``journal``: further values of its journal, by the fields of ``RecordReading``.
     """
     reading = RecordReading(
         folder=f"{slot.identity.run}-{slot.identity.rank}",

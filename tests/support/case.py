@@ -35,7 +35,7 @@ class Case:
     """One scenario, run both ways.
 
     Attributes:
-        compiled: when PyTorch says that it compiled. intervals: or another compiler was at work.
+        compiled: when PyTorch compiled. intervals: when PyTorch or another compiler did.
     """
 
     scenario: Scenario
@@ -111,7 +111,7 @@ def inside(case: Case, sample: Sample) -> bool:
 
 
 def outside(case: Case, sample: Sample) -> bool:
-    """Whether nothing compiled when it was looked at, nor within a polling interval before."""
+    """Whether nothing compiled at this poll and within a polling interval before."""
     return not any(
         start < sample.after
         and sample.before < end + INTERVAL_NS + stalled(case, end, sample.before)
@@ -120,7 +120,7 @@ def outside(case: Case, sample: Sample) -> bool:
 
 
 def false_warm(case: Case) -> list[Sample]:
-    """Looks that said warm while PyTorch compiled, or before the K-th clean step."""
+    """Polls with the state warm while PyTorch compiled, or before the K-th clean step."""
     return [
         sample
         for sample in case.watched.samples
@@ -270,7 +270,7 @@ def _looked(case: Case) -> list[tuple[int, str, int]]:
 
 
 def _unlooked(case: Case) -> list[tuple[int, str, int]]:
-    """The state in an activity that was over before anybody looked: nobody can have seen it."""
+    """The state in an activity that ended before any poll, so no poll can have seen it."""
     looks = case.watched.samples
     warm = [one.before for one in looks if one.warm]
     return [

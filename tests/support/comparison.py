@@ -1,4 +1,4 @@
-"""What the agent and a monitor said of a scenario, against the truth: every disagreement in words.
+"""Compares agent and monitor with the truth of a scenario: every difference in words.
 
 Each check is a function from a :class:`Case` to the sentences of what is wrong; ``CHECKS`` is the
 list. A check that PyTorch's own account cannot decide is named by the scenario's declaration, with
@@ -59,7 +59,7 @@ OTHER_COMPILERS = ("triton", "cpp_extension", "custom")
 
 
 def _entries(case: Case, *, beside: bool = False) -> list[dict[str, Any]]:
-    """The journal's compilations: PyTorch's, or those by compilers beside it."""
+    """The journal's compilations: PyTorch's, or those of other compilers."""
     told = [e for e in case.watched.events if e["event"] == "compilation"]
     return [entry for entry in told if (entry["kind"] in OTHER_COMPILERS) is beside]
 
@@ -81,7 +81,7 @@ def _counted(case: Case, *, beside: bool) -> dict[str, int]:
 
 
 def beside(case: Case) -> Findings:
-    """Compilers beside PyTorch's, against what the training itself and Triton's listener say."""
+    """Other compilers than PyTorch's, compared with the training itself and Triton's listener."""
     told, entries = case.watched.account["beside"], _entries(case, beside=True)
     names = [(e["kind"], e["name"]) for e in entries]
     yield from differ("beside PyTorch", names, [(one["kind"], one["name"]) for one in told])
@@ -181,7 +181,7 @@ def reasons(case: Case) -> Findings:
 
 
 def _recorded(case: Case, words: str) -> str:
-    """What of PyTorch's words a record has: all where the scenario asks for it, else the reduction.
+    """PyTorch's text as a record has it: in full if the scenario requests that, else redacted.
 
     That the reduction itself is right is proved apart, see tests/agent/hooks/test_reduction.py.
     """

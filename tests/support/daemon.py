@@ -29,7 +29,7 @@ def daemon_process(
     ``before`` is called in its process before it is the daemon.
     """
     words = ("serve", "--address", "127.0.0.1:0", *arguments)
-    quiet = {"WARMWATCH_LOG_FORMAT": "off", **variables}  # nobody reads its pipe
+    quiet = {"WARMWATCH_LOG_FORMAT": "off", **variables}  # its pipe is not read
     with _started(words, environment(**quiet), before) as process:
         try:
             assert process.stdout is not None

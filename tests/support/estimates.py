@@ -44,7 +44,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One scenario: how long its two warm-ups were, and what was said during the second."""
+    """One scenario: how long its two warm-ups were, and the estimates during the second."""
 
     name: str
     first: float
@@ -100,7 +100,7 @@ def _took(seen: Snapshot) -> float:
 
 
 def _guesses(seen: list[Snapshot]) -> list[Guess]:
-    """Of the first warm-up, at each look at which it compiled."""
+    """The estimates of the first warm-up, at each poll during its compilation."""
     found = []
     for one in seen:
         for run in one.runs:

@@ -112,7 +112,7 @@ def full(disk: Mounted, _slot: Path) -> Iterator[None]:
 
 @contextmanager
 def frozen(disk: Mounted, _slot: Path) -> Iterator[None]:
-    """As for a snapshot: who writes waits."""
+    """Freeze it as for a snapshot: writers wait."""
     done = subprocess.run(["fsfreeze", "-f", disk.below], check=False, capture_output=True)
     if done.returncode:
         raise NotHereError(f"{disk.kind} cannot be frozen")

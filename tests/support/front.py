@@ -13,7 +13,7 @@ Treatment = Callable[[socket.socket], object]
 
 
 class Front:
-    """Where a command asks in a daemon's place.
+    """A server that a command queries instead of a daemon.
 
     Attributes:
         target: the daemon's URL; ``None``: there is none. treatment: of who wants ``/events``, in

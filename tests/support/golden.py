@@ -8,7 +8,7 @@ FOLDER = Path(__file__).parent.parent / "golden"
 
 
 def check(name: str, actual: str, scratch: Path) -> None:
-    """Compare with the reviewed file; where they differ, say how to look and how to accept."""
+    """Compare with the reviewed file; on a difference, describe how to view and accept it."""
     golden, new = FOLDER / name, scratch / name
     if golden.exists() and golden.read_text() == actual:
         return

@@ -1,4 +1,4 @@
-"""Inside a training: ask the monitor beside it for a look, and wait until it was taken.
+"""Inside a training: request a poll of the test's monitor, and wait for it.
 
 See :mod:`support.poller`. A training that is run by hand has no monitor, and waits for nothing.
 """
@@ -12,7 +12,7 @@ ASKED, TAKEN = "look-asked", "look-taken"
 
 
 def look() -> None:
-    """Return when a look has been taken that began after this call."""
+    """Return after a poll that began after this call."""
     folder = os.environ.get(MEETING)
     if not folder:
         return

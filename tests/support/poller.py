@@ -1,4 +1,4 @@
-"""A monitor of 20 looks a second beside a training, each with the moments it was taken between.
+"""A monitor that polls a training 20 times a second, each poll with its begin and end.
 
 The training may ask for a look and wait for it (:mod:`support.looks`), so that no state which lasts
 from one of its steps to the next is missed, however slow the machine is.
@@ -24,7 +24,7 @@ INTERVAL_NS = 50_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What the monitor said, of facts read between two monotonic times in nanoseconds.
+    """A judgement of the monitor, on facts read between two monotonic times in nanoseconds.
 
     Attributes:
         asked: the training asked for this look after a step, and waited for it.
@@ -47,7 +47,7 @@ class Sample:
 
 
 class Poller:
-    """Looks at a record directory while the ``with`` lasts; ``samples`` is what it saw."""
+    """Polls a record directory while the ``with`` lasts; ``samples`` are the results."""
 
     def __init__(self, records: Path, meeting: Path) -> None:
         self.samples: list[Sample] = []
@@ -118,7 +118,7 @@ def _fifo(path: Path) -> int:
 
 
 def _waits(pid: int) -> dict[str, int]:
-    """Nanoseconds that each of its threads was ready and waited; none where nobody counts them."""
+    """Nanoseconds that each of its threads was ready and waited; empty if uncounted."""
     waits = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:

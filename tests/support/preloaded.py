@@ -68,7 +68,7 @@ OWN_OF_COMPILER = (
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
 )
 OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_CURRENT_TEST")
-_LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch is told to read these anew
+_LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch has to read these again
 
 
 class Preloaded:
@@ -135,7 +135,7 @@ class Preloaded:
                 os.close(theirs)
         try:
             return Forked(told, write, read, errors)
-        except ValueError:  # nobody told a pid
+        except ValueError:  # no pid was sent
             self._errors.seek(0)
             raise AssertionError(f"no fork:\n{self._errors.read().decode()}") from None
 
@@ -205,7 +205,7 @@ def _begin_to_compile() -> None:
 
 def _tell_end(handle: int, pid: int, tells: int, ready: select.poll) -> None:
     _, status = os.waitpid(pid, 0)
-    with suppress(BrokenPipeError):  # nobody asks any more
+    with suppress(BrokenPipeError):  # the client is gone
         os.write(tells, f"{status}\n".encode())
     ready.unregister(handle)
     os.close(handle)

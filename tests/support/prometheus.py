@@ -69,7 +69,7 @@ def query(prometheus: str, expression: str) -> list[dict[str, Any]]:
 
 
 def free_port() -> int:
-    """A port on which nobody listens now."""
+    """A port that is free now."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port: int = listener.getsockname()[1]
         return port

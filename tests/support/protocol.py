@@ -99,7 +99,7 @@ def written(kind: str) -> Iterator[Path]:
 
 
 def read_steps(slot: Path, different: int) -> Reads:
-    """Look at hot words and bins by the way that the monitor does."""
+    """Read hot words and bins as the monitor does."""
     found, before, file = Reads(), 0, SlotFile()
     while found.different < different:
         found.looks += 1

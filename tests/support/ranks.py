@@ -17,7 +17,7 @@ K = 3
 
 
 class Store(Writer):
-    """The writer in plain memory, with the journal's lines kept where a test can read them."""
+    """The writer in plain memory, with the journal's lines in a list for tests."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ def in_ring(slot: Slot) -> list[int]:
 def write_record(
     directory: Path, slot: Slot, *, name: str = "a", events: Sequence[Mapping[str, object]] = ()
 ) -> Path:
-    """Make a record as the agent does: aside, then renamed into place."""
+    """Make a record as the agent does: under a temporary name, then renamed into place."""
     aside = directory / f".{name}"
     aside.mkdir(parents=True)
     (aside / record.SLOT).write_bytes(slot_bytes(slot))
@@ -100,7 +100,7 @@ def held(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def holder(folder: Path) -> int | None:
-    """Whose lock is on a record's slot. Another process asks: one's own is none to oneself."""
+    """The holder of a slot's lock, read by another process: one's own lock is invisible."""
     command = [sys.executable, "-c", _ASK, str(folder / record.SLOT)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return None if done.stdout == "None\n" else int(done.stdout)
@@ -152,7 +152,7 @@ def at_rest(slot: Slot) -> Slot:
 
 
 def warm(run: str = "gpt2", **identity: object) -> Slot:
-    """A living slot whose warm-up has ended, and which nobody moves."""
+    """A living slot whose warm-up has ended, without further changes."""
     now = time.monotonic_ns()
     done = record.Warmup(
         began_ns=now - 20 * 10**9, ended_ns=now - 5 * 10**9, warm_ns=now - 10**9, steps=1

@@ -161,7 +161,7 @@ def power(watts: float = 690.0) -> Samples:
 
 
 def steps() -> Samples:
-    """A rank's minute; in its middle nobody looked."""
+    """A rank's minute, without polls in its middle."""
     return Samples(
         seconds=1.0,
         epochs=tuple(EPOCH - 60 + at for at in range(60)),

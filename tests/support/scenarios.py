@@ -95,7 +95,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A run with the agent: its account, the record it left, and what a monitor said of it."""
+    """A run with the agent: its account, its record, and the monitor's judgements."""
 
     account: dict[str, Any]
     output: str
@@ -111,7 +111,7 @@ def every() -> list[Scenario]:
 
 
 def declared(path: Path) -> Scenario:
-    """What a scenario's file says of itself, read without running it."""
+    """The expectations in a scenario's file, read without running it."""
     tree = ast.parse(path.read_text())
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EXPECT":

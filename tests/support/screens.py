@@ -1,4 +1,4 @@
-"""``warmwatch top`` without a terminal: what it is told, and what then stands on its screen."""
+"""``warmwatch top`` without a terminal: its input, and its screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEVER = 86400.0
 
 
 class Screen:
-    """A ``top`` that asks when it is told to."""
+    """A ``top`` that polls on request."""
 
     def __init__(self, app: Top, pilot: Pilot[None]) -> None:
         self.app, self._pilot = app, pilot
@@ -32,7 +32,7 @@ class Screen:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until the answer that was asked for is drawn."""
+        """Wait until the requested answer is drawn."""
         while self.app.is_asking:
             await self._pilot.pause()
         await self._pilot.pause()
@@ -66,7 +66,7 @@ async def screen(
     hear: Callable[[], Heard] | None = None,
     seconds: float = _NEVER,
 ) -> AsyncIterator[Screen]:
-    """A ``top`` on a screen of ``size``, after its first look."""
+    """A ``top`` on a screen of ``size``, after its first poll."""
     app = Top(ask, seconds, past, hear)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)

@@ -1,4 +1,4 @@
-"""What records say, read the plain way: for tests that look behind the monitor."""
+"""Reads records directly, for tests that bypass the monitor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warmwatch.shared import record
 
 @contextmanager
 def without_errors(directory: Path) -> Iterator[Path]:
-    """A new record directory; at the end, no agent may have swallowed an error or lack a seam."""
+    """A new record directory; at the end, no agent may have errors or lack a hook point."""
     directory.mkdir(exist_ok=True)
     yield directory
     for folder in folders(directory):

@@ -51,7 +51,7 @@ def missing() -> str:
 
 @contextmanager
 def cluster(place: Path) -> Iterator[dict[str, str]]:
-    """What to have in the environment of who asks it; its node is ready."""
+    """The environment for its clients; its node is ready."""
     for name in ("state", "spool"):
         (place / name).mkdir()
     key = place / "munge.key"

@@ -1,4 +1,4 @@
-"""A poller over sources that do as a test says."""
+"""A poller over sources that a test controls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOWHERE = Address(host="127.0.0.1", port=0)
 
 
 def settings(*directories: str, **values: Any) -> Settings:
-    """Settings that ask for nothing beside the records and the host, but for ``values``."""
+    """Settings that only read the records and the host, changed by ``values``."""
     known = {"gpu_interval": None, "observe": False, **values}
     return Settings(directories=directories, chosen=True, address=NOWHERE, **known)
 
@@ -29,7 +29,7 @@ def instead(source: Source[Any], read: Callable[[Readings], Any]) -> Source[Any]
 
 
 def no_host(_others: Readings) -> HostAndProcesses:
-    """A host that tells nothing."""
+    """A host without any values."""
     return HostAndProcesses(machine=None, processes={})
 
 
@@ -54,5 +54,5 @@ def poller(
 
 
 def records(*readings: RecordReading) -> Callable[[Readings], RecordsReading]:
-    """A records source that reads ``readings`` at every look."""
+    """A records source that reads ``readings`` at every poll."""
     return lambda _others: RecordsReading(records=readings)

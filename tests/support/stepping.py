@@ -1,4 +1,4 @@
-"""A process that marks steps by hand when it is told, and says how long the longest one took."""
+"""A process that marks steps by hand on command, and prints the length of the longest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each PyTorch can tell, so that a test says what it expects of the one it runs with.
+"""What each PyTorch reports, so that a test can expect the values of the installed one.
 
 Found by running; docs/reference/pytorch-versions.md has the same table in words. Every version
 from 2.6 on can do what is not named here.
@@ -18,7 +18,7 @@ class Tells:
     Attributes:
         reason: its record of a compilation holds the reason of a recompile.
         missing: seams that it does not have, as the agent's identity names them.
-        cache_load: an event tells when a compiled graph is loaded from a cache.
+        cache_load: an event reports that a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
@@ -44,7 +44,7 @@ _TELLS = {
 
 
 def tells() -> Tells:
-    """What the PyTorch installed here can tell; one that is not listed, all."""
+    """What the installed PyTorch reports; an unlisted one reports everything."""
     return _TELLS.get(_version(), Tells())
 
 

@@ -128,7 +128,7 @@ def environment(records: Path, **more: str) -> dict[str, str]:
         **clean,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "WARMWATCH_DIR": str(records),
-        "WARMWATCH_STATE": "off",  # nothing of it goes into the history of who runs the tests
+        "WARMWATCH_STATE": "off",  # must not enter the history of the user who runs the tests
         "OMP_NUM_THREADS": "1",
         # else each empty cache begins with trial compilations for instructions that the CPU has:
         # two thirds of what the C++ compiler does for one small model
@@ -143,14 +143,14 @@ def environment(records: Path, **more: str) -> dict[str, str]:
 
 @cache
 def _compiler() -> str:
-    """``gxx.py`` by this Python: to look for one by its name takes longer than the rest."""
+    """``gxx.py`` with this Python: a lookup by name takes longer than the rest."""
     command = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("gxx.py"))])
     path = ROOT / ".cache" / "compiler" / "g++"
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f"g++.{os.getpid()}.{get_ident()}")
     aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
     aside.chmod(0o755)
-    aside.replace(path)  # whole, for the others who use it meanwhile, other threads too
+    aside.replace(path)  # atomic, for concurrent users, also in other threads
     return str(path)
 
 
@@ -163,7 +163,7 @@ def _preloaded(modules: tuple[str, ...], own: tuple[str, ...]) -> Preloaded:
 
 
 def _fork(env: Mapping[str, str], *, plain: bool) -> Preloaded | None:
-    """Who can fork a training with this environment."""
+    """The process that can fork a training with this environment."""
     if "FRESH_PYTHONS" in os.environ:
         return None
     kinds = ((TORCH, OWN),) if plain else ((COMPILER, OWN_OF_COMPILER), (TORCH, OWN))
@@ -207,7 +207,7 @@ def training(
     fresh: bool = False,
     plain: bool = False,
 ) -> Iterator[Training]:
-    """Run ``body`` after the prelude, with the agent attached unless told otherwise."""
+    """Run ``body`` after the prelude, by default with the agent attached."""
     script = records.parent / f"{name}.py"
     script.write_text(("import warmwatch.auto\n" if attach else "") + PRELUDE + body)
     errors = records.parent / f"{name}.stderr"

@@ -1,4 +1,4 @@
-"""What PyTorch itself says the compiler did: the truth that the agent is measured against.
+"""PyTorch's own account of its compilations: the truth that the agent is compared with.
 
 Shares no code with the agent, no seam and no clock reading. A training asks ``told()`` once, at its
 end; nothing is hooked. Two sources, of two different runs:
@@ -93,7 +93,7 @@ def intervals(account: dict[str, Any]) -> list[Interval]:
 
 
 def beside(account: dict[str, Any]) -> list[Interval]:
-    """When another compiler was at work, as the training itself knows."""
+    """When another compiler was at work, recorded by the training itself."""
     return merged((one["start"], one["end"]) for one in account["beside"])
 
 

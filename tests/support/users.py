@@ -14,7 +14,7 @@ from support.records import environment
 
 ALICE, MALLORY, DAEMON = 10001, 10002, 10464
 
-# what a process loads it loads before it becomes somebody who may not read this folder
+# load everything before the process becomes a user who may not read this folder
 _BECOME = """
 import fcntl, importlib, json, os, pkgutil, shutil, sys, time
 import warmwatch, warmwatch_monitor
@@ -39,7 +39,7 @@ _TRAINING += "print(_current.attached.agent.record.writer.folder, flush=True)\n"
 
 
 class Process:
-    """A Python process of a user that does what it is told, a line at a time."""
+    """A Python process of a user that runs commands, one line at a time."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -72,7 +72,7 @@ def shared() -> Iterator[Path]:
 
 @contextmanager
 def someone(uid: int, program: str = "", **variables: str) -> Iterator[Process]:
-    """A process of the user ``uid``, which runs ``program`` and then what it is told."""
+    """A process of the user ``uid``, which runs ``program`` and then commands."""
     with subprocess.Popen(
         [sys.executable, "-c", _BECOME.format(uid=uid) + program + _LINES],
         stdin=subprocess.PIPE,

@@ -63,7 +63,7 @@ class Standin:
         return {"LD_LIBRARY_PATH": path, VARIABLE: str(self._file)}
 
     def load(self) -> None:
-        """Into this very process: whoever asks for the library by its name finds this one."""
+        """Load it into this process: a lookup of the library by name then finds it."""
         ctypes.CDLL(str(self.folder / LIBRARY))
         os.environ[VARIABLE] = str(self._file)
 
@@ -80,7 +80,7 @@ class Standin:
         self._write(lines)
 
     def replay(self, capture: Path) -> None:
-        """From the next call on: what a real library said, as ``gpu/record_nvml.py`` wrote it."""
+        """From the next call on, replay a real library's values (``gpu/record_nvml.py``)."""
         told = json.loads(capture.read_text())
         devices = [{key: _raw(value) for key, value in one.items()} for one in told["devices"]]
         self.say(*devices, driver=told["driver"])
