@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -68,7 +68,7 @@ _KEYS = (
     *("t", "event", "id", "kind", "seconds", "reason", "category", "name", "file", "line", "cache"),
     *("what", "count", "steps", "limit", "setting", "exception", "where", "message", "failure"),
 )
-_IDENTITY = [field.name for field in fields(Identity)]
+_IDENTITY = list(Identity._fields)
 _NUMBERS = range(record.COMPILE_WORDS)
 _GPU = builders.gpu(energy_joules=5e6, read_energy_ns=builders.ago(0.5))
 

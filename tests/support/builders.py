@@ -7,7 +7,6 @@ the real verdict, so a builder cannot pair facts with a state that they do not a
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import fields
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -351,12 +350,11 @@ def moved(slot: Slot, now_ns: int, epoch_ns: int) -> Slot:
     def move(block: Block) -> Block:
         """Every time of a block; lengths stay, and so does 0, which is "not yet"."""
         new: dict[str, Any] = {}
-        for field in fields(block):
-            value = getattr(block, field.name)
+        for name, value in block._asdict().items():
             if isinstance(value, Warmup):
-                new[field.name] = move(value)
-            elif field.name.endswith("_ns") and value and field.name not in _LENGTHS:
-                new[field.name] = max(1, value + now_ns - NOW)
+                new[name] = move(value)
+            elif name.endswith("_ns") and value and name not in _LENGTHS:
+                new[name] = max(1, value + now_ns - NOW)
         return replace(block, **new)
 
     age = NOW - slot.header.attached_ns

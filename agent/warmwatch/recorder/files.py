@@ -12,7 +12,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from warmwatch.process.descriptors import (
@@ -190,7 +190,7 @@ class RecordCreation:
     def __init__(
         self, directory: str, identity: Identity, *, named: bool, child: str, chosen: bool
     ) -> None:
-        self.directory, self.plain = directory, replace(identity, run=identity.run + child)
+        self.directory, self.plain = directory, identity._replace(run=identity.run + child)
         self._identity, self._named, self._child, self._chosen = identity, named, child, chosen
         self._decided: dict[None, Identity] = {}
         self.awaited = False
@@ -218,7 +218,7 @@ class RecordCreation:
         _prepare(directory, chosen=self._chosen, mode=mode(FOLDER, configured or "owner"))
         initial = self._identity
         run = initial.run if self._named else free_run(directory, initial, self._child)
-        identity = self.decide(replace(initial, run=run + self._child))
+        identity = self.decide(initial._replace(run=run + self._child))
         return create(directory, image(identity), identity, readers(str(directory), configured))
 
 

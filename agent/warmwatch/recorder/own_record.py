@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,26 +137,26 @@ class OwnRecord:
         if self._identity is not None:
             run = options.get("run")
             changed = {**options, "run": run + self._child} if run else options
-            self._store(replace(self._identity, **changed))
+            self._store(self._identity._replace(**changed))
 
     def set_hooks(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
         """Record which hooks are installed, and which hook points this PyTorch does not have."""
         known = self._identity
         if known is not None and (known.hooks, known.missing) != (hooks, missing):
-            self._store(replace(known, hooks=hooks, missing=missing))
+            self._store(known._replace(hooks=hooks, missing=missing))
 
     def set_parameters(self, seen: int | None) -> None:
         """Record the number of parameters in optimizers; ``None`` if it is not the model's."""
         known = self._identity
         if known is not None and known.parameters_seen != seen:
-            self._store(replace(known, parameters_seen=seen))
+            self._store(known._replace(parameters_seen=seen))
 
     def set_baseline(self, steps: int, median_ns: int | None = None) -> None:
         """Record the eager baseline: its number of steps, and their median if measured."""
         seconds = median_ns / 1e9 if median_ns else None
         self._baseline = {"baseline_steps": steps, "baseline_seconds": seconds}
         if self._identity is not None:
-            self._store(replace(self._identity, **self._baseline))
+            self._store(self._identity._replace(**self._baseline))
 
     def flush(self, *, leaving: bool) -> None:
         """Flush the record at the end of the process, with a timeout for a slow or frozen disk.
@@ -201,8 +200,7 @@ class OwnRecord:
             return
         try:
             timeout, backend = shortest_timeout() or (None, "")
-            found = replace(
-                self._identity,
+            found = self._identity._replace(
                 gpus=gpus_in_use() or self._identity.gpus,
                 collective_timeout=timeout,
                 collective_backend=backend,
@@ -211,7 +209,7 @@ class OwnRecord:
             if member := distributed():
                 run = found.run.removesuffix(self._child)  # the child is a rank
                 self._child = ""
-                found = replace(found, run=run, rank=member[0], world_size=member[1])
+                found = found._replace(run=run, rank=member[0], world_size=member[1])
             if found != self._identity:
                 self._store(found)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised

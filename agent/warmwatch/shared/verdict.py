@@ -10,8 +10,8 @@ No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from warmwatch.shared.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
 
@@ -61,8 +61,7 @@ THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(NamedTuple):
     """One rank's recorded facts at one moment. Times are monotonic nanoseconds.
 
     Attributes:
@@ -112,8 +111,7 @@ class Facts:
     fell_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Judgement(NamedTuple):
     """The judgement of the facts.
 
     Attributes:
@@ -296,7 +294,7 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
     """Judge one rank at ``now_ns``."""
     judged = _ended(facts) or _living(facts, now_ns)
     holds = conditions(facts, now_ns)
-    return replace(judged, conditions=holds) if holds else judged
+    return judged._replace(conditions=holds) if holds else judged
 
 
 def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ becomes a figure; a figure without a series is ``None``. Times are wall-clock ti
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -72,7 +71,7 @@ def _explained(views: Sequence[RankView]) -> Iterator[RankView]:
         judgement = view.judgement
         if compiling and "silent" in judgement.conditions:
             left = tuple(name for name in judgement.conditions if name != "silent")
-            yield replace(view, judgement=dataclasses.replace(judgement, conditions=left))
+            yield replace(view, judgement=judgement._replace(conditions=left))
         else:
             yield view
 

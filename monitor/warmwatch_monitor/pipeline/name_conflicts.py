@@ -9,7 +9,6 @@ never conflict: the source has added the owner to their names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 
 from msgspec import structs
@@ -70,6 +69,6 @@ def _renamed(reading: RecordReading, name: str) -> RecordReading:
     slot = reading.slot
     return structs.replace(
         reading,
-        slot=replace(slot, identity=replace(slot.identity, run=name)),
+        slot=slot._replace(identity=slot.identity._replace(run=name)),
         told_run=slot.identity.run,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 from warmwatch.shared import verdict
@@ -196,8 +195,7 @@ def view(
     ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
     :func:`fell_first`.
     """
-    known = replace(
-        facts(reading, peers_compiled_ns, at_work_ns, pause_ns),
+    known = facts(reading, peers_compiled_ns, at_work_ns, pause_ns)._replace(
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
         earlier_warmups_ns=earlier_warmups_ns,

@@ -86,10 +86,14 @@ def as_json(
         "source": "py-spy" if present else "agent" if last else None,
         "age_seconds": 0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
         "phase": last.phase if last else None,
-        "threads": [asdict(one) for one in present or (last.threads if last else ())],
+        "threads": [_thread(one) for one in present or (last.threads if last else ())],
         "threads_left_out": last.threads_left_out if last else 0,
         "kernel_threads": [asdict(one) for one in kernel],
     }
+
+
+def _thread(one: ThreadStack) -> dict[str, Any]:
+    return {**one._asdict(), "frames": [frame._asdict() for frame in one.frames]}
 
 
 def _into(one: Stacks) -> str:

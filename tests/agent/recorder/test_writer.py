@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -61,9 +60,9 @@ def test_a_name_is_stored_whatever_a_signal_handler_raises_while_another_was(
     identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
     over = False
     for number in range(1, 400):
-        late = replace(identity, rank=number)
+        late = identity._replace(rank=number)
         over = raising_at(number, lambda late=late: writer.set_identity(late))
-        last = replace(identity, rank=1000 + number)
+        last = identity._replace(rank=1000 + number)
         writer.set_identity(last)
         assert slots.read(slots.only(memory)).identity == last, number
     writer.close()
@@ -74,7 +73,7 @@ def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: P
     writer = Writer()
     identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
     for number in range(3, 60):
-        late = replace(identity, rank=number)
+        late = identity._replace(rank=number)
         raising_at(number, lambda late=late: writer.set_identity(late))
         writer.publish([0] * record.COMPILE_WORDS)
         assert slots.read(slots.only(memory)).identity == late, number

@@ -6,7 +6,6 @@ import fcntl
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_only_a_finish_without_an_exit_code_is_taken_back(
     end: int, exit_code: int, kept: int
 ) -> None:
     said = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
-    assert record.without_end(said) == replace(said, end_code=kept)
+    assert record.without_end(said) == said._replace(end_code=kept)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +154,9 @@ def test_clean_steps_are_summed_up_to_the_last_mark() -> None:
 def test_how_long_a_clean_step_takes_is_read_off_their_sum_and_their_bins() -> None:
     known = slot(StepCounts(last_step_ns=14_030_000_000), irregular_step_ns=2_000_000_000)
     bins = [0] * record.BINS
-    assert replace(known, clean_bins=tuple(bins)).typical_step_ns is None
+    assert known._replace(clean_bins=tuple(bins)).typical_step_ns is None
     bins[record.BOUNDS_NS.index(4_020_000_000)] = 3
-    assert replace(known, clean_bins=tuple(bins)).typical_step_ns == 4_010_000_000
+    assert known._replace(clean_bins=tuple(bins)).typical_step_ns == 4_010_000_000
 
 
 def test_tokens_and_samples_are_what_was_before_and_what_each_step_since_is_worth() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import astuple, replace
 
 import pytest
 
@@ -47,7 +46,7 @@ def test_a_look_is_read_as_it_was_written() -> None:
     assert unpack_stacks(pack_stacks(LOOK)) == LOOK
     bare = Stacks(at_ns=2**63 - 1, since_ns=0, threads=(ThreadStack(frames=()),) * MOST_THREADS)
     assert (bare.phase, bare.threads_left_out, Stacks(at_ns=1, since_ns=1).threads) == (None, 0, ())
-    assert astuple(bare.threads[0]) == ((), 0, False, False)
+    assert bare.threads[0] == ((), 0, False, False)
     assert unpack_stacks(pack_stacks(bare)) == bare
 
 
@@ -55,14 +54,14 @@ def test_a_look_is_read_as_it_was_written() -> None:
     ("there", "left_out"), [(0, 0), (99, 0), (100, 0), (101, 1), (1000, 900)], ids=str
 )
 def test_a_deep_stack_keeps_both_ends(there: int, left_out: int) -> None:
-    kept, missing = cut([replace(FRAME, line=number) for number in range(there)])
+    kept, missing = cut([FRAME._replace(line=number) for number in range(there)])
     assert missing == left_out
     inner, outer = range(there)[:80], range(there)[80 + left_out :]
     assert [frame.line for frame in kept] == [*inner, *outer]
 
 
 def test_a_name_is_cut_where_it_is_written_and_where_it_is_read() -> None:
-    long = replace(LOOK, threads=(ThreadStack(frames=(Frame("n" * 121, "f" * 121, 1),)),))
+    long = LOOK._replace(threads=(ThreadStack(frames=(Frame("n" * 121, "f" * 121, 1),)),))
     written = json.loads(pack_stacks(long))
     assert written["threads"][0]["frames"] == [["n" * 120, "f" * 120, 1]]
     written["threads"][0]["frames"] = [["n" * 121, "f" * 121, 1]]
@@ -95,15 +94,15 @@ def test_a_line_may_take_all_of_its_room_and_leaves_out_threads_beyond() -> None
     assert unpack_stacks(line) == full
     beyond = of_length(LINE_LIMIT + 1)
     read = unpack_stacks(pack_stacks(beyond))
-    assert read == replace(beyond, threads=beyond.threads[:5], threads_left_out=1)
+    assert read == beyond._replace(threads=beyond.threads[:5], threads_left_out=1)
 
 
 def test_a_line_is_bounded_whatever_the_threads_are_called() -> None:
     long = Frame("\u1234" * 5000, "\u1234" * 5000, 1)
     thread = ThreadStack(frames=(long,) * MOST_FRAMES)
-    line = pack_stacks(replace(LOOK, threads=(LOOK.threads[0], *[thread] * 31)))
+    line = pack_stacks(LOOK._replace(threads=(LOOK.threads[0], *[thread] * 31)))
     assert len(line) <= LINE_LIMIT
-    assert unpack_stacks(line) == replace(LOOK, threads_left_out=1 + 31)
+    assert unpack_stacks(line) == LOOK._replace(threads_left_out=1 + 31)
 
 
 GOOD = json.loads(pack_stacks(LOOK))
@@ -153,7 +152,7 @@ def test_a_phase_that_is_not_known_is_none() -> None:
 
 def test_what_steers_a_terminal_is_spelled_out() -> None:
     line = pack_stacks(
-        replace(LOOK, threads=(ThreadStack(frames=(Frame("\x1b[2J", "a\nb.py", 1),)),))
+        LOOK._replace(threads=(ThreadStack(frames=(Frame("\x1b[2J", "a\nb.py", 1),)),))
     )
     (frame,) = unpack_stacks(line).threads[0].frames
     assert (frame.name, frame.file) == ("\\x1b[2J", "a\\nb.py")

@@ -7,7 +7,7 @@ model of a few lines, written from the contract alone.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -422,7 +422,7 @@ def test_what_is_not_known_of_a_rank_is_nothing() -> None:
     known = {"attached_ns": 1, "warm_steps": K, "steps": StepCounts(), "compile": CompileCounts()}
     facts = Facts(**known)  # type: ignore[arg-type]
     assert verdict.judge(facts, 2).state is State.STARTING
-    others = {one.name: getattr(facts, one.name) for one in fields(facts)}
+    others = facts._asdict()
     assert {name: value for name, value in others.items() if name not in known} == {
         **dict.fromkeys(("median_step_ns", "gone_ns", "usual_step_ns")),
         **dict.fromkeys(("longest_step_ns", "peers_compiled_ns", "last_batch_ns"), 0),

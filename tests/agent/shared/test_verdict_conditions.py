@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support.facts import AT, MINUTE, compiled, facts
@@ -134,7 +132,7 @@ def test_a_first_warm_up_is_slower_where_it_is_far_beyond_the_longest_before_it(
     before = tuple(seconds * SECOND for seconds in earlier)
     judged = judge(facts(compile=counts, earlier_warmups_ns=before), AT)
     assert ("slower_than_before" in judged.conditions) is holds
-    first = facts(compile=replace(counts, warmups=0), earlier_warmups_ns=before)
+    first = facts(compile=counts._replace(warmups=0), earlier_warmups_ns=before)
     assert "slower_than_before" not in judge(first, AT).conditions
 
 
@@ -169,7 +167,7 @@ def test_thrashing_is_over_when_no_step_compiles_any_more(
     first = Warmup(began_ns=AT, ended_ns=AT, steps=3)
     counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1, first_warmup=first)
     assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
-    never = replace(counts, warmups=0, first_warmup=Warmup())
+    never = counts._replace(warmups=0, first_warmup=Warmup())
     assert "thrashing" not in judge(facts(compile=never), AT).conditions
 
 

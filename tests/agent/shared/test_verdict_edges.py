@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support.facts import AT, MINUTE, compiled, facts
@@ -240,7 +238,7 @@ def test_a_slot_read_between_two_stores_has_no_clean_steps_below_zero() -> None:
 def test_a_rank_that_only_compiled_so_far_has_started() -> None:
     rank = facts(steps=StepCounts(), compile=compiled(last_end_ns=AT))
     assert judge(rank, AT).state is State.WARMING
-    assert judge(replace(rank, compile=CompileCounts()), AT).state is State.STARTING
+    assert judge(rank._replace(compile=CompileCounts()), AT).state is State.STARTING
 
 
 def test_a_rank_is_lost_since_it_was_seen_gone() -> None:

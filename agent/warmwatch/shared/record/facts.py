@@ -6,7 +6,8 @@ All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import quantile_ns, typical
 from warmwatch.shared.record.recent import median_ns, recent_lengths
@@ -58,8 +59,7 @@ TOUCHED_KEPT = 10
 ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepCounts:
+class StepCounts(NamedTuple):
     """The hot words: only values that change at every step. Each field is an independent word.
 
     Attributes:
@@ -79,8 +79,7 @@ class StepCounts:
     batch_wait_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warmup:
+class Warmup(NamedTuple):
     """One warm-up, from its first activity (or step) to the last activity's end.
 
     Attributes:
@@ -96,8 +95,7 @@ class Warmup:
     steps: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileCounts:
+class CompileCounts(NamedTuple):
     """The compile block: all compile facts, cumulative, and a few other rare values.
 
     Attributes:
@@ -258,8 +256,7 @@ class CompileCounts:
     allocator_retries: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(NamedTuple):
     """The process that a record describes. Unknown strings are empty, unknown numbers ``None``.
 
     Attributes:
@@ -323,15 +320,14 @@ class Identity:
     commit: str = ""
     cuda: str = ""
     triton: str = ""
-    caches: Mapping[str, str] = field(default_factory=dict)
+    caches: Mapping[str, str] = MappingProxyType({})
     compile_threads: int | None = None
     baseline_steps: int | None = None
     baseline_seconds: float | None = None
     expected_ranks: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(NamedTuple):
     """The slot's first words: K, and the moment of attaching on both clocks."""
 
     warm_steps: int
@@ -343,8 +339,7 @@ class Header:
         return (self.attached_epoch_ns + monotonic_ns - self.attached_ns) / 1e9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(NamedTuple):
     """A slot, unpacked. ``*_bins`` hold BINS counts each; ``recent`` the ring, newest first."""
 
     header: Header

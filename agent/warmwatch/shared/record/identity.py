@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +28,8 @@ def pack_identity(identity: Identity, limit: int) -> bytes:
     Raises:
         RecordError: it does not fit even then.
     """
-    known = {k: v for k, v in asdict(identity).items() if k == "run" or v not in (None, "", (), {})}
+    fields = identity._asdict().items()
+    known = {k: v for k, v in fields if k == "run" or v not in (None, "", (), {})}
     for length in (TEXT_LIMIT, 40):
         body = json.dumps({k: _shorten(v, length) for k, v in known.items()}).encode()
         if len(body) <= limit:
@@ -180,4 +180,4 @@ def _kind(name: str, annotation: str) -> tuple[Callable[[object], str | None], b
     return _BY_NAME.get(name, _BY_TYPE[bare]), bare != annotation
 
 
-_KINDS = {field.name: _kind(field.name, str(field.type)) for field in fields(Identity)}
+_KINDS = {name: _kind(name, of.__forward_arg__) for name, of in Identity.__annotations__.items()}

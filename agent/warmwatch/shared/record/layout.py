@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warmwatch.shared.record import identity as _identity
 from warmwatch.shared.record.counters import flatten, index, shape, unflatten
@@ -38,7 +37,7 @@ _HEADER = struct.Struct("<8sIIQQQ")
 # The writer's block layout: words and room of the compile block, room of the identity, and the
 # number of words of each composite field of CompileCounts.
 _LAYOUT = struct.Struct("<3I52B")
-_WORDS = struct.Struct(f"<{len(fields(StepCounts))}Q")
+_WORDS = struct.Struct(f"<{len(StepCounts._fields)}Q")
 _BINS = struct.Struct(f"<{BINS}Q")
 _RING = struct.Struct(f"<{RING}Q")
 STEPS_OFFSET = 64
@@ -76,8 +75,7 @@ assert _BINS.size <= PAGE
 assert _COMPILE.size <= COMPILE_BLOCK.limit
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Offsets of the blocks in one release's slot, and the shape of its compile block.
 
     ``words`` is the length of the compile block; ``shape`` holds the number of words of each of
@@ -249,7 +247,7 @@ def unpack(
     steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
     recent = newest_first(_RING.unpack_from(image, RING_OFFSET), steps.steps)
     if recent and recent[0]:  # the length of a regular step is only in the ring
-        steps = replace(steps, last_duration_ns=length_ns(recent[0]))
+        steps = steps._replace(last_duration_ns=length_ns(recent[0]))
     return Slot(
         header=header,
         identity=same.identity
@@ -292,7 +290,7 @@ def with_known_codes(slot: Slot) -> Slot:
         for name, codes, instead in _CODED
         if codes <= getattr(counts, name) < _MOST_CODES
     }
-    return replace(slot, compile=replace(counts, **known)) if known else slot
+    return slot._replace(compile=counts._replace(**known)) if known else slot
 
 
 def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepCounts:
@@ -308,4 +306,4 @@ def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepC
         marked, at = marked + warm_steps, warm_ns
     if steps.steps >= marked:
         return steps
-    return replace(steps, steps=marked, last_step_ns=max(steps.last_step_ns, at))
+    return steps._replace(steps=marked, last_step_ns=max(steps.last_step_ns, at))

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from fcntl import F_RDLCK, F_UNLCK
 
 from warmwatch.shared.record.facts import ENDS, CompileCounts
@@ -36,7 +35,7 @@ def without_end(counts: CompileCounts) -> CompileCounts:
     """
     if ENDS[counts.end_code] != "finished" or counts.exit_code:
         return counts
-    return replace(counts, end_code=0)
+    return counts._replace(end_code=0)
 
 
 def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
@@ -47,9 +46,9 @@ def with_exit_code(counts: CompileCounts, code: int | None) -> CompileCounts:
     if code is None:
         return counts
     if ENDS[counts.end_code] == "interrupted":  # whatever exit code a child's launcher makes of it
-        return replace(counts, exit_code=1 + code)
-    return replace(
-        counts, end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
+        return counts._replace(exit_code=1 + code)
+    return counts._replace(
+        end_code=ENDS.index("failed" if code else "finished"), exit_code=1 + code
     )
 
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     import mmap
@@ -38,8 +37,7 @@ class TornError(RecordError):
     """Both places of a block were being written: another read may find a complete one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(NamedTuple):
     """A sealed block of the slot: the begin of its first place, and the length of each place."""
 
     offset: int

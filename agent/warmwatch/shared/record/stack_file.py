@@ -8,8 +8,7 @@ no value, no source. Lines and the file are bounded; a reader rejects anything e
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmwatch.shared.record.facts import PHASES
 from warmwatch.shared.record.sealed_blocks import RecordError
@@ -24,8 +23,7 @@ NAME_LIMIT = 120  # characters of a name
 _LARGEST = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A running function, the base name of its file, and its current line."""
 
     name: str
@@ -33,8 +31,7 @@ class Frame:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadStack:
+class ThreadStack(NamedTuple):
     """One thread, innermost frame first.
 
     Attributes:
@@ -48,8 +45,7 @@ class ThreadStack:
     compiles: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stacks:
+class Stacks(NamedTuple):
     """All threads at one moment.
 
     Attributes:
@@ -77,7 +73,7 @@ def pack_stacks(stacks: Stacks) -> bytes:
         if len(line) <= LINE_LIMIT or not stacks.threads:
             return line
         fewer, left_out = stacks.threads[:-1], stacks.threads_left_out + 1
-        stacks = replace(stacks, threads=fewer, threads_left_out=left_out)
+        stacks = stacks._replace(threads=fewer, threads_left_out=left_out)
 
 
 def _as_json(stacks: Stacks) -> dict[str, Any]:

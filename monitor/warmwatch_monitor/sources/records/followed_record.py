@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 from msgspec import Struct
@@ -196,7 +195,7 @@ class FollowedRecord:
         left = b"" if alive else left_by(folder)
         self._broken = record.broken_promise(left)
         if not alive:
-            slot = replace(slot, compile=at_the_end(slot.compile, left))
+            slot = slot._replace(compile=at_the_end(slot.compile, left))
         return RecordReading(
             folder=self.folder,
             slot=self._as_shown(slot, owner),
@@ -230,8 +229,8 @@ class FollowedRecord:
         if (run := owner.shown(identity.run)) == identity.run:
             return slot
         if self._shown is None or self._shown[0] is not identity or self._shown[1].run != run:
-            self._shown = identity, replace(identity, run=run)
-        return replace(slot, identity=self._shown[1])
+            self._shown = identity, identity._replace(run=run)
+        return slot._replace(identity=self._shown[1])
 
     def _ended_ago_ns(self, reading: RecordReading, now_ns: int, epoch: float) -> int:
         """How long ago its process ended, as far as this reader can tell; 0 while it lives."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from dataclasses import replace
 
 from msgspec import Struct
 
@@ -149,10 +148,10 @@ def _check(slot: Slot, before: Slot | None) -> None:
     """
     compile = slot.compile
     if before is None or compile is not before.compile or slot.header != before.header:
-        header = replace(slot.header, attached_epoch_ns=0)
+        header = slot.header._replace(attached_epoch_ns=0)
         sane = slot.header.attached_epoch_ns < _LARGEST_EPOCH
         # an agent leaves these two at the largest word instead of overflowing
-        counts = replace(compile, tokens_before=0, samples_before=0)
+        counts = compile._replace(tokens_before=0, samples_before=0)
         _check_numbers(sane and _largest(header) < _LARGEST, "header's")
         _check_numbers(_largest(counts) < _LARGEST, "compile block's")
     _check_numbers(_largest(slot.steps) < _LARGEST, "steps'")
