@@ -186,7 +186,7 @@ class Wait:
         """The text if none of the runs in the ``asked`` answers counts."""
         if self._run is not None:
             before = "; ".join(plain(str(run["summary"])) for run in asked)
-            return f"{before}; that was before this wait{_WAITING} it to begin anew"
+            return f"{before}; that was before this wait{_WAITING} it to start again"
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:
             return f"no run lives{_WAITING} one"

@@ -98,7 +98,7 @@ def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
         told = waiter.told()
         assert told.startswith(f"gpt2: {how}")
-        assert told.endswith("that was before this wait; waiting for it to begin anew")
+        assert told.endswith("that was before this wait; waiting for it to start again")
         folder = write_record(tmp_path, compiling(), name="anew")
         with held(folder):
             while "compiling" not in (line := waiter.told()):
