@@ -27,7 +27,7 @@ MOST = 10
 
 
 def functions(costs: Sequence[FunctionCost] | None) -> list[schema.Function] | None:
-    """The most expensive ones, MOST of them; ``None``: not known."""
+    """The most expensive functions, at most MOST; ``None``: not known."""
     return None if costs is None else [_function(one) for one in costs[:MOST]]
 
 
@@ -57,7 +57,7 @@ def _function(one: FunctionCost) -> schema.Function:
 
 
 def called(name: str | None, file: str | None, line: int | None) -> str | None:
-    """The function as sentences call it; ``None`` where it is not known."""
+    """The function's label in sentences; ``None`` if not known."""
     return place(name, file, line).replace("`", "") or None
 
 
@@ -68,7 +68,7 @@ _FX = "inductor_fx"
 
 
 def compiler(view: RankView) -> schema.Compile:
-    """What the compiler did and does: the key ``compile``."""
+    """The key ``compile``: the compiler's past and current activity."""
     compile = view.figures.compile
     hits, misses, caches = _caches(compile)
     return schema.Compile(
@@ -115,13 +115,13 @@ def compiler(view: RankView) -> schema.Compile:
 
 
 def progress(activity: OpenActivity | None) -> schema.Counted | None:
-    """How far the activity in progress is, where PyTorch counts what it does."""
+    """Progress of the current activity, if PyTorch counts its items."""
     counted = activity.counted if activity else None
     return None if counted is None else convert(counted, schema.Counted, from_attributes=True)
 
 
 def _estimate(view: RankView) -> schema.Estimate | None:
-    """How long what is in progress may take yet; ``None`` where nothing like it is known."""
+    """The time left for the current compilation; ``None`` without a comparable one."""
     known = view.estimate
     if known is None or not view.judgement.compiling:
         return None
@@ -148,7 +148,7 @@ def _caches(compile: Compile) -> tuple[int | None, int | None, dict[str, schema.
 
 
 def _last(known: Sequence[Compilation]) -> list[schema.PastCompilation]:
-    """The last ones, each with the cost of all that it brought, as far as that is recorded."""
+    """The last compilations, each with the total cost of its family, as far as recorded."""
     totals: dict[int, float] = {}
     for family in families(known):
         seconds = [took for at in family if (took := known[at].seconds) is not None]
@@ -204,7 +204,7 @@ def _varying(one: VaryingDim) -> schema.Varying:
 
 
 def underway(what: Underway | None, *, after_warm: bool) -> schema.Underway | None:
-    """What is being compiled now, as far as that is known."""
+    """The compilation in progress, as far as it is known."""
     if what is None:
         return None
     return schema.Underway(

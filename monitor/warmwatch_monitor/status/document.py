@@ -35,7 +35,7 @@ _Copied = TypeVar("_Copied")
 
 
 def _copied(reading: object, type: type[_Copied]) -> _Copied:
-    """A reading whose fields the document has under the same names."""
+    """A reading converted to a document type with the same field names."""
     return convert(reading, type, from_attributes=True)
 
 
@@ -72,13 +72,13 @@ def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
 
 
 def _throttled(reading: GpuReading) -> list[str] | None:
-    """The reasons that hold now: none of them is ``[]``, not to know them is ``None``."""
+    """The active throttle reasons: ``[]`` is none, ``None`` is not known."""
     if not reading.throttled:
         return None
     return [reason for reason, holds in reading.throttled if holds]
 
 
-# A record can claim any world size, and seen ranks can leave a gap between each two.
+# A record can claim any world size, and the seen ranks can have gaps between them.
 MOST_MISSING_LISTED = 100
 
 
@@ -109,13 +109,13 @@ def run_document(view: RunView) -> schema.Run:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """Of those that are known; ``None`` where none is."""
+    """The sum of the known values; ``None`` if none is known."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def _deadline(view: RunView) -> schema.Deadline | None:
-    """When the collective gives up in which ranks wait for one that compiles."""
+    """The timeout of the collective in which ranks wait for a compiling rank."""
     known = deadline(view, speaker_of(view))
     if known is None:
         return None
@@ -128,7 +128,7 @@ def _deadline(view: RunView) -> schema.Deadline | None:
 
 
 def _skew(view: RunView) -> schema.Skew | None:
-    """How far apart the ranks are; ``None`` where there is one alone."""
+    """How far apart the ranks are; ``None`` for a single rank."""
     ranks = view.ranks
     if len(ranks) < 2:
         return None
@@ -153,14 +153,14 @@ def _spread(of: Spread | None) -> schema.Spread | None:
     )
 
 
-_MOST_UIDS = 100  # users that are listed
+_MOST_UIDS = 100  # users in the list
 
 
 def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
-    """The whole answer, or with ``run`` that of the runs of that name alone.
+    """The whole answer, or with ``run`` only the runs of that name.
 
     Raises:
-        UnknownRunError: no run of that name; the message lists those there are.
+        UnknownRunError: no run of that name; the message lists the known runs.
     """
     runs = chosen(snapshot, run)
     words = answer(snapshot if run is None else replace(snapshot, runs=runs))
@@ -188,9 +188,9 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
 
 
 def read_at(snapshot: Snapshot) -> float | None:
-    """When the look at the records began that the answer rests on: what was recorded by then is in.
+    """When the poll of the records began; the answer includes everything recorded before.
 
-    ``None`` where none of this answer was read of records: there are none, or not any more.
+    ``None`` if the answer has no data from records.
     """
     for health in snapshot.sources:
         if health.source == "records" and health.up and health.last_success is not None:
@@ -199,10 +199,10 @@ def read_at(snapshot: Snapshot) -> float | None:
 
 
 def reached(runs: Sequence[RunView], wanted: str) -> bool:
-    """Whether ``runs`` are where ``wanted`` says.
+    """Whether ``runs`` have reached the state ``wanted``.
 
-    ``warm`` means that nothing is left to wait for, in any living rank; every other state means
-    that the least advanced of the runs is in it.
+    ``warm`` means that every living rank is warm; every other state means that the least advanced
+    run is in it.
     """
     if wanted == State.WARM.value:
         return all_warm(runs) is True
@@ -210,9 +210,9 @@ def reached(runs: Sequence[RunView], wanted: str) -> bool:
 
 
 def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
-    """The runs that ``run`` names: the one that is shown so, else those that their users call so.
+    """The runs with the public name ``run``, else those with this own name.
 
-    Nobody knows who asks, so of several users' runs of one name none is preferred.
+    The requesting user is not known, so no user's run takes precedence.
 
     Raises:
         UnknownRunError: no run of that name; UnreadRunError: none so far.
@@ -220,7 +220,7 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     if run is None:
         return snapshot.runs
     found = tuple(view for view in snapshot.runs if view.run == run)
-    called = _full if "@" in run else _plain  # nobody's own name can pass for another user's
+    called = _full if "@" in run else _plain  # an own name cannot pass for another user's run
     found = found or tuple(view for view in snapshot.runs if called(view) == run)
     if not found:
         known = tuple(view.run for view in snapshot.runs)

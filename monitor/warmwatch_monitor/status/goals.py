@@ -1,13 +1,13 @@
-"""Whether the goal of a wait is reached, or can no longer be, in a ``/status`` document. Pure.
+"""Whether a ``/status`` document meets the goal of a wait, or never will. Pure.
 
 Shared by ``/status?wait=`` and ``warmwatch wait``. ``warm`` is reached where every living rank is
 warm in the sense of the contract, or where the runs finished after they had been; ``ended`` where
 no run lives any more; every other state where the least advanced run is in it.
 
-A run that had ended before the wait began says nothing of the one that was just launched, so it is
-passed over and the wait goes on: unless an end is what is waited for, or the run began so shortly
-before the wait that it is likely the launched one, which broke off at once. What lives is waited
-for whatever the clocks say, which are set back, and differ between machines.
+A run that ended before the wait began is ignored, because the wait is for the run just launched.
+There are two exceptions: the goal is an end, or the run began so shortly before the wait that it is
+probably the launched run, which failed immediately. Living runs always count: clocks can be set
+back, and differ between machines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from warmwatch.shared.states import ENDED_STATES, MAY_NEVER_END, State, least_ad
 
 Answer = dict[str, Any]
 
-# what can be waited for: each state, and the end, however it comes
+# the goals of a wait: each state, and any end
 GOALS = (*(state.value for state in State), "ended")
 END_GOALS = ENDED_STATES | {"ended"}
 JUST_BEGUN_SECONDS = 10.0
@@ -26,19 +26,19 @@ JUST_BEGUN_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 3600.0
 USUAL_WAIT_SECONDS = 300.0
 
-_WARM_STEPS = 3  # K, where the answer does not say
+_WARM_STEPS = 3  # K, if the answer lacks it
 
 
 def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float | None) -> bool:
-    """Whether a wait that ``began`` then is about a run.
+    """Whether a wait that began at ``began`` applies to a run.
 
     Times are seconds since the epoch, all of one machine's clock.
 
     Args:
-        ends: what had ended before counts too.
+        ends: runs that ended before count too.
         lived: the run was seen alive since the wait began; a wall clock that is set back meanwhile
         must not make it one of before.
-        attached_at: when its latest rank began; ``None`` where that is not known.
+        attached_at: when its latest rank attached; ``None`` if not known.
     """
     if ends or lived:
         return True
@@ -48,7 +48,7 @@ def is_about(*, ends: bool, lived: bool, attached_at: float | None, began: float
 
 
 def attached_at(run: Answer) -> float | None:
-    """When the latest of a run's ranks began; ``None`` where that is not known of one."""
+    """When the latest of a run's ranks attached; ``None`` if not known for one of them."""
     times = [rank.get("attached_at") for rank in run["ranks"]]
     return max(times) if times and None not in times else None
 
@@ -59,12 +59,12 @@ def lives(run: Answer) -> bool:
 
 
 def is_over(answer: Answer) -> bool:
-    """Whether nothing can change any more: there are runs, and none of them lives."""
+    """Whether the answer is final: there are runs, and none of them lives."""
     return bool(answer["runs"]) and not any(map(lives, answer["runs"]))
 
 
 def is_reached(answer: Answer, goal: str) -> bool:
-    """Whether the runs of ``answer`` are where ``goal`` says."""
+    """Whether the runs of ``answer`` have reached ``goal``."""
     runs = answer["runs"]
     if goal == "ended":
         return is_over(answer)
@@ -74,7 +74,7 @@ def is_reached(answer: Answer, goal: str) -> bool:
 
 
 def may_never_end(run: Answer) -> bool:
-    """Whether a living rank is in something that may never end, so that nothing else may come."""
+    """Whether a living rank has a condition that may never end, so that the wait may not either."""
     return any(
         rank["state"] not in ENDED_STATES
         and any(one["condition"] in MAY_NEVER_END for one in rank["conditions"])
@@ -83,7 +83,7 @@ def may_never_end(run: Answer) -> bool:
 
 
 def was_warm(run: Answer) -> bool:
-    """Whether every rank of the run had been warm at some time, or ran eagerly all along."""
+    """Whether every rank of the run was warm at some time, or always ran eagerly."""
     return all(map(_rank_was_warm, run["ranks"]))
 
 
@@ -96,5 +96,5 @@ def _rank_was_warm(rank: Answer) -> bool:
 
 
 def _finished_warm(run: Answer) -> bool:
-    """It finished by itself and had been warm, between two looks perhaps."""
+    """Whether it finished by itself and had been warm, perhaps between two polls."""
     return run["state"] == State.FINISHED.value and was_warm(run)

@@ -41,14 +41,14 @@ def warmup(warmups: Warmups) -> schema.Warmup:
 
 
 def warmup_span(span: WarmupSpan | None) -> schema.WarmupSpan:
-    """How long a warm-up was; each is null where it has not ended."""
+    """The length of a warm-up; null until it has ended."""
     if span is None:
         return schema.WarmupSpan()
     return schema.WarmupSpan(ended_at=span.ended_at, seconds=span.seconds, steps=span.steps)
 
 
 def step_seconds(steps: Steps) -> schema.StepSeconds:
-    """How long single steps and the clean ones took."""
+    """Lengths of single steps and of clean steps."""
     return schema.StepSeconds(
         first=steps.first_seconds,
         first_at=steps.first_at,
@@ -66,7 +66,7 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
 
 
 def long_step(one: LongStep) -> schema.LongStep:
-    """A step that came far later than usual and did not compile, and what is known of it."""
+    """A step that took far longer than usual without compilation, and its known causes."""
     return schema.LongStep(
         step=one.step,
         seconds=one.seconds,
@@ -82,7 +82,7 @@ def long_step(one: LongStep) -> schema.LongStep:
 
 
 def slower(known: Slower) -> schema.Slower:
-    """How a rank is slower than it was since its warm-up."""
+    """How a rank is slower than before, since its warm-up."""
     return schema.Slower(
         ratio=known.ratio,
         seconds=known.seconds,
@@ -93,7 +93,7 @@ def slower(known: Slower) -> schema.Slower:
 
 
 def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
-    """A time in which a rank was slower than before."""
+    """A period in which a rank was slower than before."""
     return schema.SlowerPeriod(
         began_at=one.began_at,
         ended_at=one.ended_at,
@@ -107,7 +107,7 @@ def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
 
 
 def batches(steps: Steps) -> schema.Batches | None:
-    """Batches of DataLoaders, and how long the loop waited for them; ``None``: not known."""
+    """Batches of DataLoaders, and the time waiting for them; ``None``: not known."""
     if steps.batches is None:
         return None
     waited = steps.batch_wait_seconds if steps.batches else None
@@ -115,7 +115,7 @@ def batches(steps: Steps) -> schema.Batches | None:
 
 
 def pauses(view: RankView) -> schema.Pauses:
-    """What the training waited for that is no compilation."""
+    """Waits of the training other than compilation."""
     known, given = view.figures.pauses, batches(view.figures.steps)
     return schema.Pauses(
         data_seconds=given.wait_seconds if given else None,
@@ -129,7 +129,7 @@ def pauses(view: RankView) -> schema.Pauses:
 
 
 def cost(steps: Steps) -> schema.Cost:
-    """What the compiler cost so far: how much longer than clean steps the touched ones took."""
+    """Compile cost so far: how much longer the affected steps took than clean steps."""
     return schema.Cost(
         first_step_seconds=steps.first_seconds,
         steady_step_seconds=steps.clean.median,
@@ -139,7 +139,7 @@ def cost(steps: Steps) -> schema.Cost:
 
 
 def baseline(figures: Figures) -> schema.Baseline | None:
-    """The first steps, where they were eager on purpose, and what compiling brought since."""
+    """The eager baseline, if there is one, and the gain from compiling."""
     eager, known = figures.baseline, gain(figures)
     if eager is None:
         return None
@@ -199,7 +199,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
 
 
 def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
-    """How it ended; ``None`` while it lives."""
+    """Its end; ``None`` while it lives."""
     ended, life = how(view), view.figures.life
     if ended is None:
         return None
@@ -219,7 +219,7 @@ def _place(frame: Frame) -> schema.Place:
 
 
 def _worth(view: RankView) -> schema.Worth | None:
-    """Work per step and throughput of recent steps; ``None``: the work is not known."""
+    """Work per step and recent throughput; ``None``: the work is not known."""
     worth, mfu = view.figures.worth, view.utilization
     if worth == Worth():
         return None
@@ -240,8 +240,8 @@ def _worth(view: RankView) -> schema.Worth | None:
 
 
 def _energy(view: RankView) -> schema.Energy | None:
-    """``covered_seconds`` is the compile time that ``compile_joules`` speaks of: less than the
-    rank's where the monitor came late.
+    """``covered_seconds`` is the compile time that ``compile_joules`` covers: less than the
+    rank's if the monitor started late.
     """
     if view.spending is None:
         return None

@@ -171,7 +171,7 @@ def _unknown(_figures: Figures) -> str:
 def nothing_captured(figures: Figures) -> tuple[str, str]:
     """``Dynamo captured nothing: this is eager speed``, and why: ``3 graph breaks: ...``.
 
-    Where each compilation failed there was something to capture, so that is said instead.
+    If every compilation failed, there was something to capture, so the failure is reported instead.
     """
     breaks = _breaks(figures)
     failures = figures.compile.failures or 0
@@ -238,7 +238,7 @@ def slower_speed(known: Slower) -> str:
 
 
 def slower_causes(known: Slower) -> str:
-    """What is known to differ; empty where nobody here knows."""
+    """Known differences; empty if none are known on this host."""
     if known.causes is None:
         return ""
     return ", ".join(known.causes) or "no known cause"

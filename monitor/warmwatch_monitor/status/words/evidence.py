@@ -29,7 +29,7 @@ def words(one: LongStep) -> str:
 
 
 def is_evaluation(one: LongStep) -> bool:
-    """Whether it was told, or far more batches were handed out in it than in a usual step."""
+    """Whether an evaluation was reported, or far more batches were delivered than usual."""
     if one.evaluating_seconds:
         return True
     if one.batches is None or one.batches_usual is None:
@@ -57,12 +57,12 @@ def _causes(one: LongStep) -> Iterator[str]:
 
 def long_step_evidence(figures: Figures) -> Iterator[str]:
     """The last of them, and the longest where that is another one."""
-    told = figures.log.long_steps
-    if not told:
+    long_steps = figures.log.long_steps
+    if not long_steps:
         return
-    yield words(told[-1])
-    longest = max(told, key=lambda one: one.seconds)
-    if longest.step != told[-1].step:
+    yield words(long_steps[-1])
+    longest = max(long_steps, key=lambda one: one.seconds)
+    if longest.step != long_steps[-1].step:
         yield f"the longest of them: {words(longest)}"
 
 

@@ -1,6 +1,6 @@
 """GPU activity in words: it links the compiler's state to the hardware's. Pure.
 
-Only what is known is said; utilization is a momentary sample, of whether any kernel ran.
+Unknown values are omitted; utilization is a momentary sample of whether any kernel ran.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def workers(view: RankView) -> str:
 
 
 def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
-    """A line for each GPU, with every figure that says how busy it is."""
+    """A line for each GPU, with every figure of its load."""
     for gpu in gpus:
         parts = [
             _percent("utilization", gpu.utilization_ratio),

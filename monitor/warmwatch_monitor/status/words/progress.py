@@ -33,7 +33,7 @@ def pausing(view: RankView) -> str:
 
 
 def evidence(view: RankView) -> Iterator[str]:
-    """Where the time went that was neither compiled nor trained, each as far as it is known."""
+    """Time that was neither compilation nor training, by known cause."""
     if now := pausing(view):
         yield f"{now}: no step is to be expected meanwhile"
     pauses, steps = view.figures.pauses, view.figures.steps

@@ -1,7 +1,7 @@
 """A run's ranks in words: which are missing, and how they differ.
 
 Pure. Ranks that one host does not see are known to be missing, never assumed to be fine; what
-differs between ranks is told once all of them are warm, since until then it must differ.
+differs between ranks is reported once all of them are warm, since until then it must differ.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from warmwatch_monitor.model import CATEGORIES, RankView, RunView, Spread, sprea
 from warmwatch_monitor.output.wording import counted, duration
 
 _LISTED = 8
-# A difference in compile time is told of where it is this long and this large a share.
+# A difference in compile time is reported if it is this long and this large a share.
 _APART_SECONDS = 5.0
 _APART_SHARE = 0.2
 _ALSO = {"grad_mode": "compiled its evaluation"}

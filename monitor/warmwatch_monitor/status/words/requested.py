@@ -84,7 +84,7 @@ def cudagraph_skipped(figures: Figures) -> str:
 
 
 def _skips(log: Log) -> Iterator[tuple[int, str]]:
-    """When, and why: of each that has a reason. Of a compilation its own line says the function."""
+    """The step and the reason of each one that has a reason."""
     for made in log.compilations:
         if made.cudagraph_skip:
             yield made.at_ns, plain_skip(made.cudagraph_skip) or own_words(made.cudagraph_skip)
@@ -99,7 +99,7 @@ def _times(number: int) -> str:
 
 
 def plain_skip(reason: str | None) -> str | None:
-    """PyTorch's reason in plain words; ``None`` where nobody knows them."""
+    """PyTorch's reason in plain words; ``None`` if there are none for it."""
     if not reason:
         return None
     if operator := _OPERATOR.search(reason):

@@ -1,8 +1,8 @@
 """The headline and the details of a run, and of all runs.
 
-Every state and number comes from the Snapshot; here are only the words. A headline names its run
-first and answers at once; what differs between ranks is said once, and the rest is in the details
-and the evidence. Where the run has several ranks it says which one it is about and how many wait.
+Every state and number comes from the Snapshot; this module only has the words. A headline starts
+with the run's name and the answer. Differences between ranks appear once; the rest is in the
+details and the evidence. With several ranks, the headline names its rank and counts waiting ones.
 How a clause is added, and how clauses are ordered and fitted, is described in ``clauses.py``.
 """
 
@@ -149,7 +149,7 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
             words.setdefault(name, clause)
     for said in (_LEADS.get(run.state, ""), leads_with(speaker)):
         if said in speaker.judgement.conditions:
-            words.pop(said, None)  # the sentence began with it
+            words.pop(said, None)  # the sentence starts with it
     for name, clause in words.items():
         short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
@@ -171,7 +171,7 @@ def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
         yield Clause(words or "", Importance.NOTE)
 
 
-# All that yields clauses of a run that lives, beside its state's own (``states.says``).
+# All functions that yield clauses of a living run, in addition to ``states.says``.
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
     _meanwhile,

@@ -33,7 +33,7 @@ Says = tuple[str, tuple[Clause, ...]]
 # A first step has pauses in which nothing compiles, between a forward and its backward say. After
 # so long without a step it may as well be that none is seen.
 _PAUSE_SECONDS = 10.0
-# What began so soon after another is told by one clock: half of the last figure that is shown.
+# Two begins this close have one clock: half of the last digit shown.
 _SAME_SECONDS = 0.05
 
 
@@ -101,7 +101,7 @@ def _at_work(verb: str, view: RankView) -> Says:
 
 
 def _is_later(view: RankView) -> bool:
-    """Whether the time that is said began before the activity in progress did."""
+    """Whether the time in the sentence began before the activity in progress."""
     activity, whole = view.figures.compile.open, view.figures.progress.open_seconds
     alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
     return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)

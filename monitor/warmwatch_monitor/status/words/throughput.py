@@ -12,7 +12,7 @@ _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, "k"))
 
 
 def throughput(view: RankView) -> str:
-    """At its recent speed; empty where nobody said what a step is worth."""
+    """Throughput at its recent speed; empty if the work per step is not known."""
     worth, seconds, mfu = view.figures.worth, view.figures.steps.length, view.utilization
     if not seconds:
         return ""
