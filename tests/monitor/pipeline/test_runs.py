@@ -310,7 +310,7 @@ def test_a_rank_shows_what_its_compile_workers_do() -> None:
     assert (workers.busy, workers.idle) == (3, 1)
 
 
-def test_the_verdict_is_told_what_the_record_says() -> None:
+def test_the_verdict_gets_the_facts_of_the_record() -> None:
     steps = StepCounts(steps=9, last_step_ns=NOW, last_batch_ns=8)
     clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
     one = reading("0", alive=False, steps=steps, clean=clean, baseline_steps=4)
@@ -329,7 +329,7 @@ def test_the_verdict_is_told_what_the_record_says() -> None:
     assert (bare.median_step_ns, bare.longest_step_ns) == (None, 0)
 
 
-def test_of_a_record_that_is_gone_nothing_is_kept() -> None:
+def test_the_figures_of_a_removed_record_are_evicted() -> None:
     one, other = reading("one"), reading("other", rank=1)
     group([one, other], {}, NOW)
     before = cached_figures(one), cached_figures(other)

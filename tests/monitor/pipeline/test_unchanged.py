@@ -55,7 +55,7 @@ def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() 
     assert follow(work, idle, (), b.NOW, uses_gpus=False) is work
 
 
-def test_what_a_journal_told_is_kept_until_it_tells_more(
+def test_the_log_of_a_journal_is_cached_until_the_journal_grows(
     tmp_path: Path,
 ) -> None:
     """A rank that compiled steps hundreds of times between two lines of its journal."""

@@ -323,7 +323,7 @@ def whole_html(account: RunSummary) -> str:
     return html(page(made, moment), made, account)
 
 
-def test_what_a_baseline_came_to_is_said() -> None:
+def test_the_result_of_a_baseline_is_reported() -> None:
     eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
     told = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
     said = " ".join(text(a.finished(answers={"baseline": told})).split())
@@ -492,12 +492,12 @@ def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
     assert {"S", "E", "R", "▒", "█"} <= set(bar)
 
 
-def test_the_bar_has_a_sign_and_a_colour_for_each_share() -> None:
+def test_the_bar_has_a_character_and_a_colour_for_each_share() -> None:
     assert {*SIGNS} == {*goodput.NAMES}
     assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
 
 
-def test_a_brief_report_of_a_failed_run_says_what_ended_it() -> None:
+def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
     raised = Frame("train_one_epoch", "train.py", 88)
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})

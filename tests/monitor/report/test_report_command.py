@@ -55,7 +55,7 @@ def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
     assert "12.5 s" in done.output
 
 
-def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path) -> None:
+def test_a_run_without_a_known_end_is_reported_as_last_seen(tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     state["WARMWATCH_STATE_DAYS"] = "36500"
     Store(load_history_settings(state)).save([a.warm()])
@@ -68,14 +68,14 @@ def test_of_a_run_whose_end_nobody_saw_nothing_is_told_as_of_now(tmp_path: Path)
     assert json.loads(run("report", "--json", **state).output)["living"] is True
 
 
-def test_what_is_reported_of_records_is_remembered(directory: str, tmp_path: Path) -> None:
+def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path: Path) -> None:
     environ = {"WARMWATCH_DIR": directory, "WARMWATCH_STATE": str(tmp_path / "state")}
     done = run("report", "gpt2", **environ)
     assert done.exit_code == 0, done.output
     assert "gpt2" in run("runs", **environ).output
 
 
-def test_json_markdown_and_html_say_the_same(directory: str, tmp_path: Path) -> None:
+def test_json_markdown_and_html_agree(directory: str, tmp_path: Path) -> None:
     told = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
     assert told["schema_version"] == 1
     assert told["functions"][0]["seconds"] == 12.5
@@ -137,7 +137,7 @@ def test_runs_are_compared_and_exported(directory: str, tmp_path: Path) -> None:
     assert "model.py" in one.read_text()
 
 
-def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path) -> None:
+def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     state["WARMWATCH_STATE_DAYS"] = "36500"  # they are of a fixed day
     before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
@@ -154,7 +154,7 @@ def test_a_run_whose_records_are_gone_is_told_of_from_the_history(tmp_path: Path
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
 
-def test_a_report_remembers_what_has_ended_and_once(directory: str, tmp_path: Path) -> None:
+def test_a_report_stores_an_ended_run_once(directory: str, tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state")}
     update(Path(directory, "gpt2"), ended(warm(), "finished"))
     done = run("report", "gpt2", "--dir", directory, **state)
@@ -187,9 +187,7 @@ def test_the_start_before_is_counted_from_the_one_that_is_still_there(
     assert [reported("gpt2~1"), reported("gpt2~2")] == ["earlier", "old"]
 
 
-def test_of_a_history_that_cannot_be_read_only_that_is_missing(
-    directory: str, tmp_path: Path
-) -> None:
+def test_an_unreadable_history_affects_only_its_own_part(directory: str, tmp_path: Path) -> None:
     (tmp_path / "history.db").write_text("something else" * 100)
     for name in ((), ("gpt2",)):
         done = run("report", *name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=directory)
@@ -199,7 +197,7 @@ def test_of_a_history_that_cannot_be_read_only_that_is_missing(
 
 
 @pytest.mark.slow
-def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_path: Path) -> None:
+def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path) -> None:
     """Its answer lacks what a report of it needs, and nothing that the next run is held against."""
     state, empty = tmp_path / "state", str(tmp_path / "none")
     environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
@@ -219,7 +217,7 @@ def test_a_remembered_run_that_is_damaged_is_said_to_be_where_that_matters(tmp_p
 
 
 @pytest.mark.slow
-def test_the_file_asks_nobody_and_runs_nothing(tmp_path: Path) -> None:
+def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     """As a browser has it, in both schemes and on paper."""
     evil = "<script>document.title = 'x'</script><img src=http://a.invalid/>"
     account = a.finished(

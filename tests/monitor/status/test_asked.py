@@ -32,7 +32,7 @@ def holds(counts: CompileCounts) -> tuple[str, ...]:
     return eager(counts).judgement.conditions
 
 
-def test_what_was_asked_for_and_never_compiled_needs_a_person() -> None:
+def test_requested_but_never_compiled_needs_attention() -> None:
     snapshot = b.snapshot(eager(IN_VAIN))
     answer = status(snapshot)
     assert b.in_words(eager(IN_VAIN)) == SAID
@@ -42,7 +42,7 @@ def test_what_was_asked_for_and_never_compiled_needs_a_person() -> None:
     assert exit_code(answer) == 4
 
 
-def test_what_was_asked_for_once_is_said_so() -> None:
+def test_an_early_request_is_reported_as_such() -> None:
     said = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
     assert "torch.compile was called once and nothing has compiled" in said
 
@@ -65,7 +65,7 @@ def test_what_was_asked_for_once_is_said_so() -> None:
         *("dynamo looked at it", "somebody did", "it compiles now"),
     ],
 )
-def test_nothing_is_said_where_it_is_not_certain(counts: CompileCounts) -> None:
+def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
     assert "never_compiled" not in holds(counts)
 
 
@@ -94,7 +94,7 @@ def test_another_compiler_at_work_is_no_excuse() -> None:
         (3, "config", "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)"),
     ],
 )
-def test_what_is_turned_off_is_said_and_is_no_fault(code: int, name: str, words: str) -> None:
+def test_disabled_compilation_is_reported_and_is_no_fault(code: int, name: str, words: str) -> None:
     snapshot = b.snapshot(eager(replace(IN_VAIN, disabled=code)))
     said = f"gpt2: runs eagerly: compilation is turned off by {words}"
     head = headline_of(snapshot)
@@ -108,14 +108,14 @@ def test_what_is_turned_off_is_said_and_is_no_fault(code: int, name: str, words:
     assert f'warmwatch_compile_disabled{{by="{name}",rank="0",run="gpt2"}} 1.0' in body
 
 
-def test_a_warm_rank_whose_compilation_is_turned_off_since_says_so() -> None:
+def test_a_warm_rank_reports_that_compilation_was_disabled_since() -> None:
     view = b.view(replace(b.WARM, compile=replace(b.WARM.compile, disabled=2)))
     assert b.in_words(view).endswith(
         '; compilation is turned off by torch.compiler.set_stance("force_eager")'
     )
 
 
-def test_cuda_graphs_that_were_left_out_are_said_with_the_reason_and_need_nobody() -> None:
+def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention() -> None:
     left_out = Compilation(
         id="0/0",
         kind="forward",
@@ -138,7 +138,7 @@ def test_cuda_graphs_that_were_left_out_are_said_with_the_reason_and_need_nobody
     assert exit_code(answer) == 0
 
 
-def test_the_reason_that_came_last_is_said_whether_a_compilation_has_it_or_none() -> None:
+def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
     compiled = Compilation(
         id="0/0", kind="forward", at_ns=b.ago(9), cudagraph_skip="skipping cudagraphs due to new"
     )
@@ -186,7 +186,7 @@ def test_pytorchs_reasons_are_put_plainly_where_they_are_known(
     assert said is None if words is None else words in str(said)
 
 
-def test_calls_that_a_stance_leaves_uncompiled_are_said_with_their_step() -> None:
+def test_calls_that_a_stance_leaves_uncompiled_are_reported_with_their_step() -> None:
     counts = replace(
         b.WARM.compile,
         eager_calls=14,

@@ -24,7 +24,7 @@ def answer(slot: Slot) -> dict[str, object] | None:
     return found
 
 
-def test_while_it_lasts_that_is_what_is_said() -> None:
+def test_the_baseline_in_progress_is_the_sentence() -> None:
     eager = b.slot(
         StepCounts(steps=6, last_step_ns=b.ago(0.02)),
         CompileCounts(first_step_ns=b.ago(1), clean_after=6),
@@ -43,7 +43,7 @@ def test_while_it_lasts_that_is_what_is_said() -> None:
     assert starting.endswith("since it attached; baseline: step 1 of 20, eager on purpose")
 
 
-def test_once_warm_it_is_told_what_compiling_brought_and_when_it_is_paid_back() -> None:
+def test_a_warm_rank_reports_gain_and_break_even() -> None:
     """120.3 s in the one step that compiled, 36 ms a step instead of 48: 10,022 of them."""
     slot = with_baseline(b.WARM, 20, 0.048)
     known = answer(slot)
@@ -57,7 +57,7 @@ def test_once_warm_it_is_told_what_compiling_brought_and_when_it_is_paid_back() 
     assert "the first 20 steps ran eagerly on purpose, 48 ms each" in evidence(b.view(slot))
 
 
-def test_where_compiling_is_no_faster_it_is_never_paid_back() -> None:
+def test_without_a_speed_up_there_is_no_break_even() -> None:
     slot = with_baseline(b.WARM, 20, 0.030)
     known = answer(slot)
     assert known is not None
@@ -67,7 +67,7 @@ def test_where_compiling_is_no_faster_it_is_never_paid_back() -> None:
 
 
 @pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager", "stalled"])
-def test_before_it_was_warm_nothing_is_said_of_it(state: str) -> None:
+def test_there_is_no_gain_before_the_rank_is_warm(state: str) -> None:
     view = b.in_every_state()[state]
     if state == "stalled":
         slot = with_baseline(replace(b.STALLED, compile=replace(b.WARM.compile, warmups=0)), 5, 1.0)
@@ -77,6 +77,6 @@ def test_before_it_was_warm_nothing_is_said_of_it(state: str) -> None:
     assert gain(b.view(slot).figures) is None
 
 
-def test_without_one_there_is_none() -> None:
+def test_without_a_baseline_there_is_no_gain() -> None:
     assert answer(b.WARM) is None
     assert "eager" not in summary(b.snapshot(b.view(b.WARM)))

@@ -90,7 +90,7 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
 
 
-def test_a_run_that_has_ended_says_that_compiling_was_in_vain() -> None:
+def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     over = view(NOTHING, journal={"breaks": (BROKEN,)})
     slot = b.ended("finished", over.reading.slot)
     said = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
@@ -105,7 +105,7 @@ def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
     assert "; 3 graph breaks, the first: Unsupported: a module that is wrapped by DDP" in said
 
 
-def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
+def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
     tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
     failed = view(replace(tried, failures=2))
     assert b.in_words(failed).endswith("; 2 compilations failed")
@@ -127,11 +127,11 @@ def test_what_nothing_was_captured_for_is_said_as_far_as_it_is_known() -> None:
     ],
     ids=["a graph", "a graph before it was attached", "no compilation is told", "not warm yet"],
 )
-def test_nothing_is_said_of_capture_where_it_is_not_certain(counts: CompileCounts) -> None:
+def test_capture_is_not_reported_if_uncertain(counts: CompileCounts) -> None:
     assert view(counts).judgement.conditions == ()
 
 
-def test_a_condition_that_needs_a_person_is_in_the_exit_code_while_the_rank_lives() -> None:
+def test_a_condition_that_needs_attention_sets_the_exit_code_while_the_rank_lives() -> None:
     warm = b.view(replace(b.WARM, identity=replace(b.WARM.identity, run="other")))
     assert exit_code(status(b.snapshot(warm))) == 0
     assert exit_code(status(b.snapshot(warm, view(NOTHING)))) == 4
@@ -139,7 +139,7 @@ def test_a_condition_that_needs_a_person_is_in_the_exit_code_while_the_rank_live
     assert exit_code(status(b.snapshot(over))) == 0
 
 
-def test_what_compiles_aside_is_not_called_warm() -> None:
+def test_a_background_compilation_is_not_called_warm() -> None:
     answer = status(b.snapshot(WORDS["unknown"][0]))
     assert (answer["warm"], answer["runs"][0]["state"]) == (False, "recompiling")
 

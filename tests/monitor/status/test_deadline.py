@@ -60,7 +60,7 @@ def seven(**how: float) -> list[RankView]:
     return [waiting(rank, **how) for rank in range(8) if rank != 3]  # type: ignore[arg-type]
 
 
-def test_what_is_left_is_said_where_it_is_less_than_half() -> None:
+def test_the_time_left_is_reported_below_half_of_the_timeout() -> None:
     sentence, left = said(compiling(), *seven())
     assert sentence.endswith("for 95 s (dynamo), rank 3 of 8; 7 ranks wait for it")
     assert left == pytest.approx(505), "the key has it all along"
@@ -94,7 +94,7 @@ def test_what_is_left_is_said_where_it_is_less_than_half() -> None:
         "long over",
     ],
 )
-def test_it_counts_from_when_the_rank_that_waits_can_have_begun_to(
+def test_the_timeout_counts_from_the_earliest_begin_of_the_wait(
     views: list[RankView], words: str | float
 ) -> None:
     sentence, left = said(compiling(), *views)
@@ -116,7 +116,7 @@ def test_it_counts_from_when_the_rank_that_waits_can_have_begun_to(
     ],
     ids=["nobody waits", "no timeout", "ended", "nothing compiles", "all warm"],
 )
-def test_nothing_is_said_where_nobody_waits_for_a_compilation_or_no_timeout_is_known(
+def test_there_is_no_deadline_without_a_waiting_rank_or_a_known_timeout(
     views: list[RankView],
 ) -> None:
     sentence, left = said(*views)

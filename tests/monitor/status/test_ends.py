@@ -122,7 +122,7 @@ def test_a_part_of_a_run_that_dies_stays_grave() -> None:
     assert (dead["state"], dead["end"]["ended_together"]) == (State.LOST.value, False)
 
 
-def test_ranks_that_died_alike_are_told_of_together() -> None:
+def test_ranks_that_died_alike_are_reported_together() -> None:
     assert ranks(None, 3.0, 3.0)[0].endswith("; ranks 1 and 2 are lost")
     assert ranks(None, 3.0, 3.0, 3.0)[0].endswith("; ranks 1-3 are lost")
 
@@ -135,7 +135,7 @@ def test_ranks_that_died_alike_are_told_of_together() -> None:
         (replace(lost(), oom_killed=True), "rank 0 is lost (out of memory)"),
     ],
 )
-def test_beside_living_ranks_it_is_said_how_one_ended(view: RankView, words: str) -> None:
+def test_with_living_ranks_the_end_of_another_is_reported(view: RankView, words: str) -> None:
     living = b.view(b.as_rank(b.WARM, 1, 2))
     assert summary(b.snapshot(view, living)).endswith(f"; {words}")
 
@@ -148,7 +148,7 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_the_signal_that_killed_a_rank_is_said(name: str) -> None:
+def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
     number, words, how = SIGNALS[name]
     death = Death(signal=number, at_ns=b.NOW)
     view = b.view(TRAINED, alive=False, gone=3.0, journal={"death": death})

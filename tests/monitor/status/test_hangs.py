@@ -77,7 +77,7 @@ HELD_AGAINST = "the longest before took 62 s"
     ],
     ids=["unseen", "a first look", "idle", "pause", "child", "stopped", "workers", "self", "^Z"],
 )
-def test_what_hangs_reads_otherwise_than_what_works(view: RankView, doing: str) -> None:
+def test_a_hung_compilation_has_other_words_than_a_working_one(view: RankView, doing: str) -> None:
     snapshot = b.snapshot(view)
     assert f"; too long: {HELD_AGAINST}{doing}" in b.in_words(view)
     assert f"; too long: {HELD_AGAINST}" in summary(snapshot)
@@ -113,7 +113,7 @@ def test_of_two_that_take_too_long_the_sentence_is_about_one() -> None:
     assert sentence.count("the longest before") == 1
 
 
-def test_it_needs_a_person_and_is_a_series() -> None:
+def test_a_hung_compilation_needs_attention_and_has_a_series() -> None:
     snapshot = b.snapshot(seen(None))
     assert exit_code(status(snapshot)) == 4
     body = render(snapshot, None)[0].decode()
@@ -145,7 +145,7 @@ def of_two(peer_ended: int) -> RankView:
     return run.ranks[0]
 
 
-def test_peers_that_have_done_the_same_explain_how_long_it_takes_and_no_others() -> None:
+def test_only_peers_that_compiled_the_same_explain_its_duration() -> None:
     assert of_two(3).judgement.conditions == ("long_compile",)
     assert of_two(3).figures.progress.compile_precedent_seconds == 30
     assert of_two(2).judgement.conditions == ()
@@ -164,7 +164,7 @@ def test_peers_that_have_done_the_same_explain_how_long_it_takes_and_no_others()
         replace(IDLE, compilers=(replace(CC1PLUS, busy=None),)),
     ],
 )
-def test_nothing_is_called_idle_that_works_or_that_nobody_can_see(
+def test_working_or_invisible_processes_are_not_called_idle(
     process: ProcessReading | None,
 ) -> None:
     assert follow(Work(busy_ns=5), process, (), 900, uses_gpus=False).busy_ns == 900
@@ -249,7 +249,7 @@ def test_a_compiler_below_the_training_is_seen_at_work_and_stopped(tmp_path: Pat
         parent.wait()
 
 
-def test_the_limit_that_was_crossed_is_the_one_that_is_said() -> None:
+def test_the_exceeded_limit_is_the_one_reported() -> None:
     """An absolute one below what the longest before explains has nothing to do with that one."""
     view = b.view(hanging(seconds=22, longest=2))
     progress = replace(view.figures.progress, compile_limit_seconds=20.0)

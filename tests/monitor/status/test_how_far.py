@@ -42,7 +42,7 @@ def test_a_prometheus_gives_the_same_back() -> None:
         )
 
 
-def test_how_far_it_is_stands_in_the_sentence_in_status_and_in_series() -> None:
+def test_progress_is_in_the_sentence_in_status_and_in_series() -> None:
     snapshot = b.snapshot(b.view(replace(b.COMPILING, compile=COUNTED)))
     assert summary(snapshot).startswith("gpt2: compiling for 43 s (inductor): kernels 31 of 86")
     (rank,) = status(snapshot)["runs"][0]["ranks"]
@@ -52,13 +52,13 @@ def test_how_far_it_is_stands_in_the_sentence_in_status_and_in_series() -> None:
     assert 'warmwatch_compile_progress_planned{of="kernels",rank="0",run="gpt2"} 86.0' in body
 
 
-def test_of_several_graphs_it_says_which_one_it_is_at() -> None:
+def test_with_several_graphs_the_current_one_is_named() -> None:
     counts = replace(COUNTED, compilations=b.kinds(forward=1, backward=1))
     said = summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))
     assert ", graph 3: kernels 31 of 86" in said
 
 
-def test_where_nothing_is_counted_or_compiled_nothing_is_said() -> None:
+def test_without_a_count_or_compilation_there_is_no_progress() -> None:
     for slot in (b.COMPILING, replace(b.WARM, compile=replace(b.WARM.compile, graphs=2))):
         snapshot = b.snapshot(b.view(slot))
         (rank,) = status(snapshot)["runs"][0]["ranks"]
@@ -83,7 +83,7 @@ def test_unknown_memory_is_absent() -> None:
     assert "warmwatch_torch_memory_bytes{" not in render(snapshot, None)[0].decode()
 
 
-def test_choices_that_are_measured_are_said_as_kernels_are() -> None:
+def test_benchmarked_choices_are_reported_like_kernels() -> None:
     tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
     sentence = summary(b.snapshot(tuned))
     assert "compiling for 43 s (inductor): choices 31 of 86" in sentence

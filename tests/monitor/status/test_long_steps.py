@@ -50,7 +50,9 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
         ({"batches": 9}, UNKNOWN),
     ],
 )
-def test_it_is_said_what_is_known_and_no_more(known: dict[str, float], said: str) -> None:
+def test_a_long_step_is_reported_with_its_known_causes_only(
+    known: dict[str, float], said: str
+) -> None:
     assert words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {said}"
 
 
@@ -73,7 +75,7 @@ def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None
     assert told[1]["words"] in evidence(view)
 
 
-def test_one_that_is_the_longest_too_is_said_once() -> None:
+def test_a_last_step_that_is_also_the_longest_is_reported_once() -> None:
     view = b.view(b.WARM, journal={"long_steps": (LONG, LONG)})
     assert sum("step 400" in line for line in evidence(view)) == 1
 
@@ -89,14 +91,14 @@ def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
     return journal
 
 
-def test_of_a_journal_the_longest_and_the_last_ones_are_kept(tmp_path: Path) -> None:
+def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path) -> None:
     lengths = (7, 90, 8, 9, 10, 11, 12, 13)
     lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
     kept = follow(tmp_path, *lines).long_steps
     assert [one.step for one in kept] == [2, *range(9 - LONG_STEPS_KEPT, 9)]
 
 
-def test_a_line_says_how_many_batches_a_usual_step_has(tmp_path: Path) -> None:
+def test_a_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
     batches = {"data": 0.5, "batches": 50, "batches_before": 798}
     (_, one) = follow(tmp_path, {**LINE, **batches}).long_steps
     assert (one.batches, one.batches_usual, one.data_seconds) == (50, 2.0, 0.5)

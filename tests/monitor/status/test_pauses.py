@@ -19,7 +19,7 @@ def saves(since: float, base: Slot = b.STALLED) -> Slot:
     return replace(base, compile=counts)
 
 
-def test_a_rank_that_saves_is_not_stalled_and_says_what_it_does() -> None:
+def test_a_saving_rank_is_not_stalled_and_reports_the_save() -> None:
     view = b.view(saves(74))
     assert view.judgement.state.value == "warm"
     assert summary(b.snapshot(view)) == (
@@ -28,13 +28,13 @@ def test_a_rank_that_saves_is_not_stalled_and_says_what_it_does() -> None:
     )
 
 
-def test_it_is_said_at_once_and_not_only_where_it_would_be_stalled() -> None:
+def test_a_save_is_reported_immediately_and_not_only_near_a_stall() -> None:
     slot = replace(saves(5), steps=replace(b.WARM.steps, last_step_ns=b.ago(5)))
     sentence = summary(b.snapshot(b.view(slot)))
     assert sentence.endswith("is the real speed; saving a checkpoint for 5.0 s")
 
 
-def test_a_save_that_does_not_end_becomes_a_stall_that_says_so() -> None:
+def test_a_save_that_does_not_end_becomes_a_stall_with_that_cause() -> None:
     steps = replace(b.WARM.steps, last_step_ns=b.ago(700))
     view = b.view(replace(saves(699), steps=steps))
     assert view.judgement.state.value == "stalled"
@@ -77,7 +77,7 @@ def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> N
     assert 'warmwatch_checkpoint_seconds_total{rank="0",run="gpt2"} 45.0' in text
 
 
-def test_a_notebook_between_its_cells_says_so_and_since_when() -> None:
+def test_a_notebook_between_cells_reports_it_with_the_time() -> None:
     counts = replace(b.STALLED.compile, between_cells_since_ns=b.ago(74))
     snapshot = b.snapshot(b.view(replace(b.STALLED, compile=counts)))
     assert summary(snapshot).endswith("; between the cells of a notebook for 74 s")
@@ -88,7 +88,7 @@ def test_a_notebook_between_its_cells_says_so_and_since_when() -> None:
     assert "between_cells" not in render(b.snapshot(b.view(b.WARM)), None)[0].decode()
 
 
-def test_of_a_torch_without_the_seams_nothing_is_made_up() -> None:
+def test_a_torch_without_the_hook_points_has_no_pauses() -> None:
     missing = replace(b.WARM.identity, missing=("saving",))
     snapshot = b.snapshot(b.view(replace(b.WARM, identity=missing)))
     pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]
@@ -115,7 +115,7 @@ def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
     assert verdict.saving_since_ns(earlier, slot.compile) == b.ago(50)
 
 
-def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
+def test_a_save_after_a_lost_end_starts_from_zero() -> None:
     words = [0] * COMPILE_WORDS
     pauses = Pauses(words)
     assert pauses.began("saving", 1, 100, 1, 5)
@@ -126,7 +126,7 @@ def test_a_save_after_one_whose_end_was_lost_begins_anew() -> None:
     assert words[COMPILE_INDEX["saving_since_ns"]] == 0
 
 
-def test_steps_within_an_evaluation_whose_end_is_told_late_are_none_of_it() -> None:
+def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
     words = [0] * COMPILE_WORDS
     pauses = Pauses(words)
     pauses.began("evaluating", 1, 100, 1, 5)
@@ -156,7 +156,7 @@ def evaluates(since: float, base: Slot = b.STALLED) -> Slot:
     return replace(base, compile=counts)
 
 
-def test_a_rank_that_evaluates_is_not_stalled_and_says_what_it_does() -> None:
+def test_an_evaluating_rank_is_not_stalled_and_reports_the_evaluation() -> None:
     view = b.view(evaluates(61))
     assert view.judgement.state.value == "warm"
     assert summary(b.snapshot(view)) == (
@@ -175,7 +175,7 @@ def test_one_that_compiles_in_an_evaluation_is_recompiling() -> None:
     assert view.judgement.state.value == "recompiling"
 
 
-def test_what_went_to_evaluations_is_told_where_one_was_told_of() -> None:
+def test_evaluation_time_is_reported_once_an_evaluation_was() -> None:
     slot = evaluates(61)
     snapshot = b.snapshot(b.view(slot))
     pauses = status(snapshot)["runs"][0]["ranks"][0]["pauses"]

@@ -42,25 +42,25 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("view", "words"), MOVES.values(), ids=MOVES)
-def test_what_moves_without_steps_is_said_and_is_no_stall(view: RankView, words: str) -> None:
+def test_activity_without_steps_is_reported_and_is_no_stall(view: RankView, words: str) -> None:
     snapshot = b.snapshot(view)
     assert summary(snapshot) == SILENT + words
     assert view.judgement.state is State.WARM
     assert exit_code(status(snapshot)) == 0
 
 
-def test_a_collective_that_spins_is_not_said_to_work() -> None:
+def test_a_spinning_collective_does_not_count_as_work() -> None:
     spins = b.gpu(utilization_ratio=1.0, power_watts=140.0)
     assert summary(b.snapshot(at_work(b.view(QUIET, gpus=(spins,))))) == SILENT
 
 
-def test_a_batch_of_long_ago_is_not_said_to_go_on() -> None:
+def test_an_old_batch_does_not_count_as_activity() -> None:
     taken = replace(BATCHES.steps, last_batch_ns=b.ago(74))
     view = at_work(b.view(replace(QUIET, steps=taken), process=BUSY))
     assert summary(b.snapshot(view)).endswith("; the process works (100 % of a core)")
 
 
-def test_a_rank_that_waits_for_one_at_work_says_so() -> None:
+def test_a_rank_that_waits_for_a_working_rank_reports_it() -> None:
     waits = at_work(b.view(b.as_rank(QUIET, 0, 2)))
     later = replace(BATCHES, steps=replace(BATCHES.steps, last_step_ns=b.ago(70)))
     evaluates = b.view(b.as_rank(later, 1, 2))

@@ -53,7 +53,7 @@ POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, 
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_sentence_is_short_with_all_that_is_usually_said(state: str) -> None:
+def test_a_sentence_with_all_usual_clauses_is_short(state: str) -> None:
     made = STATES[state]
     at_work = b.gpu() if made.judgement.warm else IDLE
     assert len(summary(b.snapshot(replace(made, gpus=(at_work,), process=POOL)))) < 160
@@ -71,14 +71,14 @@ def between(quiet: float) -> RankView:
     return b.view(replace(b.COMPILING, compile=counts))
 
 
-def test_a_process_that_compiles_but_never_marks_a_step_is_told_what_to_call() -> None:
+def test_a_process_that_compiles_without_steps_gets_the_call_to_add() -> None:
     assert answer(b.snapshot(between(40))) == (
         "gpt2: no steps seen; nothing has compiled for 40 s",
         ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
 
 
-def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_end() -> None:
+def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end() -> None:
     assert "first step under way" in summary(b.snapshot(between(9)))
     assert "no steps seen; nothing has compiled for 12 s" in summary(b.snapshot(between(12)))
     reading = between(12).record
@@ -108,7 +108,7 @@ def test_without_an_optimizer_of_torch_it_is_told_so_after_seconds_and_at_its_en
         ),
     ],
 )
-def test_a_process_without_steps_is_judged_by_silence_and_says_so(
+def test_a_process_without_steps_is_judged_by_silence_and_reports_it(
     quiet: float, more: dict[str, int], said: str
 ) -> None:
     slot = between(quiet).record.slot
@@ -148,7 +148,7 @@ def test_the_backward_of_a_recompile_is_compiled_for_what_its_forward_was() -> N
     assert said.endswith("now the backward of `forward` (a.py:3)"), "that was an earlier one's"
 
 
-def test_a_speed_that_rests_on_few_steps_says_so() -> None:
+def test_a_speed_from_few_steps_is_marked() -> None:
     bins = list(b.WARM.clean_bins)
     place = next(at for at, count in enumerate(bins) if count)
     few = [0] * len(bins)
@@ -243,7 +243,7 @@ def test_a_rank_is_of_the_whole_world_where_other_hosts_hold_the_rest() -> None:
     assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen here")
 
 
-def test_a_rank_that_broke_off_is_told_of_while_the_others_go_on() -> None:
+def test_a_failed_rank_is_reported_while_the_others_continue() -> None:
     lost = b.view(b.as_rank(b.WARM, 1, 2), alive=False)
     living = b.view(b.as_rank(b.WARM, 0, 2))
     assert summary(b.snapshot(living, lost)).endswith("is the real speed; rank 1 is lost")
@@ -305,7 +305,7 @@ def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
     )
 
 
-def test_of_one_living_run_all_is_said_and_what_ended_beside_it() -> None:
+def test_a_single_living_run_has_all_details_and_the_ended_runs_are_listed() -> None:
     views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
     alone = summary(b.snapshot(STATES["warm"]))
     assert answer(b.snapshot(*views)) == (
@@ -320,7 +320,7 @@ def test_where_nothing_lives_that_comes_first() -> None:
     assert summary(b.snapshot(*views)) == expected
 
 
-def test_where_no_run_is_known_the_sentence_says_how_to_attach() -> None:
+def test_without_a_run_the_sentence_explains_how_to_attach() -> None:
     assert "import warmwatch.auto" in summary(b.snapshot())
 
 
@@ -398,12 +398,12 @@ def test_evidence_of_a_warming_rank_is_its_clean_steps_and_what_step_1_held() ->
     ]
 
 
-def test_step_1_is_not_said_to_hold_what_came_after_it() -> None:
+def test_step_1_does_not_include_later_compilation() -> None:
     later = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(50)))
     assert not [line for line in evidence_of(b.view(later)) if "step 1" in line]
 
 
-def test_a_step_1_shorter_than_the_activity_is_not_said_to_hold_it() -> None:
+def test_a_step_1_shorter_than_the_activity_does_not_include_it() -> None:
     short = replace(b.WARMING, compile=replace(b.WARMING.compile, first_duration_ns=b.SECOND))
     assert evidence_of(b.view(short))[-1] == (
         "113.2 s of compile activity before the end of step 1, none after it"
@@ -418,14 +418,14 @@ def test_evidence_of_a_stall_is_the_silence_its_limit_and_what_the_process_does(
     ]
 
 
-def test_evidence_of_a_rank_lost_while_compiling_says_in_which_phase() -> None:
+def test_evidence_of_a_rank_lost_while_compiling_has_its_phase() -> None:
     assert evidence_of(STATES["lost"])[:2] == [
         "the process is gone and said nothing",
         "it ended in the middle of compile activity, phase inductor",
     ]
 
 
-def test_what_makes_the_figures_doubtful_is_said() -> None:
+def test_reasons_to_doubt_the_figures_are_reported() -> None:
     counts = replace(b.WARM.compile, fallbacks=1, failures=2, agent_errors=3, journal_dropped=4)
     identity = replace(b.WARM.identity, missing=("log_compilation_event",))
     view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
@@ -439,7 +439,7 @@ def test_what_makes_the_figures_doubtful_is_said() -> None:
     ]
 
 
-def test_a_step_is_not_asked_for_where_there_is_an_optimizer_or_a_compilation_was_cut_off() -> None:
+def test_there_is_no_advice_on_steps_with_an_optimizer_or_an_interrupted_compilation() -> None:
     slot = between(12).record.slot
     counts = replace(slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
     over = b.view(replace(slot, compile=counts), alive=False)

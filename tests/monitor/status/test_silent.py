@@ -49,12 +49,12 @@ def test_silence_leads_the_sentence_and_leaves_no_speed_in_it() -> None:
     assert said.count("no step") == 1
 
 
-def test_an_eager_run_says_so_too() -> None:
+def test_an_eager_run_reports_silence_too() -> None:
     said = summary(b.snapshot(b.view(quiet(38, b.EAGER))))
     assert said.startswith("gpt2: no step for 38 s (usually 48 ms) and nothing compiles")
 
 
-def test_stalled_comes_later_and_says_it_once() -> None:
+def test_a_stall_comes_later_and_replaces_silence() -> None:
     view = b.view(quiet(75))
     assert view.judgement.state.value == "stalled"
     assert summary(b.snapshot(view)).count("no step for") == 1

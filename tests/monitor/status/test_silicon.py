@@ -78,7 +78,7 @@ def test_a_gpu_that_was_read_right_after_a_compilation_does_not_contradict_the_r
     assert silicon.training([b.gpu()], None) == "GPU 0 at 99 %, 686 W"
 
 
-def test_a_compiling_rank_says_that_the_gpu_waits_and_where_the_work_is() -> None:
+def test_a_compiling_rank_reports_the_waiting_gpu_and_the_working_process() -> None:
     assert said(b.view(b.COMPILING, gpus=(IDLE,), process=POOL)) == (
         "gpt2: compiling for 43 s (inductor); the GPU waits at 118 W; 16 compile workers idle"
     )
@@ -89,7 +89,7 @@ def test_busy_workers_are_counted() -> None:
     assert "; 3 of 16 compile workers busy" in said(b.view(b.COMPILING, process=busy))
 
 
-def test_a_gpu_that_works_for_the_compiler_is_not_said_to_wait() -> None:
+def test_a_gpu_that_works_for_the_compiler_is_not_called_waiting() -> None:
     tuned = b.gpu(utilization_ratio=0.8, power_watts=402.0)
     words = said(b.view(b.COMPILING, gpus=(tuned,)))
     assert words.endswith("; GPU 0 at 80 %, 402 W")
@@ -113,9 +113,7 @@ def test_eight_gpus_are_one_clause() -> None:
         ),
     ],
 )
-def test_of_a_rank_that_stands_still_it_is_said_what_its_gpu_does(
-    gpu: GpuReading, words: str
-) -> None:
+def test_a_stopped_rank_is_reported_with_its_gpu_activity(gpu: GpuReading, words: str) -> None:
     view = b.view(b.STALLED, gpus=(gpu,))
     assert b.in_words(view).endswith(words)
     assert any(line.endswith(words) for line in evidence(view))
@@ -123,7 +121,7 @@ def test_of_a_rank_that_stands_still_it_is_said_what_its_gpu_does(
 
 @pytest.mark.parametrize("slot", [b.WARM, b.COMPILING, b.STALLED, b.EAGER])
 @pytest.mark.parametrize("gpus", [(), (MUTE,), (MUTE, replace(MUTE, uuid="GPU-2", index=4))])
-def test_a_gpu_that_says_nothing_is_not_mentioned(
+def test_a_gpu_without_readings_is_not_mentioned(
     slot: b.Slot, gpus: tuple[GpuReading, ...]
 ) -> None:
     """A MIG device, say, or no GPU at all: no percentage is made up."""
@@ -132,7 +130,7 @@ def test_a_gpu_that_says_nothing_is_not_mentioned(
     assert "GPU" not in words
 
 
-def test_what_only_some_gpus_tell_is_not_added_up() -> None:
+def test_a_figure_of_only_some_gpus_is_not_summed() -> None:
     half = (b.gpu(), b.gpu(1, power_watts=None))
     assert silicon.at_work(half) == "2 GPUs at 99 %"
 
@@ -176,7 +174,7 @@ def test_of_a_compilation_that_nobody_measured_no_joules_are_known() -> None:
     assert run["compile_joules"] is None
 
 
-def test_a_gpu_is_not_said_to_wait_before_its_power_can_say_so() -> None:
+def test_a_gpu_is_not_called_waiting_before_its_power_shows_it() -> None:
     """NVML's figures are averages: a second after the begin they are of the steps before."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(1), episode_began_ns=b.ago(1))
     begun = b.view(replace(b.COMPILING, compile=counts), gpus=(IDLE,))

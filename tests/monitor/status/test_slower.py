@@ -74,7 +74,7 @@ def test_what_is_slower_by_less_than_half_a_minute_is_not_worth_a_word() -> None
     assert HOLDS not in conditions(shorter, b.NOW)
 
 
-def test_nothing_is_said_before_the_first_warm_up_has_ended() -> None:
+def test_there_is_no_comparison_before_the_first_warm_up_has_ended() -> None:
     (rank,) = judged(1.0, slot=b.WARMING).ranks
     assert rank.judgement.conditions == ()
 
@@ -92,7 +92,7 @@ def test_it_holds_on_while_the_history_cannot_be_read() -> None:
     assert gone.snapshot.runs[0].ranks[0].judgement.conditions == ()
 
 
-def test_it_is_said_and_calls_nobody() -> None:
+def test_a_slower_warm_up_is_reported_and_needs_no_attention() -> None:
     run = judged(30.0, 20.0, 40.0)
     snapshot = Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=(run,))
     words = "warm-up took 2 min, 30 s last time (of 3 runs like it, 40 s at most)"
@@ -104,7 +104,7 @@ def test_it_is_said_and_calls_nobody() -> None:
     assert HOLDS not in states.NEEDS_A_PERSON
 
 
-def test_a_series_that_tells_no_history_has_words_for_it_too() -> None:
+def test_a_fleet_series_without_history_has_words_too() -> None:
     (rank,) = judged(30.0).ranks
     bare = replace(rank.figures, warmups=replace(rank.figures.warmups, earlier_seconds=()))
     snapshot = b.snapshot(replace(rank, figures=bare))
@@ -143,7 +143,7 @@ def said(now: RunSummary, then: RunSummary) -> tuple[str, str]:
     return section.title, section.items[0].words
 
 
-def test_what_changed_is_said_with_what_it_cost() -> None:
+def test_changes_are_reported_with_their_cost() -> None:
     now = a.finished(
         compiled=(replace(a.FORWARD, code="0ther"), a.BACKWARD, *a.TWICE[2:]),
         what=replace(a.H100, caches=COLD, compile_threads=2),
@@ -194,12 +194,12 @@ def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: 
     assert words in found[1]
 
 
-def test_a_run_that_was_never_warm_is_held_against_nothing() -> None:
+def test_a_run_that_was_never_warm_is_not_compared() -> None:
     assert report(a.eager(), before=before()).changed is None
     assert report(a.finished()).changed is None
 
 
-def test_the_command_holds_a_run_against_the_last_one_like_it(tmp_path: Path) -> None:
+def test_the_command_compares_a_run_with_the_last_comparable_one(tmp_path: Path) -> None:
     state = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     state["WARMWATCH_STATE_DAYS"] = "36500"
     other = replace(before(FASTER), id="bbbbbbbb", began=EPOCH - 500, start="elsewhere")

@@ -30,7 +30,7 @@ def said(view: RankView) -> str:
     return summary(b.snapshot(view))
 
 
-def test_a_long_step_is_told_with_what_the_gpu_does_and_when_it_will_be_sure() -> None:
+def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> None:
     view = b.view(warming(1, 10.0), gpus=(BUSY,))
     assert said(view) == (
         "gpt2: warming, 1 of 3 clean steps: 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s"

@@ -84,7 +84,7 @@ def test_a_rank_that_never_was_seen_alive_has_only_what_its_record_accounts_for(
     assert of_rank(b.view(b.COMPILING, alive=False))["compile"]["seconds"] == pytest.approx(3.0)
 
 
-def test_a_warm_up_that_ended_says_when_how_long_and_how_many_steps() -> None:
+def test_an_ended_warm_up_has_its_end_length_and_steps() -> None:
     warmup = of_slot(b.WARM)["warmup"]
     figures = {"ended_at": pytest.approx(b.EPOCH - 130), "seconds": 120.0, "steps": 1}
     assert warmup == {"ended": True, **figures, "count": 1, "first": figures}

@@ -86,7 +86,7 @@ def test_filters_choose_and_json_has_all_that_is_known(tmp_path: Path) -> None:
     assert chosen("--limit", "1") == ["bbcccccc"]
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_omitted_runs_are_reported(tmp_path: Path) -> None:
     filled(tmp_path)
     done = warmwatch("runs", "--limit", "2", WARMWATCH_STATE=str(tmp_path))
     assert done.stdout.splitlines()[-1].startswith("2 of 3 runs (--limit 0: all), in ")
@@ -101,7 +101,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         (("--since", "yesterday"), 2, "'yesterday' is neither a day .* nor a time until now"),
     ],
 )
-def test_where_there_is_none_it_says_what_to_do(
+def test_an_empty_history_explains_what_to_do(
     tmp_path: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = warmwatch("runs", *words, WARMWATCH_STATE=str(tmp_path))
@@ -110,7 +110,7 @@ def test_where_there_is_none_it_says_what_to_do(
     assert not list(tmp_path.iterdir()), "who only reads makes nothing"
 
 
-def test_where_it_is_off_or_broken_it_says_so(tmp_path: Path) -> None:
+def test_a_disabled_or_broken_history_is_reported(tmp_path: Path) -> None:
     off = warmwatch("runs", WARMWATCH_STATE="off")
     assert (off.returncode, "WARMWATCH_STATE is off; unset it" in off.stderr) == (2, True)
     (tmp_path / "history.db").write_text("something else" * 100)
@@ -120,7 +120,7 @@ def test_where_it_is_off_or_broken_it_says_so(tmp_path: Path) -> None:
     assert len(broken.stderr.splitlines()) == 1
 
 
-def test_a_python_without_sqlite_remembers_nothing_and_does_all_else(
+def test_a_python_without_sqlite_has_no_history_and_all_else_works(
     memory: Path, tmp_path: Path
 ) -> None:
     """As some builds of Python are."""
@@ -214,7 +214,7 @@ def test_what_fits_none_is_answered_by_what_is_near(tmp_path: Path, run: str, sa
     assert str(found.value).startswith(said)
 
 
-def test_of_an_empty_history_it_says_how_to_fill_it(tmp_path: Path) -> None:
+def test_an_empty_history_explains_how_to_fill_it(tmp_path: Path) -> None:
     with pytest.raises(NotInHistoryError, match=r"the history in .*history\.db has no runs; `warm"):
         find(a.store(tmp_path), "gpt2")
 
@@ -222,7 +222,7 @@ def test_of_an_empty_history_it_says_how_to_fill_it(tmp_path: Path) -> None:
 # What commands remember.
 
 
-def test_status_remembers_a_run_whose_end_it_sees_and_once(memory: Path, tmp_path: Path) -> None:
+def test_status_stores_a_run_whose_end_it_sees_once(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     state = {"WARMWATCH_STATE": str(tmp_path)}
     first = warmwatch("status", "--dir", str(memory), **state)
@@ -233,7 +233,7 @@ def test_status_remembers_a_run_whose_end_it_sees_and_once(memory: Path, tmp_pat
     assert a.store(tmp_path).listed() == [found], "what is known is not written again"
 
 
-def test_who_watches_for_weeks_keeps_of_each_look_what_has_ended(tmp_path: Path) -> None:
+def test_a_long_watch_stores_the_ended_runs_of_each_poll(tmp_path: Path) -> None:
     seen = HistoryWriter(a.history_settings(tmp_path))
     for at in range(3):
         slot = b.ended("finished")
@@ -261,7 +261,7 @@ def test_status_answers_whatever_is_wrong_with_the_history(memory: Path, tmp_pat
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_disk_that_is_full_is_said_and_costs_no_answer(memory: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_costs_no_answer(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     try:
         with mounted("tmpfs") as disk:
@@ -294,7 +294,7 @@ def test_a_home_that_is_read_only_is_read_and_not_written(memory: Path, tmp_path
         pytest.skip(str(error))
 
 
-def test_nothing_is_remembered_where_it_is_off(memory: Path, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_history_is_off(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     home = {"HOME": str(tmp_path), "XDG_STATE_HOME": ""}
     done = warmwatch("status", "--dir", str(memory), **home, WARMWATCH_STATE="off")

@@ -69,7 +69,7 @@ LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
 
 
 @pytest.mark.parametrize("state", LIVING)
-def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
+def test_the_exit_code_shows_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
     make, code = LIVING[state]
     with held(write_record(tmp_path, make())):
         result = run("--dir", str(tmp_path))
@@ -85,7 +85,7 @@ def test_the_exit_code_tells_the_state_of_a_living_run(tmp_path: Path, state: st
         (warm, "lost", 4),
     ],
 )
-def test_the_exit_code_tells_how_a_run_ended(
+def test_the_exit_code_shows_how_a_run_ended(
     tmp_path: Path, make: Callable[[], Slot], state: str, code: int
 ) -> None:
     write_record(tmp_path, make())
@@ -211,7 +211,7 @@ def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
     assert result.stderr == "warmwatch: no run named 'gpt3'; runs here: gpt2\n"
 
 
-def test_what_cannot_be_read_is_said_beside_the_answer(tmp_path: Path) -> None:
+def test_unreadable_records_are_reported_with_the_answer(tmp_path: Path) -> None:
     (tmp_path / "foreign").write_text("")
     with held(write_record(tmp_path, warm())):
         result = run("--dir", str(tmp_path))
@@ -228,7 +228,7 @@ def test_what_cannot_be_read_is_said_beside_the_answer(tmp_path: Path) -> None:
         (["--dir", __file__], "is a file; use a directory"),
     ],
 )
-def test_wrong_usage_exits_2_and_says_what_to_do(arguments: list[str], words: str) -> None:
+def test_wrong_usage_exits_2_and_explains_what_to_do(arguments: list[str], words: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert words in result.stderr
@@ -251,7 +251,7 @@ def test_where_no_daemon_answers_it_reads_the_records_itself(
         assert run().exit_code == 0
 
 
-def test_a_daemon_that_answers_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its directory is not the one that this command would look into."""
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
     with held(write_record(tmp_path, compiling("far"))), daemon(tmp_path) as url:
@@ -281,7 +281,7 @@ def test_a_daemon_that_nobody_named_and_that_watches_elsewhere_is_passed_over(
 
 @pytest.mark.parametrize("named", ["option", "variable"])
 @pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
-def test_an_address_that_was_asked_for_and_does_not_answer_is_an_error(
+def test_a_requested_address_that_does_not_answer_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], named: str
 ) -> None:
     """Whatever the records here say; with --dir they are what was asked for."""
@@ -422,9 +422,7 @@ def test_whatever_else_listens_at_the_address_is_an_error_in_a_sentence(
 
 
 @pytest.mark.parametrize("drops", [b"", b"HTTP/1.1 200 OK\r\nX", OK])
-def test_one_who_never_comes_to_an_end_is_given_up_on(
-    monkeypatch: pytest.MonkeyPatch, drops: bytes
-) -> None:
+def test_an_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch, drops: bytes) -> None:
     """It is silent, or it drips: each byte in time, and no end."""
     monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.5)
     ended = threading.Event()

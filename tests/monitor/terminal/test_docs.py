@@ -37,7 +37,7 @@ def test_the_table_of_settings_is_complete() -> None:
 @pytest.mark.parametrize(
     ("path", "text"), list(reference.pages()), ids=["command-options", "metrics", "functions"]
 )
-def test_a_reference_page_is_what_the_code_says(path: Path, text: str) -> None:
+def test_a_reference_page_matches_the_code(path: Path, text: str) -> None:
     assert path.read_text() == text, "run `cd tests && python -m support.reference`"
 
 

@@ -54,7 +54,7 @@ def test_one_table_has_all_runs_the_living_first_and_of_those_the_worst() -> Non
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_no_line_is_wider_than_asked_and_every_cell_is_whole(width: int) -> None:
+def test_no_line_exceeds_the_width_and_every_cell_is_whole(width: int) -> None:
     widest = shown(*every_state(), width=250)
     whole = {cell for row in table(widest) for cell in row}
     said = shown(*every_state(), width=width)
@@ -87,7 +87,7 @@ def ranks(count: int, **odd: Any) -> list[RankView]:
     return [b.view(slot) for slot in slots]
 
 
-def test_ranks_that_say_the_same_share_a_row() -> None:
+def test_equal_ranks_share_a_row() -> None:
     assert [row[0] for row in table(shown(*ranks(64)))] == ["0-63"]
     assert [row[0] for row in table(shown(*ranks(64, r17=7)))] == ["0-16,18-63", "17"]
     assert len(table(shown(*ranks(64), every_rank=True))) == 64
@@ -127,7 +127,7 @@ def test_what_ended_a_run_is_in_its_row(state: str, life: dict[str, Any], told: 
     assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, told]
 
 
-def test_a_rank_that_was_killed_for_want_of_memory_says_so_in_its_row() -> None:
+def test_a_rank_killed_by_the_oom_killer_shows_it_in_its_row() -> None:
     view = replace(b.in_every_state("a")["lost"], oom_killed=True)
     assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
 
@@ -152,7 +152,7 @@ def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
     assert length in table(said)[0]
 
 
-def test_what_compiled_again_is_said_with_its_remedy() -> None:
+def test_a_recompile_is_reported_with_its_remedy() -> None:
     said = shown(b.in_every_state()["recompiling"])
     again = next(i for i, line in enumerate(said) if line.startswith("compiled again"))
     assert said[again].endswith(
@@ -181,7 +181,7 @@ def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
     assert totals == [24.0, 50.0, None, None, 70.0]
 
 
-def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:
+def test_graph_breaks_are_reported_if_the_answer_has_their_reasons() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     rank = answer["runs"][0]["ranks"][0]
     rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
@@ -189,7 +189,7 @@ def test_graph_breaks_are_said_where_the_answer_tells_their_reasons() -> None:
     assert said[-1] == "graph break, 3 times: call to print"
 
 
-def test_the_same_reason_in_many_ranks_is_said_once_and_many_reasons_are_few() -> None:
+def test_a_reason_in_many_ranks_is_reported_once_and_the_list_is_short() -> None:
     answer = status(b.snapshot(*map(again, ranks(8))))
     said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert sum(line.startswith("compiled again") for line in said) == 1

@@ -83,7 +83,7 @@ def test_a_pipe_gets_colours_where_they_are_forced_and_not_declined(
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_what_columns_says_holds_in_a_pipe_too(tmp_path: Path, columns: int) -> None:
+def test_columns_applies_to_a_pipe_too(tmp_path: Path, columns: int) -> None:
     with held(write_record(tmp_path, warm())):
         said = subprocess.check_output(
             [*COMMAND, "status", "--dir", str(tmp_path)],

@@ -152,7 +152,7 @@ def test_the_screen_is_as_it_was_looked_at(
 
 
 @pytest.mark.parametrize(("name", "size"), [("top_states_80x24", SMALL), ("top_states", LARGE)])
-def test_every_state_stands_in_the_list(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+def test_the_list_shows_every_state(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     golden.check(f"{name}.txt", drawn(same(every_state()), size), tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_the_chosen_rank_stays_chosen_when_rows_come_and_go() -> None:
     looks(same(told(*ranks(64))), SMALL, then)
 
 
-def test_paused_it_asks_nobody() -> None:
+def test_a_paused_screen_sends_no_requests() -> None:
     asked = [0]
 
     def ask() -> dict[str, Any]:
@@ -242,7 +242,7 @@ def test_paused_it_asks_nobody() -> None:
 @pytest.mark.parametrize(
     "trouble", [NoDaemonError("no daemon answers at x"), KeyError("a bug of ours")]
 )
-def test_what_is_wrong_stands_beside_the_last_answer(trouble: Exception) -> None:
+def test_an_error_is_shown_with_the_last_answer(trouble: Exception) -> None:
     told_so = iter([every_state()])
 
     def ask() -> dict[str, Any]:
@@ -277,7 +277,7 @@ def test_the_plots_begin_with_the_daemon() -> None:
     asyncio.run(run())
 
 
-def test_a_daemon_that_keeps_no_history_is_none_the_worse() -> None:
+def test_a_daemon_without_history_works() -> None:
     refused = threading.Event()
 
     def past() -> dict[str, Any]:
@@ -294,7 +294,7 @@ def test_a_daemon_that_keeps_no_history_is_none_the_worse() -> None:
     asyncio.run(run())
 
 
-def test_an_answer_that_comes_when_it_was_left_is_passed_over(
+def test_an_answer_after_the_screen_closed_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is there to draw on; the traceback would be on the terminal of who has left."""
@@ -363,7 +363,7 @@ def test_many_runs_come_and_go() -> None:
     assert "run-049" in text
 
 
-def test_where_nothing_runs_it_says_so() -> None:
+def test_the_screen_reports_that_nothing_runs() -> None:
     assert "no run is known here" in drawn(same(told()), SMALL)
 
 
@@ -379,7 +379,7 @@ def test_it_runs_on_a_terminal_from_the_records_until_it_is_left(tmp_path: Path,
     assert "Traceback" not in shown.written
 
 
-def test_a_daemon_that_was_asked_for_and_does_not_answer_is_an_error() -> None:
+def test_a_requested_daemon_that_does_not_answer_is_an_error() -> None:
     with terminal("top", "--address", "127.0.0.1:1") as shown:
         assert shown.read_to_end() == 6
     assert shown.written.startswith("warmwatch: no daemon answers at 127.0.0.1:1")

@@ -62,7 +62,7 @@ def test_compile_activity_between_two_looks_is_seen_too() -> None:
     assert history.compiling(WHOSE) == [(0.0, 1.0), (2.0, 4.0)]
 
 
-def test_what_a_gpu_does_not_tell_is_no_point() -> None:
+def test_a_missing_gpu_value_is_no_point() -> None:
     history = seen(answer(), answer(watts=None), answer(watts=0.0))
     assert history.watts(UUID) == [(0.0, 686.0), (2.0, 0.0)]
     assert history.watts("another") == []
@@ -110,7 +110,7 @@ def past(count: int, **columns: list[Any]) -> dict[str, Any]:
     }
 
 
-def test_what_a_daemon_kept_stands_before_what_was_seen() -> None:
+def test_the_daemons_history_precedes_the_samples() -> None:
     history = seen(answer(steps=9, seconds=50.0), answer(steps=10, seconds=50.0))
     known = past(3, compile_seconds=[0.0, 0.2, 0.0], power_watts=[None, 5.0, 6.0])
     history.precede(frames(known))
@@ -119,14 +119,14 @@ def test_what_a_daemon_kept_stands_before_what_was_seen() -> None:
     assert [at for at, _ in history.steps(WHOSE)] == [-2.0, -1.0, 0.0, 1.0]
 
 
-def test_of_what_a_daemon_kept_the_seconds_that_were_seen_too_are_left_out() -> None:
+def test_the_daemons_history_is_cut_where_samples_begin() -> None:
     history = Seen()
     history.add(answer(), -2.0)
     history.precede(frames(past(4)))
     assert [at for at, _ in history.activity(UUID)] == [-4.0, -3.0, -2.0]
 
 
-def test_what_a_daemon_kept_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_daemons_history_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was seen comes before it."""
     monkeypatch.setattr(module, "_MOST_CELLS", 10)
     history = seen(answer(), answer())
@@ -180,7 +180,7 @@ def test_no_plot_is_higher_or_wider_than_its_place(height: int) -> None:
     assert [line.cell_len for line in lines] == [40] * height
 
 
-def test_the_history_is_that_of_the_daemon_that_is_asked(tmp_path: Path) -> None:
+def test_the_history_is_from_the_daemon_that_answers(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())), daemon(tmp_path) as url:
         asked = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
         wait_until(lambda: (past_of(**asked, dir=None) or {"ranks": []})["ranks"])

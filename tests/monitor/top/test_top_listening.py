@@ -56,7 +56,7 @@ def test_a_sample_brings_an_answer_to_its_moment() -> None:
     assert at_the_moment(before, sample) == asked
 
 
-def test_how_far_a_compilation_is_is_of_the_sample_and_an_older_daemon_does_not_say_it() -> None:
+def test_progress_is_from_the_sample_and_an_older_daemon_has_none() -> None:
     before, _ = told(STATES["compiling"])
     counting = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
     _, sample = told(b.view(replace(b.COMPILING, compile=counting)), after=1)
@@ -68,7 +68,7 @@ def test_how_far_a_compilation_is_is_of_the_sample_and_an_older_daemon_does_not_
     assert now["ranks"][0]["compile"]["progress"] is None
 
 
-def test_the_age_of_the_last_step_is_of_the_sample_and_an_older_daemon_does_not_say_it() -> None:
+def test_the_age_of_the_last_step_is_from_the_sample_and_an_older_daemon_has_none() -> None:
     before, _ = told(STATES["warm"])
     _, sample = told(STATES["warm"], after=1)
     sample["ranks"][0]["last_step_age_seconds"] = 56.0
@@ -130,7 +130,7 @@ def shown(
     asyncio.run(run())
 
 
-def test_what_happened_is_asked_for_once_and_what_is_heard_is_drawn() -> None:
+def test_an_event_causes_one_request_and_a_sample_is_drawn() -> None:
     _, sample = told(stepped(STATES["warm"], 4711), after=50_000)
     heard = Heard(is_live=True, changed=False, sample=sample)
 
@@ -148,7 +148,7 @@ def test_what_happened_is_asked_for_once_and_what_is_heard_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("nonsense", [{}, {"late_seconds": None, "at": 1e12, "runs": 1}])
-def test_a_sample_that_is_none_is_passed_over(nonsense: dict[str, Any]) -> None:
+def test_an_invalid_sample_is_ignored(nonsense: dict[str, Any]) -> None:
     async def then(one: Screen, _: list[float]) -> None:
         for _ in range(10):
             await one.settle()
@@ -157,7 +157,7 @@ def test_a_sample_that_is_none_is_passed_over(nonsense: dict[str, Any]) -> None:
     shown(Ear(Heard(is_live=True, changed=False, sample=nonsense)), then, 1.0)
 
 
-def test_a_bug_in_listening_is_shown_and_asking_goes_on() -> None:
+def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
     drawn, asking, seen = threading.Event(), threading.Event(), threading.Event()
     asked: list[float] = []
     answer, _ = told(STATES["warm"])
@@ -189,7 +189,7 @@ def test_a_bug_in_listening_is_shown_and_asking_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> None:
+def test_with_a_daemon_samples_update_the_screen_and_requests_are_rare(tmp_path: Path) -> None:
     """Every five seconds for what no sample has, and when something happened."""
     with (
         training(tmp_path) as one,
@@ -212,7 +212,7 @@ def test_beside_a_daemon_seconds_go_on_and_it_asks_seldom(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_heard_it_asks_each_second(tmp_path: Path) -> None:
+def test_without_events_it_sends_a_request_each_second(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, front(url) as before:
         before.treatment = lambda peer: peer.recv(1)  # hangs
         with terminal("top", "--address", before.address) as seen:
