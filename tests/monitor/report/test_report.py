@@ -67,21 +67,21 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
 def test_what_passed_before_the_first_step_is_no_riddle() -> None:
     """Imports, building a model: of an eager run by its first step, else by its warm-up."""
     attached = EPOCH - 300
-    told = {"attached_at": attached, "step_seconds.first_at": attached + 121}
-    made = report(a.eager(answers={**told, "step_seconds.first": 1.0}))
+    answers = {"attached_at": attached, "step_seconds.first_at": attached + 121}
+    made = report(a.eager(answers={**answers, "step_seconds.first": 1.0}))
     assert shares(made)["before the first step"] == pytest.approx(120)
     warmup = {"ended_at": attached + 150, "seconds": 100.0, "steps": 1}
-    told = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
-    made = report(a.finished(answers={"attached_at": attached, **told}))
+    answers = {"warmup.first": warmup, "compile.seconds": 90.0, "step_seconds.clean_seconds": 60.0}
+    made = report(a.finished(answers={"attached_at": attached, **answers}))
     assert shares(made)["before the first step"] == pytest.approx(50)
 
 
 def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
-    told = {"pauses.evaluation_seconds": 20.0}
-    found = shares(report(a.finished(compiled=twice, answers=told)))
+    answers = {"pauses.evaluation_seconds": 20.0}
+    found = shares(report(a.finished(compiled=twice, answers=answers)))
     assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(6.0))
-    found = shares(report(a.finished(compiled=a.TWICE, answers=told)))
+    found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
     assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(20.0))
 
 
@@ -90,7 +90,7 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
 def test_shares_add_up_and_none_is_negative_whatever_is_told(
     save: float, evaluate: float, data: float, compile: float, clean: float, long: float
 ) -> None:
-    told = {
+    answers = {
         "pauses.checkpoint_seconds": save,
         "pauses.evaluation_seconds": evaluate,
         "pauses.data_seconds": data,
@@ -105,7 +105,7 @@ def test_shares_add_up_and_none_is_negative_whatever_is_told(
             }
         ],
     }
-    found = shares(report(a.finished(answers=told)))
+    found = shares(report(a.finished(answers=answers)))
     assert sum(found.values()) == pytest.approx(288)
     assert min(found.values()) >= 0
 
@@ -114,8 +114,8 @@ def test_a_long_step_of_which_nothing_is_known_is_a_gap_and_no_stall() -> None:
     """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
     long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
     long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
-    told = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
-    found = shares(report(a.finished(answers=told)))
+    answers = {"long_steps": [long], "step_seconds.clean_seconds": 100.0}
+    found = shares(report(a.finished(answers=answers)))
     assert (found["unexplained gaps"], found["stalls"]) == (20.0, 0.0)
     stalled = {"state": "stalled", "since": EPOCH - 30, "step_seconds.clean_seconds": 100.0}
     found = shares(report(a.warm(answers=stalled, state="stalled")))
@@ -140,12 +140,12 @@ def test_a_median_is_said_where_it_is_another_than_the_mean_and_not_what_a_bin_r
     median: float, said: bool
 ) -> None:
     """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
-    told = {
+    answers = {
         "step_seconds.typical": 4.01,
         "step_seconds.median": median,
         "step_seconds.clean_count": 14,
     }
-    line = steady(report(a.finished(answers=told)))
+    line = steady(report(a.finished(answers=answers)))
     assert line.startswith("4.01 s (")
     assert ("median" in line) is said
 
@@ -154,16 +154,16 @@ def test_a_cache_in_which_nothing_was_found_is_not_called_warm() -> None:
     """It may hold any model's compilations."""
     missed = [replace(one, cache="miss") for one in a.TWICE]
     what = replace(a.H100, caches={"inductor": "warm"})
-    said = dict(facts(report(a.finished(compiled=missed, what=what)), moment))
+    output = dict(facts(report(a.finished(compiled=missed, what=what)), moment))
     found = "of this run's compilations 0 of 4 were found in a cache"
-    assert said["caches"] == f"inductor not empty at the start; {found}"
-    said = dict(facts(report(a.finished(compiled=[], what=what)), moment))
-    assert said["caches"] == "inductor not empty at the start"
+    assert output["caches"] == f"inductor not empty at the start; {found}"
+    output = dict(facts(report(a.finished(compiled=[], what=what)), moment))
+    assert output["caches"] == "inductor not empty at the start"
 
 
 def test_what_to_do_first_is_ordered_by_what_it_would_have_saved() -> None:
-    told = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
-    made = report(a.finished(answers=told, what=replace(a.H100, caches={"inductor": "cold"})))
+    answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    made = report(a.finished(answers=answers, what=replace(a.H100, caches={"inductor": "cold"})))
     saves = [one.saves for one in made.do if one.saves]
     assert saves == sorted(saves, reverse=True)
     assert len(saves) == 3
@@ -183,7 +183,7 @@ def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> Non
     assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
         (what, None, None, None) for what in ("warm-up", "recompiles", "compiling")
     ]
-    told = {
+    answers = {
         "gpus": ["GPU-1", "GPU-2"],
         "energy": {
             "compile_joules": 11320.0,
@@ -191,7 +191,7 @@ def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> Non
             "joules_per_clean_step": 24.9,
         },
     }
-    warming, again, whole = report(a.finished(answers=told), 3.6).costs
+    warming, again, whole = report(a.finished(answers=answers), 3.6).costs
     assert again.gpu_seconds == 28.0
     assert again.money == pytest.approx(0.028)
     assert whole.joules == 11320.0
@@ -206,13 +206,13 @@ def test_places_of_graph_breaks_are_those_at_which_dynamo_went_on() -> None:
     once = "torch_dynamo_resume_in_forward_at_47"
     again = f"torch_dynamo_resume_in_{once}_at_52"
     resumed = [replace(a.FORWARD, id=f"{name}/0", name=name, line=31) for name in (once, again)]
-    told = {
+    answers = {
         "compile.graph_breaks": 2,
         "compile.breaks": [{"reason": "Unsupported Tensor.item() call", "count": 2}],
     }
-    said = text(a.finished(compiled=(*a.FIRST, *resumed), answers=told))
-    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in said
-    assert "capture_scalar_outputs" in said.replace("\n", "")
+    output = text(a.finished(compiled=(*a.FIRST, *resumed), answers=answers))
+    assert "Dynamo went on at `forward` (model.py:47), `forward` (model.py:52)." in output
+    assert "capture_scalar_outputs" in output.replace("\n", "")
 
 
 KINDS: dict[str, Any] = {
@@ -234,12 +234,12 @@ def test_every_kind_of_run_reads_well_within_80_columns(
     account = KINDS[kind]()
     made = cleaned(report(account, 2.5))
     for document in (page(made, moment), short(made)):
-        said = picture(document, made)
-        assert max(map(len, said.splitlines())) <= 80, said
-        assert "…" not in said
-        assert "None" not in said
-        assert "\x1b" not in said
-        assert "Where the time went" in said
+        output = picture(document, made)
+        assert max(map(len, output.splitlines())) <= 80, output
+        assert "…" not in output
+        assert "None" not in output
+        assert "\x1b" not in output
+        assert "Where the time went" in output
         assert markdown(document)
     whole = html(page(made, moment), made, account)
     assert "<img" not in whole
@@ -255,20 +255,22 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
         compilations=b.kinds(forward=3),
     )
     view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
-    said = " ".join(text(a.account(view)).split())
-    assert "captured nothing: this is eager speed (3 graph breaks)" in said
-    assert "TORCH_LOGS=graph_breaks" in said
-    assert "compile the container before it is wrapped" in said  # see tests/process/test_compiling
-    assert "3 compilations" in said
-    assert "compilations of graphs" not in said
+    output = " ".join(text(a.account(view)).split())
+    assert "captured nothing: this is eager speed (3 graph breaks)" in output
+    assert "TORCH_LOGS=graph_breaks" in output
+    assert (
+        "compile the container before it is wrapped" in output
+    )  # see tests/process/test_compiling
+    assert "3 compilations" in output
+    assert "compilations of graphs" not in output
     assert "it ran eagerly" in text(a.eager())
     assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
 
 
 def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
     brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
-    said = text(a.finished(compiled=(brief,)))
-    assert said.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in said
+    output = text(a.finished(compiled=(brief,)))
+    assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
 
 
 def test_a_slower_period_is_in_the_words_and_a_band_on_the_chart_of_steps() -> None:
@@ -325,25 +327,25 @@ def whole_html(account: RunSummary) -> str:
 
 def test_the_result_of_a_baseline_is_reported() -> None:
     eager = {"steps": 20, "seconds": 0.072, "break_even_steps": 996}
-    told = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
-    said = " ".join(text(a.finished(answers={"baseline": told})).split())
+    answers = {**eager, "speed_up": 2.0, "paid_back_at_step": 1016}
+    output = " ".join(text(a.finished(answers={"baseline": answers})).split())
     assert (
         "Baseline: the first 20 steps ran eagerly on purpose, 72 ms each; 2x as fast as eager; "
-        "break-even at step 1,016." in said
+        "break-even at step 1,016." in output
     )
-    slower = {**told, "speed_up": 0.9, "paid_back_at_step": None}
-    said = " ".join(text(a.finished(answers={"baseline": slower})).split())
-    assert "so compiling never breaks even" in said
+    slower = {**answers, "speed_up": 0.9, "paid_back_at_step": None}
+    output = " ".join(text(a.finished(answers={"baseline": slower})).split())
+    assert "so compiling never breaks even" in output
     assert "Baseline" not in text(a.finished())
 
 
 def test_advice_is_given_once_and_lengths_to_the_second() -> None:
-    told = {"compile.seconds": 118.4}
-    made = report(a.finished(answers=told))
+    answers = {"compile.seconds": 118.4}
+    made = report(a.finished(answers=answers))
     for document in (page(made, moment), short(made)):
-        said = " ".join(picture(document, made).split())
-        assert said.count("Pad the size that changes") == 1
-        assert "118 s" in said
+        output = " ".join(picture(document, made).split())
+        assert output.count("Pad the size that changes") == 1
+        assert "118 s" in output
 
 
 def test_of_eight_ranks_the_slowest_comes_first_and_then_what_differs() -> None:
@@ -368,10 +370,10 @@ def test_of_eight_ranks_the_slowest_comes_first_and_then_what_differs() -> None:
 
 
 def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
-    said = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
-    assert r"\<img" in said
-    assert r"\[a\]" in said
-    rows = [line for line in said.splitlines() if line.startswith("|")]
+    output = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
+    assert r"\<img" in output
+    assert r"\[a\]" in output
+    rows = [line for line in output.splitlines() if line.startswith("|")]
     assert rows
     for table in rows:  # a bar of a text's makes no cell
         assert table.replace(r"\|", "").count("|") in (3, 4, 6)
@@ -393,9 +395,9 @@ def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
         ("shape", (20,)): True,
         ("grad_mode", (0,)): True,
     }
-    said = " ".join(text(a.finished(compiled=compiled)).split())
-    assert "once, 10 s (shape, between steps 20 and 21" in said
-    assert "(grad_mode, before step 1" in said
+    output = " ".join(text(a.finished(compiled=compiled)).split())
+    assert "once, 10 s (shape, between steps 20 and 21" in output
+    assert "(grad_mode, before step 1" in output
 
 
 def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> None:
@@ -404,22 +406,22 @@ def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> N
     """
     changed = "0/0: GLOBAL_STATE changed: grad_mode"
     evaluated = replace(a.AGAIN, id="0/1", step=100, category="grad_mode", reason=changed)
-    said = " ".join(text(a.finished(compiled=[a.FORWARD, evaluated])).split())
-    assert "(grad_mode, after step 100)" in said
-    assert "in step 101" not in said
+    output = " ".join(text(a.finished(compiled=[a.FORWARD, evaluated])).split())
+    assert "(grad_mode, after step 100)" in output
+    assert "in step 101" not in output
 
 
 def test_a_server_compiles_in_no_step() -> None:
     without = [replace(one, step=0) for one in (*a.FIRST, a.AGAIN)]
-    said = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
-    assert "(shape)" in said
-    assert "in step" not in said
+    output = " ".join(text(a.finished(compiled=without, answers={"steps": 0})).split())
+    assert "(shape)" in output
+    assert "in step" not in output
 
 
 def test_steps_wait_for_data_no_longer_than_they_take() -> None:
     """The wait for the first batch is within no clean step."""
-    told = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
-    (remedy,) = [one for one in report(a.finished(answers=told)).do if "waited" in one.about]
+    answers = {"pauses.data_seconds": 44.5, "step_seconds.clean_seconds": 44.2}
+    (remedy,) = [one for one in report(a.finished(answers=answers)).do if "waited" in one.about]
     assert remedy.saves == 44.2
     assert "100" in remedy.about
 
@@ -436,9 +438,9 @@ def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
         },
     )
     failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
-    said = text(a.account(view, compiled=[*a.FIRST, failed]))
-    assert said.index("The failure") < said.index("Where the time went")
-    plain = " ".join(said.split())
+    output = text(a.account(view, compiled=[*a.FIRST, failed]))
+    assert output.index("The failure") < output.index("Where the time went")
+    plain = " ".join(output.split())
     head = "BackendCompilerFailed in `train_one_epoch` (train.py:88) ended it after 3602 steps"
     assert f"{head}, exit code 1" in plain
     assert (
@@ -454,19 +456,19 @@ def lines_of(account: RunSummary, width: int = 100, before: RunSummary | None = 
 
 
 def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_next() -> None:
-    told = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
-    account = a.finished(compiled=a.TWICE, answers=told)
-    said = lines_of(account, width=130, before=replace(account, id="aaaaaaaa"))
-    assert said[0].startswith("gpt2: finished")
-    assert len(said) <= 12
-    bar, key, cost = said[1:4]
+    answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
+    account = a.finished(compiled=a.TWICE, answers=answers)
+    output = lines_of(account, width=130, before=replace(account, id="aaaaaaaa"))
+    assert output[0].startswith("gpt2: finished")
+    assert len(output) <= 12
+    bar, key, cost = output[1:4]
     assert len(bar) == 100
     assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
     assert key.startswith("288 s: ")
     assert "▒ warm-up 41.7 %" in key
     assert cost.startswith("Compiling took 1")
-    assert any(line.startswith("1. ") and "up to " in line for line in said)
-    assert said[-1].endswith("warmwatch compare gpt2~1 gpt2")
+    assert any(line.startswith("1. ") and "up to " in line for line in output)
+    assert output[-1].endswith("warmwatch compare gpt2~1 gpt2")
 
 
 def test_the_suggested_commands_quote_a_hostile_name() -> None:
@@ -486,8 +488,8 @@ def test_a_brief_report_names_the_start_before_only_if_there_was_one() -> None:
 
 
 def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
-    told = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
-    bar = lines_of(a.finished(compiled=a.TWICE, answers=told), width=40)[1]
+    answers = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
+    bar = lines_of(a.finished(compiled=a.TWICE, answers=answers), width=40)[1]
     assert len(bar) == 40
     assert {"S", "E", "R", "▒", "█"} <= set(bar)
 
@@ -501,5 +503,5 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
     raised = Frame("train_one_epoch", "train.py", 88)
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
-    said = lines_of(a.account(view))
-    assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(said[1:])
+    output = lines_of(a.account(view))
+    assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])

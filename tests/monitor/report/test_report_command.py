@@ -76,9 +76,9 @@ def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path
 
 
 def test_json_markdown_and_html_agree(directory: str, tmp_path: Path) -> None:
-    told = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
-    assert told["schema_version"] == 1
-    assert told["functions"][0]["seconds"] == 12.5
+    document = json.loads(run("report", "gpt2", "--json", "--dir", directory).output)
+    assert document["schema_version"] == 1
+    assert document["functions"][0]["seconds"] == 12.5
     assert (
         "## Warmwatch report: gpt2"
         in run("report", "gpt2", "--markdown", "--dir", directory).output
@@ -86,7 +86,7 @@ def test_json_markdown_and_html_agree(directory: str, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     done = run("report", "gpt2", "--html", str(file), "--dir", directory)
     assert done.exit_code == 0, done.output
-    assert told["summary"] in file.read_text()
+    assert document["summary"] in file.read_text()
 
 
 def test_a_price_is_a_number(directory: str) -> None:
@@ -143,9 +143,9 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     before = a.finished(id="aaaaaaaa", run="gpt2", began=EPOCH - 9000)
     Store(load_history_settings(state)).save([before, a.finished()])
     for name in ("gpt2", "k3nuf63p", "k3n"):
-        told = json.loads(run("report", name, "--json", **state).output)
-        assert told["id"] == "k3nuf63p"
-        assert told["recompiled"][0]["seconds"] == 14.0
+        document = json.loads(run("report", name, "--json", **state).output)
+        assert document["id"] == "k3nuf63p"
+        assert document["recompiled"][0]["seconds"] == 14.0
     assert json.loads(run("report", "--json", **state).output)["id"] == "k3nuf63p"
     done = run("compare", "gpt2", "gpt2~1", **state)
     assert done.exit_code == 0, done.output
@@ -208,8 +208,8 @@ def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path)
     for command in (("report",), ("compare", "whole111"), ("export", "--csv", str(tmp_path))):
         done = run(command[0], "broken11", *command[1:], **environ)
         assert done.exit_code == 1
-        said = done.output.replace("\n", " ")
-        assert "run 'gpt2' (broken11) is damaged, or of another warmwatch: rank 0, " in said
+        output = done.output.replace("\n", " ")
+        assert "run 'gpt2' (broken11) is damaged, or of another warmwatch: rank 0, " in output
     done = run("report", "whole111", "-v", **environ)
     assert done.exit_code == 0, done.output
     assert "Where the time went" in done.output
@@ -226,19 +226,19 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     made = cleaned(report(account, 2.5))
     file = tmp_path / "report.html"
     file.write_text(html(document(made), made, account), encoding="utf-8")
-    asked, said, grounds = [], [], []
+    asked, output, grounds = [], [], []
     with chromium() as browser:
         for scheme in ("light", "dark"):
             page = browser.new_context(color_scheme=scheme).new_page()
             page.on("request", lambda one: asked.append(one.url))
-            page.on("console", lambda one: said.append(one.text))
+            page.on("console", lambda one: output.append(one.text))
             page.goto(file.as_uri())
             assert evil in page.inner_text("#summary")
             assert page.locator("svg").count() == 4
             grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.pdf()
     assert {one for one in asked if not one.startswith("data:")} == {file.as_uri()}
-    assert said == []
+    assert output == []
     assert len(set(grounds)) == 2
 
 

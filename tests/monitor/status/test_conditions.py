@@ -87,7 +87,7 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["state"] == "warm"
     assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]
-    assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3}]
+    assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3, "called": None}]
 
 
 def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:

@@ -57,9 +57,9 @@ def test_one_table_has_all_runs_the_living_first_and_of_those_the_worst() -> Non
 def test_no_line_exceeds_the_width_and_every_cell_is_whole(width: int) -> None:
     widest = shown(*every_state(), width=250)
     whole = {cell for row in table(widest) for cell in row}
-    said = shown(*every_state(), width=width)
-    header = next(i for i, line in enumerate(said) if " state " in line)
-    lines_of_table = said[header : header + 1 + len(State)]
+    output = shown(*every_state(), width=width)
+    header = next(i for i, line in enumerate(output) if " state " in line)
+    lines_of_table = output[header : header + 1 + len(State)]
     assert max(map(len, lines_of_table)) <= width
     rows = [cells(line) for line in lines_of_table[1:]]
     assert {cell for row in rows for cell in row} <= whole
@@ -68,9 +68,9 @@ def test_no_line_exceeds_the_width_and_every_cell_is_whole(width: int) -> None:
 @pytest.mark.parametrize("width", [60, 80])
 def test_a_name_that_is_too_long_for_a_column_has_a_line_of_its_own(width: int) -> None:
     views = [b.in_every_state(f"{LONG}-{i}")["warm"] for i in range(2)]
-    said = shown(*views, width=width)
-    assert f"{LONG}-0" in said
-    header = next(line for line in said if " state " in line)
+    output = shown(*views, width=width)
+    assert f"{LONG}-0" in output
+    header = next(line for line in output if " state " in line)
     assert cells(header)[:2] == ["rank", "state"]
     assert len(header) <= width
 
@@ -147,19 +147,19 @@ def test_ranks_that_failed_of_different_things_have_rows_of_their_own() -> None:
 
 
 def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
-    said = shown(b.in_every_state()["warm"])
-    (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", said[0])
-    assert length in table(said)[0]
+    output = shown(b.in_every_state()["warm"])
+    (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", output[0])
+    assert length in table(output)[0]
 
 
 def test_a_recompile_is_reported_with_its_remedy() -> None:
-    said = shown(b.in_every_state()["recompiling"])
-    again = next(i for i, line in enumerate(said) if line.startswith("compiled again"))
-    assert said[again].endswith(
+    output = shown(b.in_every_state()["recompiling"])
+    again = next(i for i, line in enumerate(output) if line.startswith("compiled again"))
+    assert output[again].endswith(
         ", `forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
     )
-    assert f"({b.RECOMPILATION.category})" in said[again]
-    assert said[again + 1].startswith("    ")
+    assert f"({b.RECOMPILATION.category})" in output[again]
+    assert output[again + 1].startswith("    ")
 
 
 def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
@@ -174,8 +174,8 @@ def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
         replace(first, at_ns=b.ago(3)),
     )
     view = b.view(b.WARM, compilations=known)
-    said = shown(view)
-    assert any(line.startswith("compiled again for 24 s (") for line in said), said
+    output = shown(view)
+    assert any(line.startswith("compiled again for 24 s (") for line in output), output
     (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
     totals = [one["total_seconds"] for one in rank["compile"]["last"]]
     assert totals == [24.0, 50.0, None, None, 70.0]
@@ -185,19 +185,19 @@ def test_graph_breaks_are_reported_if_the_answer_has_their_reasons() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     rank = answer["runs"][0]["ranks"][0]
     rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
-    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert said[-1] == "graph break, 3 times: call to print"
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert output[-1] == "graph break, 3 times: call to print"
 
 
 def test_a_reason_in_many_ranks_is_reported_once_and_the_list_is_short() -> None:
     answer = status(b.snapshot(*map(again, ranks(8))))
-    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert sum(line.startswith("compiled again") for line in said) == 1
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in output) == 1
     for number, rank in enumerate(answer["runs"][0]["ranks"]):
         last = {**rank["compile"]["last"][0], "reason": str(number), "plain": None}
         rank["compile"]["last"] = [last]
-    said = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert sum(line.startswith("compiled again") for line in said) == 3
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("compiled again") for line in output) == 3
 
 
 def again(view: RankView) -> RankView:
@@ -214,7 +214,7 @@ def on_a_terminal(directory: Path, **variables: str) -> str:
         env=environment(TERM="xterm", COLUMNS="80", **variables),
     ) as process:
         os.close(slave)
-        said = b""
+        output = b""
         while True:
             try:
                 part = os.read(master, 65536)
@@ -222,10 +222,10 @@ def on_a_terminal(directory: Path, **variables: str) -> str:
                 break
             if not part:
                 break
-            said += part
+            output += part
         process.wait()
     os.close(master)
-    return said.decode()
+    return output.decode()
 
 
 def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break(
@@ -234,10 +234,10 @@ def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break
     one = write_record(tmp_path, warm("a"), name="a")
     two = write_record(tmp_path, compiling("b"), name="b")
     with held(one), held(two):
-        said = on_a_terminal(tmp_path)
+        output = on_a_terminal(tmp_path)
         plain = on_a_terminal(tmp_path, NO_COLOR="1")
-    assert "\x1b[1;32mwarm\x1b[0m" in said
-    assert "\x1b[1;33mcompiling\x1b[0m" in said
+    assert "\x1b[1;32mwarm\x1b[0m" in output
+    assert "\x1b[1;33mcompiling\x1b[0m" in output
     assert max(map(len, plain.splitlines())) <= 80
     assert "\x1b" not in plain
 
