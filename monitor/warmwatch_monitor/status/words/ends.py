@@ -168,5 +168,5 @@ def words(known: Deadline) -> Clause:
     shown = f"{left:.0f} s" if left < _IN_SECONDS else duration(left)
     raises = left < _LITTLE * known.timeout_seconds
     how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""
-    said = f"{name} gives up in {shown}"
-    return Clause(f"{said}{how}", Importance.LOSS, said)
+    text = f"{name} gives up in {shown}"
+    return Clause(f"{text}{how}", Importance.LOSS, text)

@@ -73,8 +73,12 @@ def _before(known: Estimate, part: bool) -> str:
 
 def _is_part(known: Estimate, figures: Figures) -> bool:
     """Whether the time that the sentence says is that of a part of what the estimate is of."""
-    said = figures.progress.open_seconds
-    return known.of == "warmup" and said is not None and known.so_far_seconds - said > _SAME_SECONDS
+    open_seconds = figures.progress.open_seconds
+    return (
+        known.of == "warmup"
+        and open_seconds is not None
+        and known.so_far_seconds - open_seconds > _SAME_SECONDS
+    )
 
 
 def _spread(known: Estimate) -> str:
@@ -105,12 +109,12 @@ def without_steps(run: RunView, speaker: RankView, *, in_head: bool) -> str | No
         return None
     if speaker.judgement.compiling or limit is None or progress.quiet_seconds <= limit:
         return None
-    said = f"no step for {duration(progress.quiet_seconds)}"
+    no_step = f"no step for {duration(progress.quiet_seconds)}"
     others = [view for view in run.living if view is not speaker]
     seen = next(_signs(speaker), None) or next(_held_up_by(others), None)
     if seen is None and any(next(_signs(view), None) for view in others):
         seen = "another rank works"
-    return "; ".join(part for part in ("" if in_head else said, seen) if part)
+    return "; ".join(part for part in ("" if in_head else no_step, seen) if part)
 
 
 def _held_up_by(others: list[RankView]) -> Iterator[str]:

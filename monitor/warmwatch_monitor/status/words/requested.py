@@ -45,13 +45,13 @@ def turned_off(figures: Figures) -> str | None:
 def uncompiled_calls(figures: Figures) -> str:
     """``14 calls ran eagerly, the first in step 12: torch.compiler.set_stance("force_eager")``."""
     compile = figures.compile
-    told = (
+    found = (
         (compile.eager_calls, compile.eager_calls_since, "ran eagerly", "force_eager"),
         (compile.refused_calls, compile.refused_calls_since, "failed", "fail_on_recompile"),
     )
     return "; ".join(
         f"{counted(calls, 'call')} {what}, the first in step {since}: {_stance(name)}"
-        for calls, since, what, name in told
+        for calls, since, what, name in found
         if calls and since
     )
 
@@ -169,8 +169,8 @@ _REMEDIES = (
 
 def break_remedy(reason: str) -> str | None:
     """One sentence; ``None`` where the words tell nothing."""
-    said = reason.lower()
-    return next((words for signs, words in _REMEDIES if any(s in said for s in signs)), None)
+    lowered = reason.lower()
+    return next((words for signs, words in _REMEDIES if any(s in lowered for s in signs)), None)
 
 
 # Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
@@ -213,10 +213,10 @@ def of_recompile(figures: Figures) -> str | None:
 def evidence(figures: Figures) -> Iterator[str]:
     """Those that cost most, each with what clean steps took before and since where both are known.
 
-    What padding or a dynamic shape costs shows there: it is said, and nobody is told which to take.
+    The times show what padding or a dynamic shape costs, without recommending one.
     """
-    told = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
-    for one in [one for one in told if remedy(one)][:_MOST]:
+    varying = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
+    for one in [one for one in varying if remedy(one)][:_MOST]:
         before, since = one.before_seconds, since_seconds(one)
         speeds = ""
         if before is not None and since is not None:

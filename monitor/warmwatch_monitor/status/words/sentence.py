@@ -147,9 +147,9 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    for said in (_LEADS.get(run.state, ""), leads_with(speaker)):
-        if said in speaker.judgement.conditions:
-            words.pop(said, None)  # the sentence starts with it
+    for condition in (_LEADS.get(run.state, ""), leads_with(speaker)):
+        if condition in speaker.judgement.conditions:
+            words.pop(condition, None)  # the sentence starts with it
     for name, clause in words.items():
         short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)

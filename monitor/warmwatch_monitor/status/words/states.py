@@ -162,8 +162,8 @@ def _no_step_yet(view: RankView) -> Says:
         return f"no step yet; nothing has compiled for {duration(quiet)}", ()
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
-    said = f"no steps seen; nothing has compiled for {duration(quiet)}"
-    return said, (Clause(ends.MARK_STEPS, Importance.REMEDY),)
+    text = f"no steps seen; nothing has compiled for {duration(quiet)}"
+    return text, (Clause(ends.MARK_STEPS, Importance.REMEDY),)
 
 
 def _quiet_so_far(view: RankView) -> str:
@@ -186,10 +186,10 @@ def _recompiling(view: RankView) -> Says:
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"recompiled{what}; {_quiet_so_far(view)}", why
     known = so_far(view, "last step " if why else "")
-    said = f"recompiled{what}, {_clean_so_far(view)} since"
+    text = f"recompiled{what}, {_clean_so_far(view)} since"
     if not why or seconds_left(view) is None:  # then nothing is left to wait for
-        return said, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
-    return said, (Clause(known, Importance.WAIT), *why)
+        return text, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
+    return text, (Clause(known, Importance.WAIT), *why)
 
 
 def _warm(view: RankView) -> Says:
@@ -197,9 +197,9 @@ def _warm(view: RankView) -> Says:
     step = figures.steps.length
     speed = "" if step is None else f"{step_length(step)} a step"
     if "nothing_captured" in view.judgement.conditions:
-        said, why = nothing_captured(figures)
+        nothing, why = nothing_captured(figures)
         clauses = (Clause(speed, Importance.WAIT), Clause(why, Importance.REASON))
-        return f"warm, but {said}", clauses
+        return f"warm, but {nothing}", clauses
     if view.judgement.warm_by in _WITHOUT_STEPS:
         return _warm_without_steps(view), ()
     if not figures.compile.begun and figures.compile.precompiled:
@@ -245,8 +245,8 @@ def _of_few(figures: Figures) -> str:
 
 def _eager(view: RankView) -> Says:
     if "never_compiled" in view.judgement.conditions:
-        said, why = never_compiled(view.figures)
-        return f"runs eagerly, but {said}", (Clause(why, Importance.REASON),)
+        text, why = never_compiled(view.figures)
+        return f"runs eagerly, but {text}", (Clause(why, Importance.REASON),)
     if off := turned_off(view.figures):
         return f"runs eagerly: {off}", _speed(view)
     steps = counted(view.figures.steps.count, "step")
