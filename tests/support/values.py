@@ -1,7 +1,8 @@
-"""Frozen values of both kinds, handled alike: the record's NamedTuples, the monitor's Structs."""
+"""Frozen values of each kind, handled alike: NamedTuples, Structs of msgspec, dataclasses."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -15,6 +16,8 @@ def replace(value: T, /, **changes: Any) -> T:
         made: T = structs.replace(value, **changes)
         return made
     fields: Any = value
+    if dataclasses.is_dataclass(value):
+        return dataclasses.replace(fields, **changes)
     changed: T = fields._replace(**changes)
     return changed
 

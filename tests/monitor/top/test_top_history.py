@@ -158,9 +158,12 @@ def test_what_was_not_measured_is_blank_and_what_is_nothing_is_a_line() -> None:
 
 
 def test_compile_intervals_are_shaded_and_make_no_scale() -> None:
-    """The first step, which compiled for minutes, would make all others flat."""
+    """The first step, which compiled for minutes, would make all others flat.
+
+    The lowest row alone is shaded: a block of shades would hide the plot.
+    """
     points = ((1.5, 100.0), (2.5, 1.0), (3.5, 2.0))
-    assert plot(*points, spans=((0.5, 1.7),)) == ["░█ █      ", "░███      "]
+    assert plot(*points, spans=((0.5, 1.7),)) == [" █ █      ", "░███      "]
 
 
 def test_columns_between_two_looks_are_filled_and_a_gap_is_left() -> None:
