@@ -36,7 +36,7 @@ _BLOCK_NS = 2 * 10**9
 SUSTAINED_SECONDS, SUSTAINED_STEPS = 22.0, 10
 _MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
 # A level is sustained by so many steps in so many seconds; either pair suffices.
-_SUSTAINED = ((100, 3.0), (SUSTAINED_STEPS, 30.0))
+_SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
 _WINDOW = 32  # blocks; a level of long steps needs many
 _CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
 _LATELY = 5  # blocks whose median is the speed of a slower run

@@ -110,6 +110,18 @@ def test_half_as_long_again_is_reported_within_30_seconds_and_ten_steps(step: fl
     assert watch.seen[0][1] > steps
 
 
+@pytest.mark.parametrize("fast", [60, 100])
+def test_a_few_seconds_of_fast_steps_are_a_level_too(fast: int) -> None:
+    """So a daemon agrees with a command that has the record's histogram alone."""
+    watch = Watch()
+    watch.run(noisy(0.1, fast))
+    began = watch.now
+    watch.run(noisy(0.3, 100))
+    assert watch.seen
+    assert watch.seen[0][0] - began <= 30
+    assert first_look(watch.slot()).slower
+
+
 def test_after_recovery_nothing_is_slower() -> None:
     watch = Watch()
     watch.run(noisy(0.024, 2000))
