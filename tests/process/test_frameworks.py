@@ -231,9 +231,9 @@ def test_a_framework_that_marks_its_steps_says_so_before_any_optimizer_steps(
 ) -> None:
     body = """
 import warmwatch
-from warmwatch.frameworks._reporting import marks_steps
+from warmwatch.frameworks._reporting import mark_steps_by_hand
 net = make(); o = torch.optim.SGD(net.parameters(), lr=.1)
-marks_steps([o])
+mark_steps_by_hand([o])
 o.step()  # as where a checkpoint is loaded
 for _ in range(2):
     train(net, o, 1)
