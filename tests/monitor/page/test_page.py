@@ -200,7 +200,8 @@ def test_its_time_goes_on_where_the_clock_is_set_back(browser: Browser, tmp_path
 
 def test_many_ranks_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        ranks_of(tmp_path, 64)
+        living, *_ = ranks_of(tmp_path, 64)
+        stack.enter_context(held(living))  # ranks that had ended before have no lane
         url = stack.enter_context(daemon(tmp_path))
         phone = {"width": 320, "height": 700}
         page = stack.enter_context(visit(browser, url, viewport=phone))
