@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -132,8 +133,12 @@ def _audit(log: DaemonLog) -> Audit:
     return note_access
 
 
+_leaving = threading.Event()  # set by a signal whose SystemExit an import or a finalizer swallowed
+
+
 def _leave(_signum: int, _frame: FrameType | None) -> None:
     """Exit on a signal before uvicorn handles signals, and after it has restored the handlers."""
+    _leaving.set()
     sys.exit(0)
 
 
@@ -213,6 +218,8 @@ def _serve(
     try:
         latest = sender.latest if sender else poller.latest
         app = create_app(latest, __version__, recent, history, poller.request)
+        if _leaving.is_set():
+            return
         door.serve(app, listener, app.leave)
     finally:
         manager.stopping()
