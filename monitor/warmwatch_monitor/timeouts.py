@@ -6,6 +6,7 @@ main thread of a command makes none on a path that a user names.
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -34,7 +35,12 @@ def within(seconds: float, call: Callable[[], T], default: T, *, path: str | Non
             raised.append(error)
 
     thread = threading.Thread(target=run, name="warmwatch-disk", daemon=True)
-    thread.start()
+    # Signals are for the main thread: one that this thread took could stop `run` itself.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if path is not None:
         _last_calls[path] = thread
     thread.join(seconds)

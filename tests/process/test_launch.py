@@ -306,7 +306,7 @@ def test_a_command_that_ignores_ctrl_z_is_not_left_behind() -> None:
         assert beside.stdout.readline() == "ready\n"
         beside.send_signal(signal.SIGTSTP)
         try:
-            beside.communicate("go\n", timeout=60)
+            beside.communicate("go\n", timeout=600)
         finally:
             beside.kill()
         assert beside.returncode == 5

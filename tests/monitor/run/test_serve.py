@@ -52,7 +52,7 @@ def test_the_link_of_a_daemon_with_tls_is_https(tmp_path: Path) -> None:
         process, url = ran
         assert url == f"https://{address}"
         assert ask(url, "/", tls=authority.trusted()).status == 200
-        process.communicate("", timeout=120)
+        process.communicate("", timeout=600)
     assert process.returncode == 0
 
 
@@ -72,7 +72,7 @@ def test_the_page_is_there_while_the_command_runs(tmp_path: Path) -> None:
     with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
         assert url == f"http://{address}"
         assert ask(url, "/").status == 200
-        process.communicate("", timeout=120)
+        process.communicate("", timeout=600)
     assert process.returncode == 0
     assert is_free(url)
 
@@ -80,7 +80,7 @@ def test_the_page_is_there_while_the_command_runs(tmp_path: Path) -> None:
 def test_ctrl_c_ends_both(tmp_path: Path) -> None:
     with served(tmp_path, WARMWATCH_ADDRESS=free_address()) as (process, url):
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
     assert process.returncode == -signal.SIGINT
     assert is_free(url)
 
@@ -90,7 +90,7 @@ def test_a_daemon_that_serves_these_records_is_used_and_stays(tmp_path: Path) ->
         address = running.removeprefix("http://")
         with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
             assert url == running
-            process.communicate("", timeout=120)
+            process.communicate("", timeout=600)
         assert ask(running, "/").status == 200
 
 
@@ -100,4 +100,4 @@ def test_where_the_port_is_taken_another_one_serves(tmp_path: Path) -> None:
         with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
             assert url != f"http://{address}"
             assert ask(url, "/").status == 200
-            process.communicate("", timeout=120)
+            process.communicate("", timeout=600)
