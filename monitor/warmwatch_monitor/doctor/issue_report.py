@@ -39,7 +39,11 @@ def issue_report(
         hooks: the findings of ``doctor --hooks``.
         answer: the ``/status`` document; ``None`` if it could not be read.
     """
-    records = "could not be read" if answer is None else f"```json\n{_reduced_json(answer)}\n```"
+    records = (
+        "could not be read"
+        if answer is None
+        else f"```json\n{json.dumps(reduced(answer), indent=1)}\n```"
+    )
     text = "\n\n".join(
         (
             "# Warmwatch: report for an issue",
@@ -71,10 +75,6 @@ def reduced(value: Any, key: str = "") -> Any:
     if isinstance(value, str):
         return value if key in CLOSED_LISTS else None
     return value
-
-
-def _reduced_json(answer: dict[str, Any]) -> str:
-    return json.dumps(reduced(answer), indent=1)
 
 
 def _versions() -> list[str]:

@@ -18,6 +18,22 @@ Epoch = Annotated[float, _unit("s since the epoch")]
 Joules = Annotated[float, _unit("J")]
 
 
+# descriptions that several types share
+Label = Annotated[
+    str | None,
+    Meta(description="The function as sentences name it: `forward (model.py:31)`, or `the model`."),
+]
+FileName = Annotated[str | None, Meta(description="Base name of its file.")]
+FirstLine = Annotated[int | None, Meta(description="Its first line.")]
+PlainReason = Annotated[
+    str | None, Meta(description="The reason in plain words; null if there are none for it.")
+]
+Remedy = Annotated[
+    str | None,
+    Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
+]
+
+
 class Kernel(Struct, frozen=True, kw_only=True):
     """A kernel that took long to compile."""
 
@@ -28,18 +44,12 @@ class Kernel(Struct, frozen=True, kw_only=True):
 class Function(Struct, frozen=True, kw_only=True):
     """Cost of all compilations of one function, backwards included."""
 
-    called: Annotated[
-        str | None,
-        Meta(
-            description="The function as sentences name it: `forward (model.py:31)`, or `the "
-            "model`."
-        ),
-    ] = None
+    called: Label = None
     name: Annotated[
         str | None, Meta(description="Name of the function; null if it is unknown.")
     ] = None
-    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
-    line: Annotated[int | None, Meta(description="Its first line.")] = None
+    file: FileName = None
+    line: FirstLine = None
     caller: Annotated[str | None, Meta(description="Of its last compilation; see `last`.")] = None
     others: Annotated[
         int,
@@ -109,29 +119,18 @@ class PastCompilation(Struct, frozen=True, kw_only=True):
             "compilation."
         ),
     ] = None
-    plain: Annotated[
-        str | None, Meta(description="The reason in plain words; null if there are none for it.")
-    ] = None
+    plain: PlainReason = None
     category: Annotated[
         str | None,
         Meta(
             description="Category of the reason, from a closed list; null for a first compilation."
         ),
     ] = None
-    advice: Annotated[
-        str | None,
-        Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
-    ] = None
-    called: Annotated[
-        str | None,
-        Meta(
-            description="The function as sentences name it: `forward (model.py:31)`, or `the "
-            "model`."
-        ),
-    ] = None
+    advice: Remedy = None
+    called: Label = None
     name: Annotated[str | None, Meta(description="Name of the function.")] = None
-    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
-    line: Annotated[int | None, Meta(description="Its first line.")] = None
+    file: FileName = None
+    line: FirstLine = None
     caller: Annotated[
         str | None,
         Meta(
@@ -174,18 +173,12 @@ class Underway(Struct, frozen=True, kw_only=True):
     kind: Annotated[
         str | None, Meta(description="As in `last`; null as long as it is unknown.")
     ] = None
-    called: Annotated[
-        str | None,
-        Meta(
-            description="The function as sentences name it: `forward (model.py:31)`, or `the "
-            "model`."
-        ),
-    ] = None
+    called: Label = None
     name: Annotated[
         str | None, Meta(description="Name of the function; null as long as it is unknown.")
     ] = None
-    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
-    line: Annotated[int | None, Meta(description="Its first line.")] = None
+    file: FileName = None
+    line: FirstLine = None
     caller: Annotated[str | None, Meta(description="As in `last`.")] = None
     backward: Annotated[bool, Meta(description="Whether it is the function's backward.")]
     reason: Annotated[
@@ -194,16 +187,11 @@ class Underway(Struct, frozen=True, kw_only=True):
             description="Why it is recompiled, as PyTorch reports it; null for a first compilation."
         ),
     ] = None
-    plain: Annotated[
-        str | None, Meta(description="The reason in plain words; null if there are none for it.")
-    ] = None
+    plain: PlainReason = None
     category: Annotated[
         str | None, Meta(description="Category of the reason, from a closed list.")
     ] = None
-    advice: Annotated[
-        str | None,
-        Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
-    ] = None
+    advice: Remedy = None
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):
@@ -303,8 +291,8 @@ class Varying(Struct, frozen=True, kw_only=True):
         Meta(description="How to avoid the recompiles; null if it has not changed repeatedly."),
     ] = None
     name: Annotated[str | None, Meta(description="Name of the function.")] = None
-    file: Annotated[str | None, Meta(description="Base name of its file.")] = None
-    line: Annotated[int | None, Meta(description="Its first line.")] = None
+    file: FileName = None
+    line: FirstLine = None
 
 
 class Compile(Struct, frozen=True, kw_only=True):
