@@ -16,7 +16,7 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.stderr.write(
             "warmwatch: this command needs the monitor, which is not installed; "
-            "get it with: pip install 'warmwatch[monitor]'\n"
+            "install it from the checkout or the wheel: pip install 'PATH[monitor]'\n"
         )
         sys.exit(2)
     monitor.main()

@@ -110,7 +110,7 @@ while tasks() > before: pass
         assert stat.S_IMODE(mode) == 0o600
         shown = stacks("--dir", str(records))
         assert shown.exit_code == 0
-        assert "pip install 'warmwatch[stacks]'" in shown.stderr
+        assert "pip install py-spy" in shown.stderr
         assert f"train rank 0 (pid {started.pid})\n  compiling" in shown.stdout
         assert "waits_for_ever (train.py:" in shown.stdout
         assert "; the same as after " in shown.stdout

@@ -266,7 +266,7 @@ def test_without_the_extra_it_says_which_command_brings_it(
 ) -> None:
     assert refused("--otlp", **without_opentelemetry) == (
         "warmwatch: what OTLP needs is not installed (No module named 'opentelemetry.exporter'); "
-        "get it with: pip install 'warmwatch[monitor,otlp]'"
+        "get it with: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
     )
 
 

@@ -108,7 +108,7 @@ def make_sender(poller: Poller, bound: Address) -> Sender:
     except ImportError as error:
         raise MissingExtraError(
             f"what OTLP needs is not installed ({error}); get it with: "
-            "pip install 'warmwatch[monitor,otlp]'"
+            "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
         ) from None
     instance = f"{socket.gethostname()}:{bound.port}"  # as in Prometheus
     return Sender(OtlpExporter(os.environ, __version__, instance), poller.latest)

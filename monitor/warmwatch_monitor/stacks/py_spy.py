@@ -25,7 +25,7 @@ _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
 _AGENTS = ("watches.py", "disk_flusher.py")
 _LONGEST = 4 << 20  # bytes of an answer
-_INSTALL = "pip install 'warmwatch[stacks]'"
+_INSTALL = "pip install py-spy"
 MISSING = f"py-spy is not installed here: {_INSTALL}"
 _AS_ROOT = 'run it as root: sudo env "PATH=$PATH" warmwatch stacks'
 
