@@ -1,10 +1,11 @@
-"""A real Prometheus with the project's rules over 500 nodes of 8 GPUs and 8 jobs each.
+"""A real Prometheus with the project's rules over 500 nodes of 8 GPUs, with a day of churn.
 
-Not among the figures of ``make benchmark``: it takes twenty minutes and some GB. Every GPU has a
-job of its own, so there are 4,000 runs; two jobs came before each, as in the two to three hours
-that Prometheus' head covers where jobs last an hour. One daemon's ``/metrics``, under the nodes'
-names, is what the nodes answer with, so the cost measured is that of Prometheus alone.
-``BLOCK_NODES`` of them also have a day of blocks, with a sample a minute.
+Not among the figures of ``make benchmark``: it takes half an hour and some GB. Every GPU has a job
+of its own, so there are 4,000 runs, and a new one each hour. A day of that is in blocks, with two
+samples of each hour: what a day of churn costs is its series. Then the nodes are scraped; two jobs
+came before each, as in the two to three hours that Prometheus' head covers. One daemon's
+``/metrics``, under the nodes' names, is what they answer with, so the cost measured is that of
+Prometheus alone.
 
 The rules are measured by the CPU time of Prometheus, so other load on the machine does not count:
 each is queried after the nodes have stopped, at the moment of the last evaluation.
@@ -39,15 +40,16 @@ from support.records import held, write_record
 from support.values import replace
 
 NODES = int(os.environ.get("NODES", "500"))
-BLOCK_NODES = int(os.environ.get("BLOCK_NODES", "20"))
+BLOCK_NODES = int(os.environ.get("BLOCK_NODES", str(NODES)))
 # the last job lasts longer than the ranges of most rules, so that they see no other
 GPUS, EARLIER_JOBS, EARLIER_SECONDS, LAST_SECONDS = 8, 2, 60, 420
 SCRAPE_SECONDS, EVALUATION_SECONDS = 15, 240
-BLOCK_SAMPLE_SECONDS, HOUR = 60, 3600
+BLOCK_SAMPLE_SECONDS, HOUR = 1800, 3600
+# of jobs that last an hour, those that ended within the daemon's retention of 15 minutes: settled
+ENDED, ENDED_SECONDS = GPUS * 15 // 60, 300.0
 RULES = Path(__file__).parents[1] / "dashboards" / "rules"
-_RUN = 'run="'
-_SAMPLE = re.compile(r"^(\S+) (\S+)$")
-_GROWS = re.compile(r"_(total|sum|count|bucket|timestamp_seconds)\b")
+_SAMPLE = re.compile(r"^(\w+)\{?(.*?)\}? (\S+)$")
+_GROWS = re.compile(r"_(total|sum|count|bucket|timestamp_seconds)$")
 
 
 def measure() -> Iterator[Figure]:
@@ -74,49 +76,49 @@ def measure() -> Iterator[Figure]:
 
 
 def _metrics(place: Path) -> str:
-    """``/metrics`` of a real daemon: eight living jobs, each with one of the stand-in's GPUs."""
+    """``/metrics`` of a real daemon: a living job on each GPU of the stand-in, and ended ones."""
     environ = {**os.environ, **standin.gpus(GPUS, str(place)).environment}
     environ |= {"WARMWATCH_DIR": str(place / "records"), "WARMWATCH_STATE": "off"}
+    now = time.monotonic_ns(), time.time_ns()
     with ExitStack() as stack:
         for number in range(GPUS):
-            slot = b.moved(b.as_rank(b.WARM, 0, 1), time.monotonic_ns(), time.time_ns())
-            own = {"run": str(number), "gpus": (board(number)["uuid"],)}
+            slot = b.moved(b.as_rank(b.WARM, 0, 1), *now)
+            own = {"run": f"@job@-{number}", "gpus": (board(number)["uuid"],)}
             slot = replace(slot, identity=replace(slot.identity, **own))
             stack.enter_context(held(write_record(place / "records", slot, name=str(number))))
+            if number < ENDED:
+                slot = b.moved(b.ended("finished", b.as_rank(b.WARM, 0, 1), ENDED_SECONDS), *now)
+                own = {"run": f"@ended@-{number}", "gpus": (board(number)["uuid"],)}
+                slot = replace(slot, identity=replace(slot.identity, **own))
+                write_record(place / "records", slot, name=f"ended-{number}")
         served = stack.enter_context(daemon(environ))
         while True:
             text = served.ask("/metrics").decode()
             counts = (text.count("warmwatch_steps_total{"), text.count("warmwatch_gpu_sm_active"))
-            if counts[0] == GPUS and counts[1] >= GPUS:
+            if counts[0] == GPUS + ENDED and counts[1] >= GPUS:
                 return text
             time.sleep(0.5)
 
 
 class Node:
-    """The samples of one node. What grows, grows with time."""
+    """The samples of one node. The value of what grows is the time."""
 
-    def __init__(self, template: str, number: int) -> None:
-        found = (_SAMPLE.match(line) for line in template.splitlines() if line[0] != "#")
-        self._number = number
-        self._samples = [
-            (
-                re.sub("GPU-[0-9a-f]{4}", f"GPU-{number:04x}", one[1]),
-                float(one[2]),
-                _GROWS.search(one[1]) is not None,
-            )
-            for one in found
-            if one
-        ]
+    def __init__(self, template: str, number: int, scraped: str = "", stamp: str = "") -> None:
+        lines = []
+        for line in template.splitlines():
+            if line[0] != "#" and (found := _SAMPLE.match(line)):
+                name, labels, value = found.groups()
+                labels = ",".join(filter(None, (scraped, labels)))
+                value = "@time@" if _GROWS.search(name) else value
+                lines.append(f"{name}{{{labels}}} {value}{stamp}\n")
+        text = re.sub("GPU-[0-9a-f]{4}", f"GPU-{number:04x}", "".join(lines))
+        self._number, self._text, self.samples = number, text.encode(), len(lines)
 
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def text(self, job: int, seconds: float, stamp: str = "") -> Iterator[str]:
-        """A line for each sample, ``seconds`` after the beginning."""
-        own = f"{_RUN}job-{self._number}-{job}-"
-        for name, value, grows in self._samples:
-            now = value + seconds if grows else value
-            yield f"{name.replace(_RUN, own)} {now:.13g}{stamp}\n"
+    def text(self, job: int, moment: int) -> bytes:
+        """What it answers with, while its jobs have this number."""
+        filled = self._text.replace(b"@time@", b"%d" % moment)
+        filled = filled.replace(b"@ended@", b"job-%d-%d" % (self._number, job - 1))
+        return filled.replace(b"@job@", b"job-%d-%d" % (self._number, job))
 
 
 async def _serve(port: int, template: str) -> None:
@@ -126,9 +128,9 @@ async def _serve(port: int, template: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await _head(reader):
             node = nodes[int(head.split(b" ", 2)[1].strip(b"/"))]
-            elapsed = time.time() - began
-            job = min(int(elapsed / EARLIER_SECONDS), EARLIER_JOBS)
-            body = "".join(node.text(job, elapsed)).encode()
+            now = time.time()
+            job = min(int((now - began) / EARLIER_SECONDS), EARLIER_JOBS)
+            body = node.text(job, int(now))
             words = f"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}"
             writer.write(words.encode() + b"\r\n\r\n" + body)
             await writer.drain()
@@ -160,38 +162,32 @@ def _config(port: int) -> str:
 
 
 def _blocks(place: Path) -> Iterator[Figure]:
-    """A day of blocks; two hours at a time, since promtool reads its whole input for each block."""
+    """A day of blocks; one at a time, since promtool reads its whole input for each."""
     template = (place / "template").read_text()
-    nodes = [Node(template, number) for number in range(BLOCK_NODES)]
-    now, samples, file = int(time.time()), 0, place / "samples"
-    for hours in range(24, 0, -2):
-        with file.open("w") as out:
-            for hour in (hours, hours - 1):
-                start = now - hour * HOUR
-                for moment in range(start, start + HOUR, BLOCK_SAMPLE_SECONDS):
-                    for number, node in enumerate(nodes):
-                        lines = node.text(-hour, moment - start, f" {moment}")
-                        out.writelines(_scraped(line, number) for line in lines)
-                        samples += len(node)
-            out.write("# EOF\n")
+    nodes = [
+        Node(template, number, f'instance="node-{number}:10464",job="warmwatch"', " @time@")
+        for number in range(BLOCK_NODES)
+    ]
+    began, samples, file, last = time.monotonic(), 0, place / "samples", int(time.time())
+    last -= last % (2 * HOUR)
+    for start in range(last - 24 * HOUR, last, 2 * HOUR):
+        with file.open("wb") as out:
+            for moment in range(start, start + 2 * HOUR, BLOCK_SAMPLE_SECONDS):
+                for node in nodes:
+                    out.write(node.text((moment - last) // HOUR, moment))
+                    samples += node.samples
+            out.write(b"# EOF\n")
         command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file)]
         subprocess.run([*command, str(place / "tsdb")], check=True, stdout=subprocess.DEVNULL)
-    file.unlink(missing_ok=True)
-    blocks = list((place / "tsdb").glob("*/meta.json"))
+    file.unlink()
+    blocks = [json.loads(one.read_text()) for one in (place / "tsdb").glob("*/meta.json")]
     size = sum(one.stat().st_size for one in (place / "tsdb").rglob("*") if one.is_file())
+    made = f"{size / 1e6:.0f} MB, made in {time.monotonic() - began:.0f} s"
     yield Figure(name="fleet: nodes with a day of blocks", value=BLOCK_NODES)
-    yield Figure(name="fleet: blocks", value=len(blocks), detail=f"{size / 1e6:.0f} MB")
+    yield Figure(name="fleet: blocks", value=len(blocks), detail=made)
+    series = sum(one["stats"]["numSeries"] for one in blocks)
+    yield Figure(name="fleet: series in them, millions", value=series / 1e6)
     yield Figure(name="fleet: samples in them, millions", value=samples / 1e6)
-
-
-def _scraped(line: str, number: int) -> str:
-    """With the labels that a scrape adds."""
-    own = f'instance="node-{number}:10464",job="warmwatch"'
-    name, brace, rest = line.partition("{")
-    if brace:
-        return f"{name}{{{own},{rest}"
-    name, _, rest = line.partition(" ")
-    return f"{name}{{{own}}} {rest}"
 
 
 def _figures(url: str) -> Iterator[Figure]:

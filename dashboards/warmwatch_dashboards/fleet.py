@@ -94,7 +94,7 @@ def _states() -> timeseries.Panel:
             unit=units.NoUnit,
             width=24,
         ),
-        Query(f"count by (state) (run:warmwatch_state:least_advanced{{{CLUSTER}}})", "{{state}}"),
+        Query(f"sum by (state) (cluster_state:warmwatch_runs:count{{{CLUSTER}}})", "{{state}}"),
     )
 
 

@@ -22,26 +22,6 @@ pytest.importorskip("grafana_foundation_sdk", reason="needs Python 3.11")
 from warmwatch_dashboards import states
 from warmwatch_dashboards.__main__ import differing
 
-# What the recording rules are to give, for as long as dashboards/rules/ does not hold them.
-_PROMISED = {
-    "run:warmwatch_advancement:min",
-    "run:warmwatch_state:least_advanced",
-    "run_state:warmwatch_ranks:count",
-    "run:warmwatch_ranks:count",
-    "run:warmwatch_ranks_missing:count",
-    "run:warmwatch_compiling:max",
-    "run:warmwatch_warm:min",
-    "rank:warmwatch_compile_seconds:sum",
-    "run:warmwatch_compile_seconds:max",
-    "run:warmwatch_compile_seconds:min",
-    "run:warmwatch_compile_seconds:skew",
-    "run:warmwatch_compile_seconds:slowest",
-    "run:warmwatch_recent_step_seconds:median",
-    "run:warmwatch_compile_gpu_seconds:sum",
-    "run:warmwatch_compile_energy_joules:sum",
-}
-
-
 def _of_the_monitor() -> set[str]:
     lines = "\n".join(path.read_text() for path in golden.FOLDER.glob("metrics_*.txt"))
     reviewed = set(re.findall(r"^(\w+)[ {]", lines, re.MULTILINE))
@@ -52,7 +32,7 @@ def _of_the_monitor() -> set[str]:
 def _of_rules() -> set[str]:
     text = "\n".join(path.read_text() for path in dashboards.RULES)
     recorded = re.findall(r"^\s*-?\s*record:\s*['\"]?([\w:]+)", text, re.MULTILINE)
-    return set(recorded) if dashboards.RULES else _PROMISED
+    return set(recorded)
 
 
 def test_the_json_is_what_the_code_gives(tmp_path: Path) -> None:

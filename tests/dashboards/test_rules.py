@@ -16,8 +16,7 @@ pytestmark = pytest.mark.slow
 
 RULES = Path(__file__).parents[2] / "dashboards" / "rules"
 CASES = Path(__file__).parent / "rules"
-# Groups of one state each: promtool's cases hold a few of them.
-STATES = "run:warmwatch_state:least_advanced"
+STATES = "cluster_state:warmwatch_runs:count"  # a rule for each state; the cases have a few of them
 
 
 def promtool(*words: str) -> str:

@@ -60,7 +60,9 @@ def metrics() -> str:
         "Every family of `/metrics`. Names, labels and meaning are public: they change with a",
         "version. A series is absent if its value is unknown. Ranks have the labels `run` and",
         "`rank`, GPUs `gpu` (the index) and `uuid`. [HTTP](http.md#prometheus) shows how to",
-        "scrape, [GPUs](gpus.md) explains the metrics of GPUs.",
+        "scrape, [GPUs](gpus.md) explains the metrics of GPUs. From two minutes after its end, a",
+        "rank has no histogram, and of labels such as `phase` only those that are not 0 (one, if",
+        "all are): [scale](../explanation/scale.md#sizing-prometheus).",
     ]
     rest = list(families(snapshot(), "0"))
     for start, heading in PARTS.items():

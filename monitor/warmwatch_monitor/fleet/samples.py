@@ -38,8 +38,10 @@ class Telling(Struct):
         return {label: round(v) for label, v in self.values(name, labels).items()} or None
 
     def complete(self, name: str, labels: Sequence[str]) -> dict[str, int] | None:
-        """``None`` if one of them is missing."""
+        """``None`` if one of them is missing; of an ended rank, a missing one is 0 (``metrics``)."""
         found = self.counts(name, labels)
+        if found and self.end:
+            return dict.fromkeys(labels, 0) | found
         return found if found and len(found) == len(labels) else None
 
     def chosen(self, name: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from warmwatch_monitor.metrics.families import (
     Family,
     Labels,
     Series,
+    Value,
     counter,
     gauge,
     gauges,
@@ -98,6 +99,9 @@ PROCESS_SERIES: tuple[Series[RankView], ...] = (
 )
 
 
+# For so long a rank that has ended keeps all its series, so that a scrape sees their final values.
+FINAL_SECONDS = 120.0
+
 Ranks = Sequence[tuple[Labels, RankView]]
 
 RANK_SERIES: tuple[Series[RankView], ...] = (
@@ -116,11 +120,32 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
         for run in snapshot.runs
         for view in run.ranks
     ]
+    settled = {labels for labels, view in ranks if _settled(view, snapshot.epoch)}
     for series in RANK_SERIES:
-        yield series.family(ranks)
-    yield _step_seconds(ranks)
+        family = series.family(ranks)
+        if family.label:
+            family.rows = [
+                (labels, _without_zeros(values) if labels in settled else values)
+                for labels, values in family.rows
+            ]
+        yield family
+    yield _step_seconds([one for one in ranks if one[0] not in settled])
     yield _run_info(ranks)
     yield _gpu_info(ranks)
+
+
+def _settled(view: RankView, epoch: float) -> bool:
+    """Whether the rank ended long enough ago for a scrape to have seen its final values."""
+    since = view.figures.progress.state_since
+    return not view.living and (since is None or epoch - since > FINAL_SECONDS)
+
+
+def _without_zeros(values: Sequence[Value]) -> Sequence[Value]:
+    """The values of an ended rank that are not 0; the first, if all are, since 0 is not unknown."""
+    if any(values):
+        return [value or None for value in values]
+    known = next((at for at, value in enumerate(values) if value is not None), None)
+    return [value if at == known else None for at, value in enumerate(values)]
 
 
 def _step_seconds(ranks: Ranks) -> Family:

@@ -135,3 +135,41 @@ def test_a_prometheus_gives_back_batches_and_the_end() -> None:
         assert (life.end, life.exit_code, life.alive) == (how, code, False)
     lost = back(b.snapshot(b.view(b.WARM, alive=False, gone=5))).ranks[0].figures.life
     assert (lost.end, lost.alive) == (None, False)
+
+
+ENDED = b.snapshot(b.view(left("finished", 0), alive=False))
+
+
+def test_a_rank_keeps_its_series_until_a_scrape_has_seen_their_final_values() -> None:
+    def later(seconds: float) -> set[str]:
+        return {s.name for s in samples(replace(ENDED, epoch=ENDED.epoch + seconds))}
+
+    assert "step_seconds_bucket" in later(60)
+    assert "step_seconds_bucket" not in later(180)
+    assert {s.name for s in samples(ENDED)} - later(180) == {
+        *("step_seconds_bucket", "step_seconds_count", "step_seconds_sum")
+    }
+
+
+def test_of_an_ended_rank_only_labels_that_are_not_0_stay_and_a_0_is_still_known() -> None:
+    settled = samples(replace(ENDED, epoch=ENDED.epoch + 180))
+    values = {
+        name: {s.labels[label]: s.value for s in settled if s.name == name}
+        for name, label in (("state", "state"), ("compile_phase", "phase"))
+    }
+    assert values == {"state": {"finished": 1}, "compile_phase": {"dynamo": 0}}
+    assert sum(s.name == "recompiles_total" for s in settled) == 1
+    assert len([s for s in settled if "rank" in s.labels]) < 60
+
+
+def test_a_prometheus_gives_back_the_counters_of_an_ended_rank() -> None:
+    whole, settled = back(ENDED), back(replace(ENDED, epoch=ENDED.epoch + 180))
+    before, after = whole.ranks[0].figures.compile, settled.ranks[0].figures.compile
+    assert (after.cache_hits, after.cache_misses) == (before.cache_hits, before.cache_misses)
+    assert after.seconds == before.seconds
+    assert sum((after.recompiles or {"": -1}).values()) == sum((before.recompiles or {}).values())
+
+
+def test_a_rank_whose_end_has_no_known_time_is_not_waited_for() -> None:
+    lost = samples(b.snapshot(b.view(b.WARM, alive=False, gone=None)))
+    assert "step_seconds_bucket" not in {s.name for s in lost}
