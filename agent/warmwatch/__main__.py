@@ -16,7 +16,7 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.stderr.write(
             "warmwatch: this command needs the monitor, which is not installed; "
-            "install it from the checkout or the wheel: pip install 'PATH[monitor]'\n"
+            "get it with: pip install 'PATH[monitor]', where PATH is the checkout or the wheel\n"
         )
         sys.exit(2)
     monitor.main()

@@ -38,7 +38,7 @@ GROUPS = {
 
 _MISSING = 2
 # by path: the name is not registered yet
-_EXTRA = "pip install 'PATH[monitor]'"
+_EXTRA = "pip install 'PATH[monitor]', where PATH is the checkout or the wheel"
 _ALONE = ("run", "demo")  # what works without the monitor's libraries
 
 
@@ -59,7 +59,7 @@ def without_extra(arguments: Sequence[str], missing: Sequence[str]) -> int:
         return _demo()
     wanted = f"`warmwatch {name}` needs" if name in COMMANDS else "the commands need"
     found = f"the monitor's libraries, which are not installed ({', '.join(missing)})"
-    return _refuse(f"{wanted} {found}; install them from the checkout or the wheel: {_EXTRA}")
+    return _refuse(f"{wanted} {found}; get them with: {_EXTRA}")
 
 
 def _refuse(words: str) -> int:
@@ -75,7 +75,7 @@ def _help() -> str:
         for name in names:
             mark = "" if name in _ALONE else " *"
             parts.append(f"  {name.ljust(width)}  {COMMANDS[name][1]}{mark}\n")
-    parts.append(f"\n* not installed here; install these commands from the checkout or the wheel: {_EXTRA}\n")
+    parts.append(f"\n* not installed here; get these commands with: {_EXTRA}\n")
     return "".join(parts)
 
 
@@ -91,7 +91,7 @@ def _run(arguments: Sequence[str]) -> int:  # noqa: RET503 - it becomes CMD
             name = value if given else rest.pop(0)
         else:
             needs = f"`warmwatch run {option}` needs the monitor's libraries"
-            return _refuse(f"{needs}; install them from the checkout or the wheel: {_EXTRA}")
+            return _refuse(f"{needs}; get them with: {_EXTRA}")
     if not rest or (name is not None and not name.strip()):
         return _refuse("usage: warmwatch run [--run NAME] [--] CMD...")
     from warmwatch_monitor.run.environment import environment
@@ -109,7 +109,7 @@ def _demo() -> int:
 
     if importlib.util.find_spec("torch") is None:
         return _refuse("the demo trains with PyTorch; install it with: pip install torch")
-    sys.stdout.write(f"The agent's own messages; {_EXTRA} (the checkout or the wheel) adds the live view.\n")
+    sys.stdout.write(f"The agent's own messages. The live view: {_EXTRA}\n")
     sys.stdout.flush()
     environ = {**os.environ, "WARMWATCH_SAY": "1", "WARMWATCH_RUN": "demo"}
     return subprocess.call([sys.executable, "-m", "warmwatch_monitor.demo.train"], env=environ)

@@ -22,6 +22,7 @@ pytest.importorskip("grafana_foundation_sdk", reason="needs Python 3.11")
 from warmwatch_dashboards import states
 from warmwatch_dashboards.__main__ import differing
 
+
 def _of_the_monitor() -> set[str]:
     lines = "\n".join(path.read_text() for path in golden.FOLDER.glob("metrics_*.txt"))
     reviewed = set(re.findall(r"^(\w+)[ {]", lines, re.MULTILINE))

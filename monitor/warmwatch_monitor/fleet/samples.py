@@ -38,7 +38,7 @@ class Telling(Struct):
         return {label: round(v) for label, v in self.values(name, labels).items()} or None
 
     def complete(self, name: str, labels: Sequence[str]) -> dict[str, int] | None:
-        """``None`` if one of them is missing; of an ended rank, a missing one is 0 (``metrics``)."""
+        """``None`` if one of them is missing, which is 0 of an ended rank (see ``metrics``)."""
         found = self.counts(name, labels)
         if found and self.end:
             return dict.fromkeys(labels, 0) | found

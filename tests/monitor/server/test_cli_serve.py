@@ -178,7 +178,7 @@ def test_without_the_extra_it_names_the_pip_command() -> None:
     assert done.stderr == (
         "warmwatch: `warmwatch serve` needs the monitor's libraries, which are not installed "
         "(psutil); "
-        "install them from the checkout or the wheel: pip install 'PATH[monitor]'\n"
+        "get them with: pip install 'PATH[monitor]', where PATH is the checkout or the wheel\n"
     )
 
 
