@@ -40,6 +40,7 @@ _NOT_IN_HOST_NAMES = frozenset(":/@?#*[]%\\ \t")
 LOG_FORMATS = ("logfmt", "json")
 DEFAULT_ADDRESS = "127.0.0.1:10464"
 DEFAULT_SERVICE_USER = "warmwatch"  # of docker/systemd/warmwatch.service
+SOCKET = "warmwatch-monitor/socket"  # below /run, or the user's runtime directory
 DEFAULT_INTERVAL = 0.2
 DEFAULT_GPU_INTERVAL = 1.0
 DEFAULT_RETENTION = 900.0
@@ -115,6 +116,8 @@ class Settings(NamedTuple):
         history: location and limits of the history.
         service_user: user that may run the daemon at the default address, besides root and the
             caller.
+        sockets: paths of the daemon's UNIX socket, best first; empty if it is not used.
+        socket_set: the path was set explicitly, so it is the only one.
     """
 
     directories: tuple[str, ...]
@@ -134,6 +137,8 @@ class Settings(NamedTuple):
     access: Access = ANYBODY
     history: HistorySettings = HistorySettings()
     service_user: str = DEFAULT_SERVICE_USER
+    sockets: tuple[str, ...] = ()
+    socket_set: bool = False
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:
@@ -176,7 +181,18 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         log_format=_log_format(*_raw("log_format", environ, options, LOG_FORMATS[0])),
         access=load_access(environ, options),
         history=load_history_settings(environ),
+        sockets=_sockets(environ, uid),
+        socket_set=bool(environ.get("WARMWATCH_SOCKET")),
     )
+
+
+def _sockets(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
+    named = environ.get("WARMWATCH_SOCKET", "")
+    if SWITCHES.get(named.strip().lower()) is False:
+        return ()
+    if named:
+        return (_absolute(named),)
+    return tuple(f"{base}/{SOCKET}" for base in ("/run", places.runtime_directory(environ, uid)))
 
 
 def load_history_settings(environ: Mapping[str, str]) -> HistorySettings:

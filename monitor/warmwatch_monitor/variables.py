@@ -33,6 +33,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         DEFAULT_SERVICE_USER,
         "user of the daemon: at the default address, commands believe this user, root, the caller",
     ),
+    "WARMWATCH_SOCKET": (
+        "/run/warmwatch-monitor/socket, or the same below the user's runtime directory",
+        "UNIX socket of a daemon at the default address, which commands there use first; `off`",
+    ),
     "WARMWATCH_INTERVAL": (f"{DEFAULT_INTERVAL:g}", "seconds between two polls of the records"),
     "WARMWATCH_GPU_INTERVAL": (
         f"{DEFAULT_GPU_INTERVAL:g}",

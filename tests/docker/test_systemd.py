@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.deployment import DOCKER
+from warmwatch_monitor.settings import load
 
 SYSTEMD = DOCKER / "systemd"
 UNIT = (SYSTEMD / "warmwatch.service").read_text()
@@ -62,8 +63,18 @@ def test_it_is_watched_restarted_and_reloaded() -> None:
 
 
 def test_the_record_directory_is_not_the_services_own() -> None:
-    assert "RuntimeDirectory" not in UNIT
-    assert "Environment=WARMWATCH_DIR=/run/warmwatch" in UNIT.splitlines()
+    lines = UNIT.splitlines()
+    assert "Environment=WARMWATCH_DIR=/run/warmwatch" in lines
+    assert [one for one in lines if one.startswith("RuntimeDirectory=")] == [
+        "RuntimeDirectory=warmwatch-monitor"
+    ]
+
+
+def test_commands_find_the_socket_where_they_look_first() -> None:
+    (path,) = re.findall("^Environment=WARMWATCH_SOCKET=(.+)$", UNIT, re.MULTILINE)
+    assert path == load({}, 0, {}).sockets[0]
+    (directory,) = re.findall("^RuntimeDirectory=(.+)$", UNIT, re.MULTILINE)
+    assert Path(path).parent == Path("/run", directory)
 
 
 def test_the_record_directory_is_a_bounded_file_system_of_its_own() -> None:

@@ -47,10 +47,15 @@ def directories(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
     """
     if chosen := environ.get("WARMWATCH_DIR"):
         return (chosen,)
-    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    runtime = runtime_directory(environ, uid)
     temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the agent checks its owner
     own = f"warmwatch-{uid}"
     return (SHARED, f"{runtime}/warmwatch", f"{_MEMORY}/{own}", f"{temporary}/{own}")
+
+
+def runtime_directory(environ: Mapping[str, str], uid: int) -> str:
+    """The user's runtime directory, which no other user can enter."""
+    return environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
 
 
 def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:

@@ -87,7 +87,8 @@ class Answers:
 
         Raises:
             UnknownRunError: the run does not exist at the begin, if the records can be read, or at
-                the timeout. GoneError: the client has disconnected.
+                the timeout.
+            GoneError: the client has disconnected. StoppingError: the daemon stops.
         """
         snapshot = self._latest()
         if run is not None:

@@ -10,6 +10,7 @@ from warmwatch_monitor.status.schema.events import (
     Event,
     ResetEvent,
     SampleEvent,
+    StoppingEvent,
 )
 from warmwatch_monitor.status.schema.status import Status
 
@@ -19,6 +20,7 @@ EVENTS: Mapping[str, type[Status | ResetEvent | Event]] = {
     "reset": ResetEvent,
     **{one.kind: one for one in CHANGES},
     SampleEvent.kind: SampleEvent,
+    StoppingEvent.kind: StoppingEvent,
 }
 
 EVENTS_DESCRIPTION = (
@@ -26,14 +28,16 @@ EVENTS_DESCRIPTION = (
     "The data of each is one JSON object. The first event is a `snapshot`, all of `/status`, so no "
     "other request is needed. Each event has an `id`: a client that reconnects with the last one "
     "as `Last-Event-ID` misses nothing of the last 8192 events (or 8 MiB), or gets a `reset`. A "
-    "comment comes every 15 s. A connection ends after an hour, when the daemon does, or if it is "
-    "read too slowly: reconnect with the last id. At most 1000 clients are connected at a time."
+    "comment comes every 15 s. A connection ends after an hour, when the daemon does (the last "
+    "event is then `stopping`), or if it is read too slowly: reconnect with the last id. At most "
+    "1000 clients are connected at a time."
 )
 EVENTS_RUN_DESCRIPTION = (
     "Events of this run alone, and of sources. It need not be there yet. Names as in `/status`."
 )
 KINDS_DESCRIPTION = (
-    "Events of these kinds alone, with commas between. The first event, and a `reset`, come anyhow."
+    "Events of these kinds alone, with commas between. The first event, a `reset` and `stopping` "
+    "come anyhow."
 )
 _KIND = f"({'|'.join(KINDS)})"
 KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"

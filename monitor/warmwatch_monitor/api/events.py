@@ -8,6 +8,7 @@ limited length; a client that reconnects with the last id misses nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 
@@ -18,7 +19,7 @@ from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, fram
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.document import status
-from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent
+from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent, StoppingEvent
 from warmwatch_monitor.status.schema.status import Status
 
 MOST_LISTENERS = 1000
@@ -110,6 +111,9 @@ class Events:
                     yield b"".join(found)
                 else:
                     await bell.wait()
+            if self._leaving:
+                stopping = json_body(StoppingEvent(at=time.time())).plain
+                yield framed(StoppingEvent.kind, stopping)
         finally:
             self._samplers -= samples
             self._bells.discard(bell)

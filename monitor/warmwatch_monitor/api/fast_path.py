@@ -16,7 +16,7 @@ from warmwatch_monitor.api.answers import Answers
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.api.events import Events
 from warmwatch_monitor.api.responses import RETRY, status_of
-from warmwatch_monitor.api.waiters import GoneError
+from warmwatch_monitor.api.waiters import GoneError, StoppingError
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -36,7 +36,10 @@ class FastPath:
             try:
                 body = await self._body(scope, receive)
             except UnknownRunError as error:
-                await _say(error, send)
+                await _say(error, status_of(error), send)
+                return
+            except StoppingError as error:
+                await _say(error, 503, send)
                 return
             except GoneError:
                 return
@@ -85,9 +88,9 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
     return (given.get("run"), goal, timeout) if once and right else None
 
 
-async def _say(error: UnknownRunError, send: Send) -> None:
-    """Report an unknown run, as FastAPI's routes do."""
-    problem, status = json_body({"detail": str(error)}), status_of(error)
+async def _say(error: Exception, status: int, send: Send) -> None:
+    """Report an error, as FastAPI's routes do."""
+    problem = json_body({"detail": str(error)})
     await _send(status, problem.plain, {"content-type": problem.kind, **RETRY[status]}, send)
 
 

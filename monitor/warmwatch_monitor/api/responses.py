@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.api.event_schema import EVENTS, EVENTS_EXAMPLE
+from warmwatch_monitor.api.waiters import StoppingError
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS
 from warmwatch_monitor.status.schema.events import ResetEvent
@@ -85,6 +86,10 @@ def add_refusals(app: FastAPI) -> None:
     @app.exception_handler(UnknownRunError)
     async def unknown_run(_request: Request, error: UnknownRunError) -> Response:
         return json_response({"detail": str(error)}, status_of(error), RETRY[status_of(error)])
+
+    @app.exception_handler(StoppingError)
+    async def stopping(_request: Request, error: StoppingError) -> Response:
+        return json_response({"detail": str(error)}, 503, RETRY[503])
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:

@@ -157,7 +157,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "tells."
     ),
     422: INVALID,
-    503: problem("No run of that name so far, and not all records have been read yet."),
+    503: problem(
+        "No run of that name so far, and not all records have been read yet. Or, with `wait`, the "
+        "daemon is stopping: send the request again."
+    ),
 }
 
 

@@ -37,6 +37,13 @@ class GoneError(Exception):
     """The waiting client has disconnected."""
 
 
+class StoppingError(Exception):
+    """The daemon stops before the state was reached."""
+
+    def __init__(self) -> None:
+        super().__init__("the daemon is stopping; send the request again")
+
+
 # the answer for these waiters, or None if it is too early
 Judge = Callable[[Snapshot, Wanted], Body | None]
 Gone = Callable[[], Awaitable[None]]  # returns when the client has disconnected
@@ -56,11 +63,13 @@ class Waiters:
         """The answer when it is ready; ``None`` at the timeout.
 
         Raises:
-            GoneError: the client has disconnected.
+            GoneError: the client has disconnected. StoppingError: the daemon stops.
         """
         body = self._judge(self._latest(), wanted)
-        if body is not None or self._leaving:
+        if body is not None:
             return body
+        if self._leaving:
+            raise StoppingError
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Body | None] = loop.create_future()
         self._waiting.setdefault(wanted, set()).add(answer)
@@ -78,12 +87,12 @@ class Waiters:
             self._forget(wanted, answer)
 
     def leave(self) -> None:
-        """End all waits: every client is answered as at the timeout."""
+        """End all waits, because the daemon stops."""
         self._leaving = True
         for answers in self._waiting.values():
             for answer in answers:
                 if not answer.done():
-                    answer.set_result(None)
+                    answer.set_exception(StoppingError())
 
     def _forget(self, wanted: Wanted, answer: asyncio.Future[Body | None]) -> None:
         others = self._waiting.get(wanted)

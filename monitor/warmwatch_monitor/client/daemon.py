@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from warmwatch_monitor.access import ANYBODY, Access
-from warmwatch_monitor.client.listeners import distrust, listeners
+from warmwatch_monitor.client.listeners import connected_locally, distrust, listeners
 from warmwatch_monitor.errors import (
     DaemonError,
     ForeignDaemonError,
@@ -37,18 +37,21 @@ class Daemon(NamedTuple):
     """The address of a daemon, and the credentials for it.
 
     ``service_user``: which user, besides root and the caller, may listen at the default address.
-    ``None``: the address was given explicitly, so any listener is trusted.
+    ``None``: the address was given explicitly, so any listener is trusted. ``sockets``: paths of
+    UNIX sockets, tried before the default address.
     """
 
     address: Address
     access: Access = ANYBODY
     service_user: str | None = None
+    sockets: tuple[str, ...] = ()
 
 
 def daemon_of(settings: Settings) -> Daemon:
     """The daemon that these settings mean."""
-    user = None if settings.address_set else settings.service_user
-    return Daemon(settings.address, settings.access, user)
+    if settings.address_set:
+        return Daemon(settings.address, settings.access)
+    return Daemon(settings.address, settings.access, settings.service_user, settings.sockets)
 
 
 def query_daemon(daemon: Daemon, within: float | None = None) -> Answer:
@@ -164,7 +167,11 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         NoDaemonError: nothing answers there. ForeignDaemonError: see :func:`query_daemon`. OSError:
         TLS fails, or takes longer than ``seconds``. UsageError: ``access`` cannot be used.
     """
-    address, access, service_user = daemon
+    address, access, service_user, sockets = daemon
+    if service_user is not None and (local := connected_locally(sockets, service_user, seconds)):
+        return local
+    if service_user is None or address.tls:
+        access.authorization()  # reports a file that cannot be used before a missing daemon
     tls = access.tls() if address.tls else None
     if service_user is None:
         peer = _connected(address, seconds)
@@ -214,13 +221,16 @@ def _connected_to_trusted(address: Address, service_user: str, seconds: float) -
     )
 
 
-def request(daemon: Daemon, path: str, accept: str = "application/json") -> bytes:
-    """The question. Secrets go only to an address that was named, or over TLS.
+def request(
+    daemon: Daemon, path: str, accept: str = "application/json", peer: socket.socket | None = None
+) -> bytes:
+    """The request to send. Secrets go to explicit addresses, over TLS, or to a local ``peer``.
 
-    Raises UsageError: ``access`` names what cannot be used.
+    Raises UsageError: ``access`` cannot be used.
     """
-    named = daemon.service_user is None
-    who = daemon.access.authorization() if named or daemon.address.tls else None
+    local = peer is not None and peer.family == socket.AF_UNIX  # its user is trusted
+    may_have_secrets = local or daemon.service_user is None or daemon.address.tls
+    who = daemon.access.authorization() if may_have_secrets else None
     shown = f"Authorization: {who}\r\n" if who else ""
     return (
         f"GET {path} HTTP/1.0\r\nHost: {daemon.address}\r\nAccept: {accept}\r\n"
@@ -230,12 +240,11 @@ def request(daemon: Daemon, path: str, accept: str = "application/json") -> byte
 
 def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -> bytes:
     """The body of the reply. Raises as :func:`query_daemon`."""
-    address, access, service_user = daemon
+    address, access, service_user, _ = daemon
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
-    sent = request(daemon, path)
     try:
         with connect(daemon, seconds) as peer:
-            reply = _exchange(peer, sent, seconds)
+            reply = _exchange(peer, request(daemon, path, peer=peer), seconds)
     except TimeoutError:
         raise DaemonError(
             f"what listens at {address} has not answered within {seconds:.2g} s; {_OTHER}"

@@ -163,9 +163,8 @@ class EventClient:
             return
         self._reply, self._reader = Streamed(), Reader()
         try:
-            asked = request(self._daemon, self._path, "text/event-stream")
             self._peer = connect(self._daemon, max(0.05, min(CONNECT_SECONDS, within)))
-            self._peer.sendall(asked)
+            self._peer.sendall(request(self._daemon, self._path, "text/event-stream", self._peer))
         except (OSError, WarmwatchError):  # asking says what is wrong
             self._fail()
         self._began_at = self._heard_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Which user listens at a local address, as the kernel reports it.
+"""Which user listens at a local address or a UNIX socket, as the kernel reports it.
 
 Any user can listen at the default address before the daemon does, and answer anything. So commands
 trust it only if its listener belongs to root, the caller, or the user that runs the service.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from warmwatch_monitor.settings import Address
@@ -18,6 +19,7 @@ _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTENING = "0A"
 _WORD = 8  # hexadecimal digits of four bytes
 _IPV6_BYTES = 16
+_UCRED = struct.Struct("3i")
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
@@ -34,9 +36,34 @@ def distrust(found: frozenset[Listener], service_user: str) -> str | None:
     Each of them may accept the connection, so all must be trusted.
     """
     for uid in sorted({one.uid for one in found}):
-        if uid not in (0, os.geteuid()) and uid != _uid_of(service_user):
+        if not _is_trusted(uid, service_user):
             return f"it belongs to user {_name_of(uid)}"
     return None if found else "its owner is unknown"
+
+
+def connected_locally(
+    paths: Iterable[str], service_user: str, seconds: float
+) -> socket.socket | None:
+    """A connection to the first of these UNIX sockets at which a trusted user listens."""
+    for path in paths:
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            peer.settimeout(seconds)
+            peer.connect(path)
+            # of the process that listens, when it began to
+            _, uid, _ = _UCRED.unpack(
+                peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+            )
+            if _is_trusted(uid, service_user):
+                return peer
+        except OSError:  # none is there, or it was refused
+            pass
+        peer.close()
+    return None
+
+
+def _is_trusted(uid: int, service_user: str) -> bool:
+    return uid in (0, os.geteuid()) or uid == _uid_of(service_user)
 
 
 def listeners(address: Address) -> frozenset[Listener]:

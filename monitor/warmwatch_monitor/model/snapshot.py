@@ -261,8 +261,12 @@ def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
     Counts and the health of the daemon stay; what may name others does not: trainings without the
     agent, paths of refused records, errors of data sources.
     """
-    runs = tuple(run for run in snapshot.runs if run.who.owner_uid == uid)
-    used = {uuid for run in runs for view in run.living for uuid in view.gpu_uuids}
+    runs = tuple(
+        replace(run, ranks=tuple(_without_unproven_gpus(view) for view in run.ranks))
+        for run in snapshot.runs
+        if run.who.owner_uid == uid
+    )
+    used = {gpu.uuid for run in runs for view in run.living for gpu in view.gpus}
     why = "the daemon's log has the reason"
     return replace(
         snapshot,
@@ -276,6 +280,26 @@ def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
         sources=tuple(
             replace(source, error=why) if source.error else source for source in snapshot.sources
         ),
+    )
+
+
+def _without_unproven_gpus(view: RankView) -> RankView:
+    """``view`` without the GPUs, and figures from them, on which NVML does not list its process.
+
+    A record can claim any GPU. NVML and the kernel, which reports the process, cannot be forged.
+    """
+    pid = view.record.pid
+    proven = tuple(gpu for gpu in view.gpus if pid is not None and pid in (gpu.processes or ()))
+    if len(proven) == len(view.gpus):
+        return view
+    return replace(
+        view,
+        gpus=proven,
+        spending=None,
+        working_ns=0,
+        idle_seconds=None,
+        slower=None,
+        slower_periods=(),
     )
 
 

@@ -10,16 +10,17 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from warmwatch import __version__
 from warmwatch_monitor.api.last_hour import History
 from warmwatch_monitor.client.answers import make_poller, settings_from
-from warmwatch_monitor.errors import DaemonError, OutputError, SourceError
+from warmwatch_monitor.errors import OutputError, SourceError
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
@@ -27,6 +28,7 @@ from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.server.door import Door
 from warmwatch_monitor.server.history_keeping import make_keeper, sources_of
+from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
 from warmwatch_monitor.settings import NO_SQLITE, Address, Settings
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
     from warmwatch_monitor.server.guard import Audit
 
-_BACKLOG = 1024
 _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 
 
@@ -105,7 +106,7 @@ def serve(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
-    with listen(settings.address) as listener:
+    with listen(settings.address) as listener, local_listener(settings) as local:
         bound = door.checked(listener.getsockname())
         history = History()
         keeper = make_keeper(settings.history, history)
@@ -113,13 +114,14 @@ def serve(
         poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound)
-        _serve(poller, sender, door, listener, history, keeper, log)
+        listeners = [listener] if local is None else [listener, local]
+        _serve(poller, sender, door, listeners, history, keeper, log)
 
 
 def _check(settings: Settings) -> None:
     """Raises UsageError if the daemon would not start with these settings."""
     address = settings.address
-    where = _resolved(address)[-1]
+    where = resolved(address)[-1]
     bound = Door(settings).checked(where)
     where_from = ", ".join(settings.directories)
     say(f"the settings are fine: would serve {bound.url} and read {where_from}")
@@ -142,37 +144,6 @@ def _leave(_signum: int, _frame: FrameType | None) -> None:
     sys.exit(0)
 
 
-def listen(address: Address) -> socket.socket:
-    """A listening socket.
-
-    Raises:
-        DaemonError: the address cannot be used; the message says what to do.
-    """
-    try:
-        family, kind, protocol, _, where = _resolved(address)
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(where)
-            listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise DaemonError(
-            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; stop what "
-            "listens there or choose another with --address HOST:PORT (port 0: any free one)"
-        ) from None
-    return listener
-
-
-def _resolved(address: Address) -> tuple[Any, ...]:
-    """The result of :func:`socket.getaddrinfo` for it; raises OSError."""
-    return socket.getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-
-
 def _announce(settings: Settings, bound: Address) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
@@ -193,7 +164,7 @@ def _serve(
     poller: Poller,
     sender: Sender | None,
     door: Door,
-    listener: socket.socket,
+    listeners: Sequence[socket.socket],
     history: History,
     keeper: Keeper | None,
     log: DaemonLog | None,
@@ -220,7 +191,12 @@ def _serve(
         app = create_app(latest, __version__, recent, history, poller.request)
         if _leaving.is_set():
             return
-        door.serve(app, listener, app.leave)
+
+        def leave() -> None:
+            manager.stopping()
+            app.leave()
+
+        door.serve(app, listeners, leave)
     finally:
         manager.stopping()
         if sender is not None:

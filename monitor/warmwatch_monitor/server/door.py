@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.errors import UsageError
@@ -75,7 +75,9 @@ class Door:
             )
         return address._replace(port=bound[1], tls=now.tls is not None)
 
-    def serve(self, app: ASGIApp, listener: socket.socket, leave: Callable[[], None]) -> None:
+    def serve(
+        self, app: ASGIApp, listeners: Iterable[socket.socket], leave: Callable[[], None]
+    ) -> None:
         """Answer with ``app`` until a signal; ``leave`` then ends all waits."""
         from warmwatch_monitor.server.connections import Connections, most_connections
         from warmwatch_monitor.server.guard import Guard
@@ -88,7 +90,8 @@ class Door:
             leave()
             self._leave()
 
-        Server(guard, listener, room, self.protection, leave_all).serve_until_signal()
+        server = Server(guard, listeners, room, self.protection, leave_all, guard.recheck)
+        server.serve_until_signal()
 
     def _names(self) -> Callable[[Protection], frozenset[str] | None]:
         """The accepted host names, by the protection in force."""

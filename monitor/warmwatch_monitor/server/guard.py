@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from warmwatch_monitor.server.credentials import BusyError, Client
-from warmwatch_monitor.server.peers import peer_of
+from warmwatch_monitor.server.credentials import BusyError, Client, local_client
+from warmwatch_monitor.server.peers import LOCAL_UID, peer_of
 from warmwatch_monitor.server.protection import OPEN, Protection
 
 LOOPBACK = "localhost"
@@ -103,6 +104,8 @@ class Guard:
     ) -> None:
         self._inner, self._protection, self._names = inner, protection, names
         self._audit = audit
+        self._long: set[_LongRequest] = set()
+        self._rechecking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -117,63 +120,108 @@ class Guard:
         if refusal is not None:
             await refusal.send(send)
             return
-        send = self._reconsidering(scope, send, seen)
         state = {**scope.get("state", {})}
-        if client is not None and client.owner_uid is not None:
-            state[OWNER_UID] = client.owner_uid
+        if (owner := _owner(client)) is not None:
+            state[OWNER_UID] = owner
         if scope["path"] == EVENTS or b"run=" in scope.get("query_string", b""):
             state[PEER] = peer_of(scope)
         scope = {**scope, "state": state}
-        await self._inner({**scope, "method": "GET"} if head else scope, receive, send)
+        if head:
+            scope = {**scope, "method": "GET"}
+        if seen.authenticates and _may_be_long(scope):
+            await self._pass_until_revoked(scope, receive, send, client, seen)
+        else:
+            await self._inner(scope, receive, send)
 
     @staticmethod
     def _note(audit: Audit, scope: Scope, client: Client | None, refusal: _Refusal | None) -> None:
         if scope["path"] in PROBES and refusal is None:
             return
-        address, _ = scope.get("client") or ("", 0)
+        address, _ = scope.get("client") or ("unix", 0)
         user = client.name if client else scope.get("state", {}).get(CERTIFICATE)
         status = None if refusal is None else refusal.status
         audit(str(address), user, scope["path"][:_LONGEST_NAME], status)
 
-    def _reconsidering(self, scope: Scope, send: Send, seen: Protection) -> Send:
-        """``send``, which raises OSError once a long answer would be refused by now.
+    async def _pass_until_revoked(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        client: Client | None,
+        seen: Protection,
+    ) -> None:
+        """Pass a request that may last; end it when :meth:`recheck` finds its access revoked."""
+        task = asyncio.current_task()
+        assert task is not None, "a request has a task"
+        request = _LongRequest(scope, task, client, seen)
+        started = ended = False
 
-        ``seen``: the protection that permitted the request.
-        """
-
-        async def through(message: Message) -> None:
-            nonlocal seen
+        async def checked(message: Message) -> None:
+            nonlocal started, ended
             now = self._protection()
-            if message.get("more_body") and now is not seen:
-                if (await self._admit(scope))[1] is not None:
-                    await send(_END)
-                    raise OSError("who asks may not ask any more")
-                seen = now
+            if now is not request.seen and await self._is_revoked(request, now):
+                raise OSError("the client's access was revoked")
+            started, ended = True, message["type"] == _END["type"] and not message.get("more_body")
             await send(message)
 
-        return through
+        self._long.add(request)
+        try:
+            await self._inner(scope, receive, checked)
+        except (asyncio.CancelledError, OSError):
+            if request.refusal is None:
+                raise
+        finally:
+            self._long.discard(request)
+        if request.refusal is not None and not ended:
+            await (send(_END) if started else request.refusal.send(send))
+
+    def recheck(self) -> None:
+        """End requests in progress whose access a change has revoked; called every second."""
+        now = self._protection()
+        late = [request for request in self._long if request.seen is not now]
+        if late and (self._rechecking is None or self._rechecking.done()):
+            self._rechecking = asyncio.get_running_loop().create_task(self._recheck(late, now))
+
+    async def _recheck(self, late: Iterable[_LongRequest], now: Protection) -> None:
+        for request in late:
+            if await self._is_revoked(request, now) and request in self._long:
+                request.task.cancel()
+
+    async def _is_revoked(self, request: _LongRequest, now: Protection) -> bool:
+        client, refusal = await self._admit(request.scope)
+        if refusal is not None and refusal.status == 503:
+            return False  # its password waits to be tried: check it the next time
+        if refusal is None and _owner(client) == _owner(request.client):
+            request.seen = now
+            return False
+        words = "the runs that these credentials may read have changed\n"
+        request.refusal = refusal or _Refusal(403, words)
+        return True
 
     async def _admit(self, scope: Scope) -> tuple[Client | None, _Refusal | None]:
         """The client, if credentials are required, and the refusal, if there is one."""
         refusal = self._misplaced(scope)
-        credentials = self._protection().credentials
-        if refusal is not None or credentials is None or scope["path"] in PROBES:
+        protection = self._protection()
+        credentials, uid = protection.credentials, scope.get("state", {}).get(LOCAL_UID)
+        local = local_client(uid) if protection.authenticates and uid is not None else None
+        if refusal is not None or scope["path"] in PROBES or not (credentials or local):
             return None, refusal
         try:
             given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
-            client = None
-            if len(given) == 1:
+            client = local if not given else None
+            if len(given) == 1 and credentials is not None:
                 client = await credentials.identify(given[0], lambda: peer_of(scope))
         except BusyError:
             words = "too many passwords are being tried\n"
             return None, _Refusal(503, words, (b"retry-after", b"2"))
         if client is None:
-            challenges = [(b"www-authenticate", one.encode()) for one in credentials.challenges]
+            known_kinds = credentials.challenges if credentials else ()
+            challenges = [(b"www-authenticate", one.encode()) for one in known_kinds]
             words = "who asks here says who he is: by a bearer token, or by name and password\n"
             known = "these credentials are not known\n"
             return None, _Refusal(401, known if given else words, *challenges)
         if client.owner_uid is not None and scope["path"] not in _OF_ONE_OWNER:
-            words = f"this token is for one user's runs: it reads {' and '.join(_OF_ONE_OWNER)}\n"
+            words = f"this access is for one user's runs: it reads {' and '.join(_OF_ONE_OWNER)}\n"
             return client, _Refusal(403, words)
         return client, None
 
@@ -204,6 +252,24 @@ def _misdirected(header: str) -> str:
         f"this daemon does not know itself as {name!r}: ask it by its address or as localhost, "
         "or start it with --allowed-host and the name\n"
     )
+
+
+class _LongRequest:
+    """A request in progress: of which client, and the Protection that last admitted it."""
+
+    def __init__(
+        self, scope: Scope, task: asyncio.Task[object], client: Client | None, seen: Protection
+    ) -> None:
+        self.scope, self.task, self.client, self.seen = scope, task, client, seen
+        self.refusal: _Refusal | None = None
+
+
+def _may_be_long(scope: Scope) -> bool:
+    return scope["path"] == EVENTS or b"wait=" in scope.get("query_string", b"")
+
+
+def _owner(client: Client | None) -> int | None:
+    return None if client is None else client.owner_uid
 
 
 class _Refusal:

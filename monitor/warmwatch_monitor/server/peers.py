@@ -12,6 +12,7 @@ from ipaddress import ip_address
 
 from starlette.types import Scope
 
+LOCAL_UID = "local_uid"  # in a scope's state: the user at the other end of a UNIX socket
 _SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
 _HEADER = struct.Struct("=IHHII")
 _ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, 0xFFFFFFFF
@@ -20,6 +21,9 @@ _UID_AT = _HEADER.size + 4 + 48 + 12  # after family, state, the addresses, and 
 
 def peer_of(scope: Scope) -> str:
     """A name for a request's sender: equal for clients that share a limit."""
+    local = scope.get("state", {}).get(LOCAL_UID)
+    if local is not None:
+        return f"user {local}"
     client, server = scope.get("client"), scope.get("server")
     if not client:
         return ""

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from warmwatch_monitor.server.connections import Connections
 from warmwatch_monitor.server.guard import BEGAN, CERTIFICATE
+from warmwatch_monitor.server.peers import LOCAL_UID
 from warmwatch_monitor.server.protection import Protection
 
 _LONGEST_REQUEST = 65_536
@@ -27,9 +28,14 @@ class Protocol(HttpToolsProtocol):
     """
 
     def __init__(
-        self, connections: Connections, number: int, began: Protection, **own: Any
+        self,
+        connections: Connections,
+        number: int,
+        began: Protection,
+        local_uid: int | None,
+        **own: Any,
     ) -> None:
-        super().__init__(app_state={BEGAN: began}, **own)
+        super().__init__(app_state={BEGAN: began, LOCAL_UID: local_uid}, **own)
         self._all, self._number = connections, number
         self._taken = 0  # bytes since the last answer
         self._too_early = False

@@ -13,8 +13,9 @@ import errno
 import gc
 import resource
 import socket
+import struct
 from asyncio import sslproto
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import uvicorn
@@ -35,6 +36,7 @@ _DESCRIPTORS = 65_536
 MOST_HANDSHAKES = 512  # in progress; the oldest makes room for another
 _TLS_BUFFER = 16 * 1024  # bytes; one TLS record, and requests are short
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PEERCRED, _UCRED = socket.SO_PEERCRED, struct.Struct("3i")
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
     b"connection: close\r\ncontent-length: 33\r\n\r\ntoo many connections; come again\n"
@@ -52,20 +54,21 @@ def raise_descriptor_limit() -> int:
 
 
 class Server(uvicorn.Server):
-    """Serves ``app`` on ``listener`` until a signal.
+    """Serves ``app`` on ``listeners``, TCP and UNIX sockets, until a signal.
 
     Args:
         protection: returns the present protection, which a new connection keeps for its life.
-        leave: called at the signal; ends all waits of answers.
+        leave: called at the signal; ends all waits of answers. each_second: called every second.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        listener: socket.socket,
+        listeners: Iterable[socket.socket],
         connections: Connections,
         protection: Callable[[], Protection],
         leave: Callable[[], None],
+        each_second: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -81,8 +84,9 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_GOODBYE_SECONDS,
             )
         )
-        self._listener, self._all, self._protection = listener, connections, protection
-        self._rules, self._leave = protection().rules, leave
+        self._listeners = tuple(listeners)
+        self._all, self._protection = connections, protection
+        self._rules, self._leave, self._each_second = protection().rules, leave, each_second
         self._beginning: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._most = 0  # connections since memory was last returned
 
@@ -92,13 +96,15 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._listener.setblocking(False)
-        self._listen()
+        for listener in self._listeners:
+            listener.setblocking(False)
+            self._listen(listener)
         self._sweep()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().remove_reader(self._listener)
-        self._listener.close()
+        for listener in self._listeners:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
         for task in self._beginning:
             task.cancel()
         self._leave()
@@ -120,13 +126,14 @@ class Server(uvicorn.Server):
         for one in list(connections):
             one.transport.abort()
 
-    def _listen(self) -> None:
+    def _listen(self, listener: socket.socket) -> None:
         if not self.should_exit:
-            asyncio.get_running_loop().add_reader(self._listener, self._accept)
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _sweep(self) -> None:
         self._all.sweep()
         self._end_those_of_before()
+        self._each_second()
         self._most = max(self._most, len(self._all))
         if self._most >= _CROWD and len(self._all) < self._most / 10:
             self._most = 0
@@ -142,34 +149,35 @@ class Server(uvicorn.Server):
                 if isinstance(one, Protocol) and one.began.rules != rules:
                     one.shutdown()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         """Accept waiting connections."""
         for _ in range(_AT_ONCE):
             try:
-                peer, _ = self._listener.accept()
+                peer, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._rest(error)
+                self._rest(listener, error)
                 return
             self._let_in(peer)
 
-    def _rest(self, error: OSError) -> None:
+    def _rest(self, listener: socket.socket, error: OSError) -> None:
         """Descriptors have run out: make room, and retry after a pause."""
         if error.errno not in _FULL:
             raise error
         self._all.flooded(f"descriptors have run out at {len(self._all)} connections")
         self._all.make_room()
         loop = asyncio.get_running_loop()
-        loop.remove_reader(self._listener)
-        loop.call_later(_AGAIN_SECONDS, self._listen)
+        loop.remove_reader(listener)
+        loop.call_later(_AGAIN_SECONDS, self._listen, listener)
 
     def _let_in(self, peer: socket.socket) -> None:
         number = self._all.opened(peer.close)
+        tls = None if peer.family == socket.AF_UNIX else self._protection().tls
         if number is None:
-            _turn_away(peer, in_the_clear=self._protection().tls is None)
+            _turn_away(peer, in_the_clear=tls is None)
             return
-        if self._protection().tls is not None and len(self._beginning) >= MOST_HANDSHAKES:
+        if tls is not None and len(self._beginning) >= MOST_HANDSHAKES:
             self._all.flooded(f"{MOST_HANDSHAKES} TLS handshakes at once, as many as there may be")
             oldest = next(iter(self._beginning))
             del self._beginning[oldest]
@@ -181,8 +189,10 @@ class Server(uvicorn.Server):
         task.add_done_callback(partial(self._begun, peer, number))
 
     async def _begin(self, peer: socket.socket, number: int) -> None:
-        """Pass a connection to the protocol, with TLS if it is on."""
+        """Pass a connection to the protocol, over TCP with TLS if it is on."""
         began = self._protection()
+        local = peer.family == socket.AF_UNIX
+        tls = None if local else began.tls
         # asyncio allocates 256 KiB for each connection, before its handshake.
         sslproto.SSLProtocol.max_size = _TLS_BUFFER
         await asyncio.get_running_loop().connect_accepted_socket(
@@ -191,12 +201,13 @@ class Server(uvicorn.Server):
                 self._all,
                 number,
                 began,
+                _user_of(peer) if local else None,
                 config=self.config,
                 server_state=self.server_state,
             ),
             peer,
-            ssl=began.tls,
-            ssl_handshake_timeout=REQUEST_SECONDS if began.tls else None,
+            ssl=tls,
+            ssl_handshake_timeout=REQUEST_SECONDS if tls else None,
         )
 
     def _begun(self, peer: socket.socket, number: int, task: asyncio.Task[None]) -> None:
@@ -208,6 +219,12 @@ class Server(uvicorn.Server):
             peer.close()
         if failure is not None and not isinstance(failure, OSError):
             raise failure
+
+
+def _user_of(peer: socket.socket) -> int:
+    """The user who connected to a UNIX socket, as the kernel recorded it then."""
+    _pid, uid, _gid = _UCRED.unpack(peer.getsockopt(socket.SOL_SOCKET, _PEERCRED, _UCRED.size))
+    return int(uid)
 
 
 def _give_memory_back() -> None:

@@ -39,7 +39,7 @@ def test_what_stays_as_it_is_tells_nothing() -> None:
 
 def test_every_event_and_each_of_its_keys_is_described() -> None:
     schemas = definitions(*EVENTS.values(), ref_template="{name}")
-    assert EVENTS.keys() == {"snapshot", "reset", "sample", *KINDS}
+    assert EVENTS.keys() == {"snapshot", "reset", "sample", "stopping", *KINDS}
     for type in EVENTS.values():
         schema = schemas[type.__name__]
         assert schema["description"]

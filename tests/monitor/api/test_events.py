@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -150,29 +151,32 @@ def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> N
     with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
         next(iter(listener))
         process.terminate()
-        assert [one for one in listener if one["event"] != "source"] == []
+        (last,) = [one for one in listener if one["event"] != "source"]
+        assert (last["event"], last.get("id")) == ("stopping", None)
         assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
 
-def test_a_client_whose_token_is_removed_gets_no_more_events(tmp_path: Path) -> None:
+def test_a_client_whose_token_is_removed_gets_no_more_events_and_no_end_of_a_wait(
+    tmp_path: Path,
+) -> None:
+    """The requests in progress end by themselves, without an event that they could send."""
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "web.yml").write_text(f"bearer_token_files: [{tmp_path / 'token'}]\n")
     records = tmp_path / "records"
     options = ("--dir", str(records), "--web-config", str(tmp_path / "web.yml"))
-    with training(records) as one, daemon_process(*options) as (_, url):
-        known = {"Authorization": f"Bearer {TOKEN}"}
+    known = {"Authorization": f"Bearer {TOKEN}"}
+    with training(records), daemon_process(*options) as (_, url), ThreadPoolExecutor(1) as aside:
         wait_until(lambda: ask(url, "/-/ready").status == 200)  # so the run is no event
         assert ask(url, "/events").status == 401
-        with listening(url, **known) as listener:
+        waiting = aside.submit(ask, url, "/status?wait=warm&timeout=3600", **known)
+        with listening(url, "?kinds=run", **known) as listener:
             next(iter(listener))
             (tmp_path / "other").write_text("another-token-of-some-length")
             (tmp_path / "other").rename(tmp_path / "token")
-            wait_until(lambda: ask(url, "/status", **known).status == 401)
-            one.warm()
-            # that the file was read at all may have been told before
-            assert [event for event in listener if event["event"] != "source"] == []
+            assert [event["event"] for event in listener] == []
+        assert waiting.result(timeout=60).status == 401
 
 
 def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:

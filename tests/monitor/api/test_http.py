@@ -659,19 +659,23 @@ def test_a_wait_that_begins_while_the_records_cannot_be_read_goes_on(trouble: st
     asyncio.run(scenario())
 
 
-def test_who_waits_is_answered_when_the_daemon_ends_and_nobody_waits_any_more() -> None:
+@pytest.mark.parametrize("more", ["", "&more=1"], ids=["fast path", "route"])
+def test_a_wait_ends_with_503_when_the_daemon_stops(more: str) -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
         app = create_app(feed.latest, "0.1.0")
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-            path = "/status?wait=warm&timeout=3600"
+            path = f"/status?wait=warm&timeout=3600{more}"
             waiting = asyncio.create_task(http.get(path))
             await feed.asked.wait()
             await asyncio.sleep(0)
             app.leave()
             for reply in (await asyncio.wait_for(waiting, 60), await http.get(path)):
-                assert (reply.status_code, reply.json()["reached"]) == (200, False)
+                assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+                assert reply.json()["detail"] == "the daemon is stopping; send the request again"
+            over = await http.get("/status?wait=compiling&timeout=3600")
+            assert (over.status_code, over.json()["reached"]) == (200, True)
 
     asyncio.run(scenario())
 

@@ -9,6 +9,7 @@ import time
 from asyncio import StreamWriter as Writer
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from support.daemon import daemon_process
 from support.records import wait_until
 from support.web import Authority, ask
+from warmwatch_monitor.server import uvicorn_server
 from warmwatch_monitor.server.connections import (
     IDLE_SECONDS,
     MOST,
@@ -303,7 +305,7 @@ async def served(
 ) -> None:
     """A whole server over ``app``, and a client of it, on the same loop."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = Server(app, listener, hands.all, lambda: OPEN, lambda: None)
+        server = Server(app, [listener], hands.all, lambda: OPEN, lambda: None, lambda: None)
         serving = asyncio.create_task(server.serve([]))
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -383,7 +385,46 @@ def test_waiting_clients_are_answered_at_shutdown_without_a_log_line(tmp_path: P
             said = [_all_of(peer) for peer in peers]
         assert process.communicate(timeout=240)[1] == ""
     assert process.returncode == 0
-    assert {(one[:15], b'"reached":false' in one) for one in said} == {(b"HTTP/1.1 200 OK", True)}
+    assert {(one[9:12], b"the daemon is stopping" in one) for one in said} == {(b"503", True)}
+
+
+def test_a_stopping_server_finishes_an_answer_that_is_read_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uvicorn_server, "_GOODBYE_SECONDS", 0.5)
+    size, hands = 32 << 20, Hands(10)
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-length", b"%d" % size)]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": bytes(size)})
+
+    async def scenario() -> None:
+        left: list[str] = []
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            where = listener.getsockname()
+            note = partial(left.append, "left")
+            server = Server(app, [listener], hands.all, lambda: OPEN, note, lambda: None)
+            serving = asyncio.create_task(server.serve([]))
+            (reads, one), (never, other) = [
+                await asyncio.open_connection(*where, limit=4096) for _ in range(2)
+            ]
+            for reader, writer in ((reads, one), (never, other)):
+                writer.write(ONE)
+                await reader.readuntil(b"\r\n\r\n")
+            server.should_exit = True
+            assert await reads.readexactly(size) == bytes(size)
+            await asyncio.wait_for(serving, 60)
+            assert left == ["left"], "waits and listeners were ended"
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection(*where)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await never.readexactly(size)
+            for writer in (one, other):
+                writer.close()
+
+    asyncio.run(scenario())
 
 
 def _all_of(peer: socket.socket) -> bytes:

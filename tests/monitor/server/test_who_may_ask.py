@@ -516,25 +516,30 @@ def test_the_access_log_names_the_client(tmp_path: Path, authority: Authority) -
 
 @pytest.fixture
 def two_users(tmp_path: Path) -> Iterator[str]:
-    """A daemon with the records of two users, each with a GPU, and a token for each and for all."""
+    """A daemon with the records of two users, each with a GPU, and a token for each and for all.
+
+    A second run of the first user claims the other's GPU, on which it has no process.
+    """
     (tmp_path / "nvml").mkdir()
     standin = Standin(tmp_path / "nvml")
-    standin.say(board(0), board(1))
     records = tmp_path / "records"
+    uuids = [board(number)["uuid"] for number in range(2)]
+    runs = [*zip(("gpt2", "gpt2"), OWNERS, uuids, strict=True), ("forged", OWNERS[0], uuids[1])]
     with ExitStack() as stack:
-        for number, uid in enumerate(OWNERS):
-            slot = warm(gpus=(board(number)["uuid"],))
-            folder = write_record(records, slot, name=str(uid))
+        pids = []
+        for run, uid, uuid in runs:
+            folder = write_record(records, warm(run, gpus=(uuid,)), name=f"{run}{uid}")
             for path in (folder, *folder.iterdir()):
                 os.chown(path, uid, uid)
-            stack.enter_context(held(folder))
+            pids.append(stack.enter_context(held(folder)).pid)
+        standin.say(*(board(number, processes=str(pids[number])) for number in range(2)))
         write_record(records, warm(run="secret name"), name="refused").chmod(0o777)
         tokens = [f"{{name: t{uid}, sha256: {_digest(str(uid))}, user: {uid}}}" for uid in OWNERS]
         text = f"bearer_tokens: [{', '.join(tokens)}, {{sha256: {_digest('all')}}}]\n"
         own = ("--web-config", write(tmp_path, text), "--dir", str(records))
         _, url = stack.enter_context(daemon_process(*own, **standin.environment))
         wait_until(
-            lambda: len(_answer(url, "all")["gpus"]) == len(_answer(url, "all")["runs"]) == 2
+            lambda: (len(_answer(url, "all")["gpus"]), len(_answer(url, "all")["runs"])) == (2, 3)
         )
         yield url
 
@@ -554,23 +559,32 @@ def _answer(url: str, token: str, path: str = "/status") -> Any:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
 def test_a_token_of_one_user_reads_that_user_s_runs_and_gpus_alone(two_users: str) -> None:
     everything = _answer(two_users, "all")
-    assert [run["owner_uid"] for run in everything["runs"]] == [*OWNERS]
+    assert {run["owner_uid"] for run in everything["runs"]} == {*OWNERS}
     (path,) = (refusal["path"] for refusal in everything["refusals"])
     assert path.endswith("refused")
     for number, uid in enumerate(OWNERS):
         answer = _answer(two_users, str(uid))
-        (run,) = answer["runs"]
-        assert run["owner_uid"] == uid
+        assert {run["owner_uid"] for run in answer["runs"]} == {uid}
         assert [gpu["uuid"] for gpu in answer["gpus"]] == [board(number)["uuid"]]
         assert (answer["refusals"], answer["more_refusals"]) == ([], 1)
         series = ask(two_users, "/metrics", Authorization=f"Bearer {uid}").body.decode()
         assert f'run="gpt2@{uid}"' in series
         assert "warmwatch_records_refused 1" in series
         for other in {*OWNERS} - {uid}:
-            theirs = board(OWNERS.index(other))["uuid"]
+            assert board(OWNERS.index(other))["uuid"] not in series
             for text in (series, json.dumps(answer)):
                 assert f"gpt2@{other}" not in text
-                assert theirs not in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
+def test_a_claimed_gpu_on_which_a_run_has_no_process_shows_its_owner_nothing(
+    two_users: str,
+) -> None:
+    shown = {run["run"]: json.dumps(run) for run in _answer(two_users, str(OWNERS[0]))["runs"]}
+    (forged,) = (text for name, text in shown.items() if name.startswith("forged"))
+    (own,) = (text for name, text in shown.items() if name.startswith("gpt2"))
+    assert "686 W" in own
+    assert "686 W" not in forged
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
@@ -584,7 +598,7 @@ def test_a_token_of_one_user_finds_and_waits_for_no_run_of_another(two_users: st
     for path in ("/status?wait=warm&timeout=60", "/status?wait=warm&timeout=60&more=1"):
         waited = _answer(two_users, str(one), path)
         assert waited["reached"] is True
-        assert [run["owner_uid"] for run in waited["runs"]] == [one]
+        assert {run["owner_uid"] for run in waited["runs"]} == {one}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")

@@ -244,6 +244,12 @@ class SampleEvent(Event, frozen=True, kw_only=True):
     gpus: Annotated[list[SampledGpu], Meta(description="The GPUs of this host.")]
 
 
+class StoppingEvent(Event, frozen=True, kw_only=True):
+    """The daemon stops: the last event of a stream. It has no id."""
+
+    kind = "stopping"
+
+
 # In the order in which the events of one poll are sent.
 CHANGES: tuple[type[Event], ...] = (
     AttachedEvent,

@@ -1,0 +1,119 @@
+"""The sockets that the daemon listens on: TCP, and a UNIX socket for the users of this machine.
+
+The UNIX socket's path is below a directory that only root or the user can write to, so nobody else
+can listen there first. Who connects is known from the kernel (``credentials.local_client``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.settings import DEFAULT_ADDRESS, Address, Settings
+
+_BACKLOG = 1024
+_PROBE_SECONDS = 1.0
+
+
+def listen(address: Address) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        DaemonError: the address cannot be used; the message says what to do.
+    """
+    try:
+        family, kind, protocol, _, where = resolved(address)
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise DaemonError(
+            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; stop what "
+            "listens there or choose another with --address HOST:PORT (port 0: any free one)"
+        ) from None
+    return listener
+
+
+def resolved(address: Address) -> tuple[Any, ...]:
+    """The result of :func:`socket.getaddrinfo` for it; raises OSError."""
+    return socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+
+
+@contextlib.contextmanager
+def local_listener(settings: Settings) -> Iterator[socket.socket | None]:
+    """A listening UNIX socket, which is removed at the end; ``None`` if there is to be none.
+
+    Only commands without an address use it. So without an explicit path only the daemon at the
+    default address has one, where it can create one.
+
+    Raises:
+        DaemonError: the explicit path cannot be used; the message says what to do.
+    """
+    if not settings.socket_set and str(settings.address) != DEFAULT_ADDRESS:
+        yield None
+        return
+    for path in map(Path, settings.sockets):
+        try:
+            listener = _listen_at(path)
+        except OSError as error:
+            if settings.socket_set:
+                raise DaemonError(
+                    f"cannot listen on {path}: {(error.strerror or str(error)).lower()}; set "
+                    "WARMWATCH_SOCKET to another path, or to off"
+                ) from None
+            continue
+        made = path.lstat().st_ino
+        try:
+            with listener:
+                yield listener
+        finally:
+            with contextlib.suppress(OSError):
+                if path.lstat().st_ino == made:
+                    path.unlink()
+        return
+    yield None
+
+
+def _listen_at(path: Path) -> socket.socket:
+    """Raises OSError: the socket cannot be created, or another daemon listens there."""
+    if not path.parent.exists():
+        path.parent.mkdir()
+        path.parent.chmod(0o755)  # whatever the umask
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        path.chmod(0o666)  # the guard decides who may read what
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a daemon that was killed. Raises OSError: a daemon listens there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except FileNotFoundError:
+            return
+        except ConnectionRefusedError:
+            if path.is_socket():
+                path.unlink()
+            return
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
