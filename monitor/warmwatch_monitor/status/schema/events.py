@@ -27,58 +27,62 @@ class Event(Struct, frozen=True, kw_only=True):
     """What every event has."""
 
     kind: ClassVar[str]
-    at: Annotated[Epoch, Meta(description="When the monitor saw it.")]
+    at: Epoch
+    """When the monitor saw it."""
 
 
 class _OfRun(Event, frozen=True, kw_only=True):
-    run: Annotated[str, Meta(description="The run, as `/status` names it.")]
-    summary: Annotated[str, Meta(description="The run's `summary` at that moment.")]
+    run: str
+    """The run, as `/status` names it."""
+    summary: str
+    """The run's `summary` at that moment."""
 
 
 class RankEvent(_OfRun, frozen=True, kw_only=True):
     """An event of a rank."""
 
-    rank: Annotated[int, Meta(description="The rank, from 0.")]
+    rank: int
+    """The rank, from 0."""
 
 
 class AttachedEvent(RankEvent, frozen=True, kw_only=True):
     """A rank has attached, or another process has taken its place."""
 
     kind = "attached"
-    attached_at: Annotated[Epoch | None, Meta(description="When its agent attached.")] = None
-    attempt: Annotated[
-        int | None, Meta(description="Restarts of the run by its launcher, from 0.")
-    ] = None
+    attached_at: Epoch | None = None
+    """When its agent attached."""
+    attempt: int | None = None
+    """Restarts of the run by its launcher, from 0."""
 
 
 class StateEvent(RankEvent, frozen=True, kw_only=True):
     """A rank is in another state."""
 
     kind = "state"
-    state: Annotated[State, Meta(description="The state that it is in now.")]
-    before: Annotated[
-        State | None, Meta(description="Its state before; null in its first event.")
-    ] = None
-    since: Annotated[Epoch | None, Meta(description="When the state began; null: not known.")] = (
-        None
-    )
+    state: State
+    """The state that it is in now."""
+    before: State | None = None
+    """Its state before; null in its first event."""
+    since: Epoch | None = None
+    """When the state began; null: not known."""
 
 
 class ConditionEvent(RankEvent, frozen=True, kw_only=True):
     """Other conditions of a rank hold."""
 
     kind = "condition"
-    conditions: Annotated[list[str], Meta(description="Names of those that hold now.")]
-    before: Annotated[list[str], Meta(description="Names of those that held before.")]
+    conditions: list[str]
+    """Names of those that hold now."""
+    before: list[str]
+    """Names of those that held before."""
 
 
 class CompileBeginEvent(RankEvent, frozen=True, kw_only=True):
     """Compile activity has begun."""
 
     kind = "compile_begin"
-    began_at: Annotated[
-        Epoch | None, Meta(description="When it began; null if it is over already.")
-    ] = None
+    began_at: Epoch | None = None
+    """When it began; null if it is over already."""
     phase: _Phase = None
     underway: _Underway = None
 
@@ -95,153 +99,172 @@ class CompilationEvent(RankEvent, frozen=True, kw_only=True):
     """A compilation has ended."""
 
     kind = "compilation"
-    compilation: Annotated[
-        PastCompilation, Meta(description="As in `compile.last` of `/status`, without its total.")
-    ]
+    compilation: PastCompilation
+    """As in `compile.last` of `/status`, without its total."""
 
 
 class CompileEndEvent(RankEvent, frozen=True, kw_only=True):
     """Compile activity has ended."""
 
     kind = "compile_end"
-    compile_seconds: Annotated[Seconds, Meta(description="The rank's compile time so far.")]
+    compile_seconds: Seconds
+    """The rank's compile time so far."""
 
 
 class ReopenedEvent(RankEvent, frozen=True, kw_only=True):
     """A rank that was warm compiles again."""
 
     kind = "reopened"
-    by: Annotated[
-        PastCompilation | None,
-        Meta(description="The compilation that has the reason; null as long as none has."),
-    ] = None
+    by: PastCompilation | None = None
+    """The compilation that has the reason; null as long as none has."""
 
 
 class WarmEvent(RankEvent, frozen=True, kw_only=True):
     """A rank is warm, or eager."""
 
     kind = "warm"
-    ended_at: Annotated[Epoch | None, Meta(description="When its warm-up ended.")] = None
-    seconds: Annotated[Seconds | None, Meta(description="How long its warm-up took.")] = None
-    steps: Annotated[int | None, Meta(description="Steps within its warm-up.")] = None
+    ended_at: Epoch | None = None
+    """When its warm-up ended."""
+    seconds: Seconds | None = None
+    """How long its warm-up took."""
+    steps: int | None = None
+    """Steps within its warm-up."""
 
 
 class EndedEvent(RankEvent, frozen=True, kw_only=True):
     """A rank has ended."""
 
     kind = "ended"
-    end: Annotated[End | None, Meta(description="How it ended, as in `/status`.")] = None
+    end: End | None = None
+    """How it ended, as in `/status`."""
 
 
 class RunEvent(_OfRun, frozen=True, kw_only=True):
     """A run is in another state."""
 
     kind = "run"
-    state: Annotated[State, Meta(description="The state that it is in now.")]
-    before: Annotated[
-        State | None, Meta(description="Its state before; null in its first event.")
-    ] = None
-    compiling: Annotated[bool | None, Meta(description="As in `/status`.")] = None
-    warm: Annotated[bool | None, Meta(description="As in `/status`.")] = None
+    state: State
+    """The state that it is in now."""
+    before: State | None = None
+    """Its state before; null in its first event."""
+    compiling: bool | None = None
+    """As in `/status`."""
+    warm: bool | None = None
+    """As in `/status`."""
 
 
 class GoneEvent(Event, frozen=True, kw_only=True):
     """A run is no longer shown: it ended long ago, or its records were removed."""
 
     kind = "gone"
-    run: Annotated[str, Meta(description="The run, as `/status` names it.")]
+    run: str
+    """The run, as `/status` names it."""
 
 
 class SourceEvent(Event, frozen=True, kw_only=True):
     """A data source has failed, or works again."""
 
     kind = "source"
-    source: Annotated[str, Meta(description="Its name, as in `/status`.")]
-    up: Annotated[bool, Meta(description="Whether the last read succeeded.")]
-    error: Annotated[str | None, Meta(description="What is wrong; null if nothing is.")] = None
+    source: str
+    """Its name, as in `/status`."""
+    up: bool
+    """Whether the last read succeeded."""
+    error: str | None = None
+    """What is wrong; null if nothing is."""
 
 
 class ResetEvent(Struct, frozen=True, kw_only=True):
     """All of `/status`, because the client missed events."""
 
-    why: Annotated[
-        str,
-        Meta(
-            description="`too_old`: the daemon no longer has the events after the last id. "
-            "`another_daemon`: the id is of another start of the daemon."
-        ),
-    ]
+    why: str
+    """`too_old`: the daemon no longer has the events after the last id. `another_daemon`: the id is
+    of another start of the daemon.
+    """
 
 
 class SampledRun(Struct, frozen=True, kw_only=True):
     """A run's sentences at a moment."""
 
-    run: Annotated[str, Meta(description="The run, as `/status` names it.")]
-    state: Annotated[State, Meta(description="As in `/status`.")]
-    summary: Annotated[str, Meta(description="As in `/status`.")]
-    details: Annotated[list[str], Meta(description="As in `/status`.")] = []
+    run: str
+    """The run, as `/status` names it."""
+    state: State
+    """As in `/status`."""
+    summary: str
+    """As in `/status`."""
+    details: list[str] = []
+    """As in `/status`."""
 
 
 class SampledRank(Struct, frozen=True, kw_only=True):
     """A rank's figures at a moment."""
 
-    run: Annotated[str, Meta(description="The run, as `/status` names it.")]
-    rank: Annotated[int, Meta(description="The rank, from 0.")]
-    state: Annotated[State, Meta(description="As in `/status`.")]
-    phase: Annotated[
-        str | None, Meta(description="Phase of the activity in progress; null if there is none.")
-    ] = None
-    pause: Annotated[
-        str | None, Meta(description="`saving` or `evaluation`; null if it does neither.")
-    ] = None
-    silent: Annotated[bool, Meta(description="Whether the condition `silent` holds.")]
-    since: Annotated[Epoch | None, Meta(description="When its state began; null: not known.")] = (
-        None
-    )
-    left_seconds: Annotated[
-        Seconds | None,
-        Meta(description="`compile.estimate.left_seconds` of `/status`; null without an estimate."),
-    ] = None
-    steps: Annotated[int, Meta(description="Steps so far.")]
-    step_seconds: Annotated[Seconds | None, Meta(description="Length of the last step.")] = None
-    a_step_seconds: Annotated[
-        Seconds | None, Meta(description="A step, as the sentence has it; null: not known.")
-    ] = None
-    last_step_age_seconds: Annotated[
-        Seconds | None, Meta(description="As in `/status`; null if the rank has ended.")
-    ] = None
-    compile_seconds: Annotated[Seconds, Meta(description="Compile time so far.")]
-    progress: Annotated[
-        Counted | None, Meta(description="How far the activity is, as in `/status`.")
-    ] = None
+    run: str
+    """The run, as `/status` names it."""
+    rank: int
+    """The rank, from 0."""
+    state: State
+    """As in `/status`."""
+    phase: str | None = None
+    """Phase of the activity in progress; null if there is none."""
+    pause: str | None = None
+    """`saving` or `evaluation`; null if it does neither."""
+    silent: bool
+    """Whether the condition `silent` holds."""
+    since: Epoch | None = None
+    """When its state began; null: not known."""
+    left_seconds: Seconds | None = None
+    """`compile.estimate.left_seconds` of `/status`; null without an estimate."""
+    steps: int
+    """Steps so far."""
+    step_seconds: Seconds | None = None
+    """Length of the last step."""
+    a_step_seconds: Seconds | None = None
+    """A step, as the sentence has it; null: not known."""
+    last_step_age_seconds: Seconds | None = None
+    """As in `/status`; null if the rank has ended."""
+    compile_seconds: Seconds
+    """Compile time so far."""
+    progress: Counted | None = None
+    """How far the activity is, as in `/status`."""
 
 
 class SampledGpu(Struct, frozen=True, kw_only=True):
     """A GPU's figures at a moment."""
 
-    uuid: Annotated[str, Meta(description="As in `/status`.")]
-    index: Annotated[int, Meta(description="As in `/status`.")]
-    power_limit_watts: Annotated[Number | None, Meta(description="As in `/status`.")] = None
-    utilization_ratio: Annotated[Number | None, Meta(description="As in `/status`.")] = None
-    power_watts: Annotated[Number | None, Meta(description="As in `/status`.")] = None
-    memory_used_bytes: Annotated[Number | None, Meta(description="As in `/status`.")] = None
+    uuid: str
+    """As in `/status`."""
+    index: int
+    """As in `/status`."""
+    power_limit_watts: Number | None = None
+    """As in `/status`."""
+    utilization_ratio: Number | None = None
+    """As in `/status`."""
+    power_watts: Number | None = None
+    """As in `/status`."""
+    memory_used_bytes: Number | None = None
+    """As in `/status`."""
 
 
 class SampleEvent(Event, frozen=True, kw_only=True):
     """The figures of a moment, once a second, if requested. It has no id."""
 
     kind = "sample"
-    late_seconds: Annotated[
-        Seconds | None,
-        Meta(description="Since when nothing new was published; null if the figures are new."),
-    ] = None
-    summary: Annotated[str, Meta(description="As in `/status`.")]
-    details: Annotated[list[str], Meta(description="As in `/status`.")] = []
-    compiling: Annotated[bool | None, Meta(description="As in `/status`.")] = None
-    warm: Annotated[bool | None, Meta(description="As in `/status`.")] = None
-    runs: Annotated[list[SampledRun], Meta(description="The runs, by name.")]
-    ranks: Annotated[list[SampledRank], Meta(description="The ranks of all runs.")]
-    gpus: Annotated[list[SampledGpu], Meta(description="The GPUs of this host.")]
+    late_seconds: Seconds | None = None
+    """Since when nothing new was published; null if the figures are new."""
+    summary: str
+    """As in `/status`."""
+    details: list[str] = []
+    """As in `/status`."""
+    compiling: bool | None = None
+    """As in `/status`."""
+    warm: bool | None = None
+    """As in `/status`."""
+    runs: list[SampledRun]
+    """The runs, by name."""
+    ranks: list[SampledRank]
+    """The ranks of all runs."""
+    gpus: list[SampledGpu]
+    """The GPUs of this host."""
 
 
 class StoppingEvent(Event, frozen=True, kw_only=True):

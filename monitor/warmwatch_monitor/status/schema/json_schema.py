@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import sys
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -20,12 +25,54 @@ def definitions(*types: Any, ref_template: str) -> dict[str, dict[str, Any]]:
     type lets be unset.
     """
     _, found = msgspec.json.schema_components(types, ref_template=ref_template)
-    for one in found.values():
+    described = {one.__name__: one for one in _structs(msgspec.inspect.multi_type_info(types))}
+    for name, one in found.items():
         keys = one.get("properties", {})
+        docs = _field_docs(described[name]) if name in described else {}
+        keys.update({key: {"description": docs[key], **keys[key]} for key in docs})
         always = {name for name, key in keys.items() if "default" in key}
         if keys:
             one["required"] = [name for name in keys if name in {*one["required"], *always}]
         _simplify(one)
+    return found
+
+
+def _structs(info: Any) -> Iterator[type]:
+    """Every Struct in a description of :mod:`msgspec.inspect`; a type may come more than once."""
+    if isinstance(info, tuple):
+        for one in info:
+            yield from _structs(one)
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field):
+        if isinstance(info, msgspec.inspect.StructType):
+            yield info.cls
+        for name in info.__struct_fields__:
+            yield from _structs(getattr(info, name))
+
+
+def _field_docs(struct: type) -> dict[str, str]:
+    """The text below each field of ``struct``, inherited fields included."""
+    found: dict[str, str] = {}
+    for one in reversed(struct.__mro__):
+        if issubclass(one, msgspec.Struct) and one is not msgspec.Struct:
+            found.update(_docs_of_module(one.__module__)[one.__name__])
+    return found
+
+
+@cache
+def _docs_of_module(name: str) -> dict[str, dict[str, str]]:
+    """The text below each field, by class. Python drops these texts, so its source is parsed."""
+    found: dict[str, dict[str, str]] = {}
+    for struct in ast.parse(inspect.getsource(sys.modules[name])).body:
+        if not isinstance(struct, ast.ClassDef):
+            continue
+        docs = found.setdefault(struct.name, {})
+        for field, after in zip(struct.body, struct.body[1:], strict=False):
+            match field, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=key)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    docs[key] = " ".join(text.split())
     return found
 
 
