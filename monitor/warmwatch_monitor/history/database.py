@@ -172,6 +172,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE ranks ADD COLUMN first_step_bytes INTEGER",),
     ("ALTER TABLE compilations ADD COLUMN caller TEXT",),
     ("ALTER TABLE compilations ADD COLUMN evaluating INTEGER",),
+    ("ALTER TABLE compilations ADD COLUMN slowest_kernels TEXT",),
 )
 
 

@@ -87,6 +87,7 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
             "evaluating": one.evaluating,
             "compile_id": one.id,
             "phase_seconds": _text(one.phase_seconds),
+            "slowest_kernels": _text(one.slowest_kernels),
         }
         for number, one in enumerate(rank.compiled)
     ]
@@ -223,8 +224,13 @@ _COMPILED = (
 def _compiled(row: Row) -> dict[str, Any]:
     phases = msgspec.json.decode(row["phase_seconds"], type=dict[str, float])
     known = {name: row[name] for name in _COMPILED}
-    within = bool(row["evaluating"])
-    return {"id": row["compile_id"], "phase_seconds": phases, "evaluating": within, **known}
+    return {
+        **known,
+        "id": row["compile_id"],
+        "phase_seconds": phases,
+        "evaluating": bool(row["evaluating"]),
+        "slowest_kernels": msgspec.json.decode(row["slowest_kernels"] or "[]"),
+    }
 
 
 def _sampled(id: str, rank: int | None, gpu: str | None, samples: Samples) -> dict[str, Any]:

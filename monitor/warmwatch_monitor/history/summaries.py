@@ -207,6 +207,7 @@ def _compiled(parsed: ParsedCompilation, view: RankView) -> Compiled:
         phase_seconds=cost.phase_seconds if cost else {},
         ops=cost.ops if cost else None,
         kernels=cost.kernels if cost else None,
+        slowest_kernels=cost.slowest if cost else (),
     )
 
 

@@ -71,7 +71,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
         ended: when. seconds: how long. step: steps before it. id, kind, name, file, line, reason,
         category, cache, failure: as ``model.Compilation`` has them. code: hash of the function's
         code. caller, dynamic, evaluating: as there. phase_seconds: exclusive. ops: operators in
-        the graph. kernels: compiled.
+        the graph. kernels: compiled. slowest_kernels: with their seconds, which overlap: PyTorch
+        compiles several at a time.
     """
 
     ended: float
@@ -93,6 +94,7 @@ class Compiled(Struct, frozen=True, kw_only=True):
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     ops: int | None = None
     kernels: int | None = None
+    slowest_kernels: tuple[tuple[str, float], ...] = ()
 
 
 class Samples(Struct, frozen=True, kw_only=True):

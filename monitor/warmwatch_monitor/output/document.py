@@ -22,10 +22,11 @@ class Table(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """A list item; ``more``: text below it."""
+    """A list item; ``more``: text below it. ``remedy``: shown where a reader looks it up."""
 
     words: str
     more: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 class Section(Struct, frozen=True):

@@ -5,7 +5,7 @@ Colours are classes of the page's style sheet. Every text passes ``escape``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -56,10 +56,11 @@ def goodput(report: Report) -> Markup | None:
     return _svg(height, "What the run's time went to", [*parts, *key])
 
 
-def icicle(report: Report) -> Markup | None:
-    """Compile time by function, below it by compilation, below that by phase.
+def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
+    """Compile time by function, below it by compilation, by phase, and the slowest kernels.
 
-    A recompile links to its reason in the list of recompiles.
+    A recompile links to its reason and remedy in the list of recompiles, and the phases of a
+    compilation to its URL in ``traced``, if it has one there.
     """
     functions = [one for one in report.functions if one.seconds > 0]
     seconds = sum(one.seconds for one in functions)
@@ -77,21 +78,23 @@ def icicle(report: Report) -> Markup | None:
         for time in one.times:
             wide = (time.seconds or 0.0) * scale
             group = groups.get((one.name, one.file, one.line, time.category or ""))
-            parts += _compilation(at, wide, name, time, group)
+            parts += _compilation(at, wide, name, time, group, traced.get(time.id or ""))
             at += wide
         x += one.seconds * scale
     used = {phase for one in functions for time in one.times for phase in time.phase_seconds}
     kinds = [("i-first", "compiled"), ("i-again", "recompiled")]
     kinds += [(phase, phase) for phase in PHASES if phase in used]
-    key, height = _key(kinds, 3 * _BLOCK + 22)
-    words = "Compile time by function, compilation and phase"
+    kerneled = any(time.slowest_kernels for one in functions for time in one.times)
+    kinds += [("i-kernel", "slowest kernels (several compile at a time)")] if kerneled else []
+    key, height = _key(kinds, (3 + kerneled) * _BLOCK + 22)
+    words = "Compile time by function, compilation, phase and kernel"
     return _svg(height, words, [*parts, *key])
 
 
 def _compilation(
-    x: float, wide: float, name: str, time: Priced, group: int | None
+    x: float, wide: float, name: str, time: Priced, group: int | None, traced: str | None
 ) -> Iterator[Markup]:
-    """One compilation, and its phases below it."""
+    """One compilation, its phases below it, and its slowest kernels below them."""
     step = "" if time.step is None else f", step {time.step + 1}"
     why = time.plain or time.reason or time.category
     words = f"{name}{step}, {took(time.seconds or 0.0)}"
@@ -100,18 +103,32 @@ def _compilation(
     label = (why or "recompiled") if again else "first"
     plain = label.replace("`", "")
     block = _block(x, _BLOCK, wide, "i-again" if again else "i-first", plain, words)
-    if again and group is not None:
-        link = Markup('<a href="#recompiles-{}">').format(group)
-        yield Markup("").join([link, *block, Markup("</a>")])
-    else:
-        yield from block
-    whole = sum(time.phase_seconds.values())
-    for phase in PHASES:
-        if spent := time.phase_seconds.get(phase):
-            part = wide * spent / whole
-            said = f"{name}{step}: {phase} {took(spent)}"
-            yield _bar(x, 2 * _BLOCK, max(0.5, part), _BLOCK - 2, phase, said)
-            x += part
+    yield _linked(f"#recompiles-{group}" if again and group is not None else None, block)
+    phases = [(one, spent) for one in PHASES if (spent := time.phase_seconds.get(one))]
+    whole = sum(seconds for _, seconds in phases)
+    bars, at, within = list[Markup](), x, (x, wide)
+    for phase, seconds in phases:
+        part = wide * seconds / whole
+        words = f"{name}{step}: {phase} {took(seconds)}"
+        bars.append(_bar(at, 2 * _BLOCK, max(0.5, part), _BLOCK - 2, phase, words))
+        within = (at, part) if phase == "kernel_compile" else within
+        at += part
+    yield _linked(traced, bars)
+    yield from _kernels(*within, time)
+
+
+def _kernels(x: float, wide: float, time: Priced) -> Iterator[Markup]:
+    """The slowest kernels below the phase that compiled them, in proportion to each other."""
+    whole = sum(seconds for _, seconds in time.slowest_kernels)
+    for kernel, seconds in time.slowest_kernels:
+        part = wide * seconds / whole if whole else 0.0
+        yield from _block(x, 3 * _BLOCK, part, "i-kernel", kernel, took(seconds))
+        x += part
+
+
+def _linked(url: str | None, parts: Iterable[Markup]) -> Markup:
+    drawn = Markup("").join(parts)
+    return Markup('<a href="{}">{}</a>').format(url, drawn) if url else drawn
 
 
 def _block(x: float, y: float, wide: float, kind: str, label: str, said: str) -> Iterator[Markup]:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 @click.command()
 @click.argument("run", required=False, shell_complete=run_names)
 @click.option("--html", metavar="FILE", help="Write one self-contained HTML file; - is stdout.")
+@click.option("--tlparse", metavar="DIR", help="Link the HTML file to tlparse's output in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything, not only ten lines.")
@@ -32,6 +33,7 @@ T = TypeVar("T")
 def report(
     run: str | None,
     html: str | None,
+    tlparse: str | None,
     as_json: bool,
     markdown: bool,
     verbose: bool,
@@ -49,6 +51,8 @@ def report(
     """
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("give only one of --html, --json and --markdown")
+    if tlparse is not None and html is None:
+        raise UsageError("--tlparse needs --html FILE: only that has links")
     from warmwatch_monitor.history.remember import HistoryWriter
     from warmwatch_monitor.report.summaries import accounts, as_written, last_like
     from warmwatch_monitor.settings import load_history_settings
@@ -60,7 +64,15 @@ def report(
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
     with as_written(found):
         made = reported(found[0], None if dir is not None else last_like(found[0]))
-        _show(found[0], made, html=html, as_json=as_json, markdown=markdown, verbose=verbose)
+        _show(
+            found[0],
+            made,
+            html=html,
+            tlparse=tlparse,
+            as_json=as_json,
+            markdown=markdown,
+            verbose=verbose,
+        )
     seen.write()
 
 
@@ -69,6 +81,7 @@ def _show(
     made: Report,
     *,
     html: str | None,
+    tlparse: str | None,
     as_json: bool,
     markdown: bool,
     verbose: bool,
@@ -76,7 +89,7 @@ def _show(
     if as_json:
         say(as_text(made))
     elif html is not None:
-        _write(html, _html(account, made))
+        _write(html, _html(account, made, traced(tlparse, html) if tlparse is not None else {}))
     elif markdown:
         from warmwatch_monitor.output.markdown import markdown as text_of
 
@@ -157,10 +170,32 @@ def moment(epoch: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
 
 
-def _html(account: RunSummary, made: Report) -> str:
+def _html(account: RunSummary, made: Report, traced: Mapping[str, str]) -> str:
     from warmwatch_monitor.report.html import html
 
-    return html(document(made), made, account)
+    return html(document(made), made, account, traced)
+
+
+def traced(directory: str, file: str) -> dict[str, str]:
+    """URLs of the compile ids in tlparse's output in ``directory``, relative to the HTML ``file``.
+
+    A compilation that Dynamo restarted has an id for each attempt: the URL is of the last one.
+    """
+    import json
+    from urllib.parse import quote
+
+    index = os.path.join(directory, "compile_directory.json")  # noqa: PTH118
+    try:
+        with open(index, encoding="utf-8") as found:  # noqa: PTH123 - no command loads pathlib
+            names = [str(name) for name in json.load(found)]
+    except (OSError, ValueError):
+        raise WarmwatchError(
+            f"{index} cannot be read; write it with: tlparse TRACE -o {directory}"
+        ) from None
+    here = quote(os.path.relpath(directory, os.path.dirname(file) or "."))  # noqa: PTH120
+    return {
+        name.strip("[]").partition("_")[0]: f"{here}/index.html#{quote(name)}" for name in names
+    }
 
 
 def _write(path: str, text: str) -> None:

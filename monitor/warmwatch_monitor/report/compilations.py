@@ -59,6 +59,7 @@ def _begun(one: Compiled) -> Priced:
         phase_seconds=dict(one.phase_seconds),
         ops=one.ops,
         kernels=one.kernels,
+        slowest_kernels=one.slowest_kernels,
     )
 
 
@@ -82,6 +83,7 @@ def _joined(whole: Priced, more: Compiled) -> Priced:
         phase_seconds=added((whole.phase_seconds, more.phase_seconds)),
         ops=_sum(whole.ops, more.ops),
         kernels=_sum(whole.kernels, more.kernels),
+        slowest_kernels=(*whole.slowest_kernels, *more.slowest_kernels),
     )
 
 

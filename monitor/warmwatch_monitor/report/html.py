@@ -7,10 +7,11 @@ no requests, and only its one style sheet, by digest.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from types import MappingProxyType
 
 from jinja2 import Environment, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
@@ -25,11 +26,19 @@ _PAGE = "warmwatch_monitor.page"
 _COLOURS_END = "* { box-sizing"
 
 
-def html(document: Document, report: Report, account: RunSummary) -> str:
-    """The HTML page of a report. Texts are printable."""
+def html(
+    document: Document,
+    report: Report,
+    account: RunSummary,
+    traced: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The HTML page of a report. Texts are printable.
+
+    ``traced``: URLs by compile id, which the chart of compile time links to.
+    """
     drawn = {
         "goodput": charts.goodput(report),
-        "timeline": charts.icicle(report),
+        "timeline": charts.icicle(report, traced),
     }
     return rendered(document, drawn, charts.samples(account, report.rank))
 

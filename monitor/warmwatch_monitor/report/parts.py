@@ -21,7 +21,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     Attributes:
         began, ended: of the first and the last of them. seconds: of all of them.
         step: steps before it. kinds: their kinds, in order. name, file, line, caller, dynamic,
-        evaluating, reason, category, cache, failure, ops, kernels: as in
+        evaluating, reason, category, cache, failure, ops, kernels, slowest_kernels: as in
         ``run_summary.Compiled``.
         plain: the reason in plain words. phase_seconds: exclusive.
         compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
@@ -50,6 +50,7 @@ class Priced(Struct, frozen=True, kw_only=True):
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     ops: int | None = None
     kernels: int | None = None
+    slowest_kernels: tuple[tuple[str, float], ...] = ()
 
 
 class Recompiled(Struct, frozen=True, kw_only=True):

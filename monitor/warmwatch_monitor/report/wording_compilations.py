@@ -110,7 +110,7 @@ def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
     reasons = list(one.reasons[:_REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    return Item(head, tuple(words for words in (why, one.often or "") if words))
+    return Item(head, tuple(words for words in (why, one.often or "") if words), one.advice or "")
 
 
 def _from(callers: tuple[str, ...]) -> str:

@@ -307,6 +307,28 @@ def test_the_chart_of_compile_time_has_functions_compilations_and_phases_on_top_
     assert "recompiled: `tokens`: dim 1 went from 1024 to 960" in page_of
 
 
+def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:
+    kernels = (("triton_poi_fused_gelu_0", 9.0), ("triton_red_fused_sum_1", 3.0))
+    page_of = whole_html(a.finished(compiled=(replace(a.FORWARD, slowest_kernels=kernels),)))
+    (phase, _) = re.findall(
+        r'<rect class="kernel_compile" x="([^"]*)"[^>]* width="([^"]*)"', page_of
+    )
+    drawn = re.findall(r'<rect class="i-kernel" x="([^"]*)"[^>]* width="([^"]*)"', page_of)
+    assert drawn[0][0] == phase[0]
+    widths = [float(wide) for _, wide in drawn[:2]]  # then the key
+    assert widths == pytest.approx([float(phase[1]) * 0.75, float(phase[1]) * 0.25], abs=1.5)
+    assert "triton_poi_fused_gelu_0: 9" in page_of
+    assert "i-kernel" not in whole_html(a.finished(compiled=(a.FORWARD,))).partition("</style>")[2]
+
+
+def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
+    made = cleaned(report(a.finished(compiled=a.TWICE)))
+    page_of = html(page(made, moment), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
+    assert "<i>Remedy:</i> Pad the size that changes" in page_of
+    (linked,) = re.findall(r'<a href="out/index.html#%5B0/1%5D">(.*?)</a>', page_of, re.DOTALL)
+    assert set(re.findall(r'<rect class="([a-z_]*)"', linked)) == {"dynamo", "inductor"}
+
+
 def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilation() -> None:
     seen = a.steps()
     known = [value is not None for value in seen.columns["step_seconds"]]

@@ -17,7 +17,7 @@ from support.records import ended, update, warm, write_record
 from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.report.command import cleaned, document
+from warmwatch_monitor.report.command import cleaned, document, traced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.settings import load_history_settings
@@ -89,6 +89,17 @@ def test_json_markdown_and_html_agree(directory: str, tmp_path: Path) -> None:
     assert document["summary"] in file.read_text()
 
 
+def test_links_to_tlparse_are_relative_to_the_html_file(tmp_path: Path) -> None:
+    """The names are those that tlparse 0.4.3 writes; a restarted compilation has two."""
+    parsed = tmp_path / "tl out"
+    parsed.mkdir()
+    names = ("[-/-]", "[0/0]", "[0/1]", "[0/1_1]")
+    (parsed / "compile_directory.json").write_text(json.dumps({name: {} for name in names}))
+    found = traced(str(parsed), str(tmp_path / "report.html"))
+    assert found["0/0"] == "tl%20out/index.html#%5B0/0%5D"
+    assert found["0/1"] == "tl%20out/index.html#%5B0/1_1%5D"
+
+
 def test_a_price_is_a_number(directory: str) -> None:
     done = run("report", "gpt2", "--dir", directory, WARMWATCH_PRICE_PER_GPU_HOUR="2 euros")
     assert done.exit_code == 2
@@ -102,6 +113,8 @@ def test_a_price_is_a_number(directory: str) -> None:
         (("report", "gpt2", "--json", "--markdown"), 2, "give only one of"),
         (("report", "*"), 2, "give one of them"),
         (("report", "gpt2", "--html", "/nowhere/x.html"), 1, "name another file"),
+        (("report", "gpt2", "--tlparse", "out"), 2, "--tlparse needs --html FILE"),
+        (("report", "gpt2", "--html", "-", "--tlparse", "/nowhere"), 1, "write it with: tlparse"),
         (("compare", "gpt2"), 2, "give 2 to"),
         (("compare", "gpt2", "gpt2"), 2, "means gpt2; its start before is NAME~1"),
         (("compare", "gpt2", "nobody"), 5, "no run named"),
