@@ -3,6 +3,7 @@
 import { ENDED } from "./headline.js";
 import { hover, nearest, rankAt, standing, valuesAt } from "./hover.js";
 import { chosenLanes, compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
+import { beginOf, shifted } from "./past.js";
 import { linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
 import { as, colour, items, text } from "./show.js";
 
@@ -27,13 +28,19 @@ function hasEnded({ states }) {
   return states.every(([, name]) => name === null || ENDED.has(name));
 }
 
+// when it ended; until the newest sample it has not
+function endOf({ states, by = 0 }, newest) {
+  return states.find(([, name]) => ENDED.has(name))?.[0] ?? newest + by;
+}
+
 export class Charts {
   // moved(change): a moment was chosen, or a part zoomed into
   constructor(root, moved) {
     this.root = root;
     this.moved = moved;
     this.plots = new Map();
-    this.place = { run: null, rank: null, at: null, from: null, to: null };
+    this.colourOf = new Map(); // of each line that was drawn
+    this.place = { run: null, rank: null, with: null, at: null, from: null, to: null };
     new ResizeObserver(() => this.#resize()).observe(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
   }
@@ -44,25 +51,69 @@ export class Charts {
     this.status = status;
     this.reported = new Map((status?.runs ?? []).flatMap((run) => run.ranks.map((rank) => [`${rank.rank} ${run.run}`, rank])));
     this.place = place;
-    this.ranks = [...past.ranks.values()].filter((one) => (place.run === null ? !hasEnded(one) : one.run === place.run));
-    const { lanes, cut } = chosenLanes(this.ranks);
+    const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
+    const oldest = past.at[0] ?? newest;
+    this.begin = place.with === null ? null : beginOf(status, place.run);
+    const { lanes, cut } = chosenLanes(this.#ranks(newest));
     this.lanes = lanes;
-    text(document.getElementById("lanes-cut"), cut);
+    text(document.getElementById("lanes-cut"), this.begin === null ? cut : "(both runs begin at 0)");
     this.several = new Set(lanes.map((one) => one.run)).size > 1;
     for (const words of this.root.querySelectorAll(".one")) words.hidden = this.several;
     this.side = this.#side();
-    const gpus = [...past.gpus.values()].sort((a, b) => a.index - b.index);
-    const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
-    const oldest = past.at[0] ?? newest;
-    this.window = place.from === null
-      ? [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest]
-      : [place.from, place.to];
+    const gpus = this.begin !== null ? [] : [...past.gpus.values()].sort((a, b) => a.index - b.index);
+    this.window = place.from !== null ? [place.from, place.to]
+      : this.begin !== null ? [this.begin, Math.max(this.begin + SHORTEST, ...lanes.map((one) => endOf(one, newest)))]
+        : [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest];
     this.#lanes();
-    const steps = lanes.map((one) => [this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`, stepped(one, past.at)]);
-    this.#lines("steps", "key-rank", steps, { show: as.length, scaled: true });
-    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts]), { show: as.watts });
-    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100))]);
+    const name = (one) => (this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`);
+    this.#lines("steps", "key-rank", this.#steps().map(([one, column]) => [name(one), column, `${one.rank} ${one.run}`]), { show: as.length, scaled: true });
+    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts, one.uuid]), { show: as.watts });
+    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100)), one.uuid]);
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
+  }
+
+  // The ranks of the place. Two runs that are laid over each other begin together.
+  #ranks(newest) {
+    const { run, with: over } = this.place;
+    const ranks = [...this.past.ranks.values()];
+    if (run === null) return ranks.filter((one) => !hasEnded(one));
+    const own = ranks.filter((one) => one.run === run);
+    const begin = this.begin === null ? null : beginOf(this.status, over);
+    if (begin === null) return own;
+    const others = ranks.filter((one) => one.run === over);
+    return [...own.map((one) => shifted(one, 0, newest)), ...others.map((one) => shifted(one, this.begin - begin, newest))];
+  }
+
+  // the ranks with their lines of steps, and the moments of all of these lines
+  #steps() {
+    const groups = Map.groupBy(this.lanes, (one) => one.by ?? 0);
+    const lines = [], tables = [];
+    for (const [by, ranks] of groups) {
+      const at = by ? this.past.at.map((one) => one + by) : this.past.at;
+      const columns = ranks.map((one) => stepped(one, at));
+      ranks.forEach((one, place) => lines.push([one, columns[place]]));
+      tables.push([at, ...columns]);
+    }
+    this.stepsAt = this.past.at;
+    if (tables.length < 2) return lines;
+    const [at, ...columns] = uPlot.join(tables);
+    this.stepsAt = at;
+    return lines.map(([one], place) => [one, columns[place]]);
+  }
+
+  #when(at) {
+    return this.begin === null ? as.moment(at) : at < this.begin + 0.001 ? "0" : as.duration(at - this.begin);
+  }
+
+  // A line keeps its colour while others come and go.
+  #colours(keys) {
+    const free = () => PALETTE.filter((name) => ![...this.colourOf.values()].includes(name));
+    for (const key of keys) {
+      if (this.colourOf.has(key)) continue;
+      if (!free().length) for (const old of this.colourOf.keys()) if (!keys.includes(old)) this.colourOf.delete(old);
+      this.colourOf.set(key, free()[0] ?? PALETTE[0]);
+    }
+    return keys.map((key) => this.colourOf.get(key));
   }
 
   // how wide the charts begin: a rank's number alone is not enough beside ranks of other runs
@@ -112,7 +163,7 @@ export class Charts {
           drawLanes(u, this.lanes, (name) => this.#colour(name), this.place.rank, (one) => this.#slower(one));
           mark(u, this.place.at, this.#colour("text"));
         }],
-        setCursor: [hover((at, u) => rankAt(at, u, this.lanes, (one) => this.#slower(one)))],
+        setCursor: [hover((at, u) => rankAt(at, this.#when(at), u, this.lanes, (one) => this.#slower(one)))],
       },
     }));
     this.#set(plot, [this.past.at, this.past.at.map(() => null)]);
@@ -130,9 +181,9 @@ export class Charts {
   }
 
   // times in which a rank was slower than before
-  #slower({ run, rank }) {
+  #slower({ run, rank, by = 0 }) {
     const reported = this.reported.get(`${rank} ${run}`);
-    return reported ? slower([reported], this.window[1]) : [];
+    return reported ? slower([reported], this.window[1]).map((period) => period.map((at) => at + by)) : [];
   }
 
   // the signs on the lanes that are there, in words
@@ -149,18 +200,20 @@ export class Charts {
     figure.hidden = known.length === 0;
     if (figure.hidden) return;
     const crowd = known.length > KEYS;
-    const [low, middle, high] = this.#spread(known);
+    const at = scaled ? this.stepsAt : this.past.at;
+    const colours = crowd ? [] : this.#colours(known.map(([, , key]) => key));
+    const [low, middle, high] = this.#spread(known, at);
     const log = scaled && low > 0 && high > WIDE * middle;
     const log_ = figure.querySelector(".log");
     if (log_) log_.hidden = !log;
     const ticks = log ? logarithmic(low, high) : linear(top ?? roundUp(high));
-    const plot = this.#plot(name, `${log} ${known.map(([label]) => label).join(" ")}`, () => ({
+    const plot = this.#plot(name, `${log} ${colours} ${known.map(([label]) => label).join(" ")}`, () => ({
       height: 150,
       scales: { x: { time: true }, y: { distr: log ? 3 : 1, range: () => { const all = this.ticks.get(name); return [all[0], all[all.length - 1]]; } } },
-      series: [{}, ...known.map(([label], at) => ({
+      series: [{}, ...known.map(([label], place) => ({
         label: String(label), points: { size: 4 },
         width: crowd ? 1 : 1.5, alpha: crowd ? 0.45 : 1,
-        stroke: this.#colour(PALETTE[crowd ? 0 : at % KEYS]),
+        stroke: this.#colour(colours[place] ?? PALETTE[0]),
       }))],
       axes: [this.#times(), {
         ...this.#axis(), size: this.side, splits: () => this.ticks.get(name), filter: (_, splits) => splits,
@@ -173,19 +226,19 @@ export class Charts {
           if (scaled) shade(u, this.lanes.flatMap((one) => this.#slower(one)), this.#colour("stalled"));
         }],
         draw: [(u) => mark(u, this.place.at, this.#colour("text"))],
-        setCursor: [hover((at) => valuesAt(at, this.past.at, this.known.get(name), show))],
+        setCursor: [hover((at) => [this.#when(at), ...valuesAt(at, ...this.known.get(name), show)])],
       },
     }));
     (this.ticks ??= new Map()).set(name, ticks);
     const prefix = key === "key-gpu" ? "GPU " : "";
-    (this.known ??= new Map()).set(name, known.map(([label, column]) => [`${prefix}${label}`, column]));
-    this.#set(plot, [this.past.at, ...known.map(([, column]) => column)]);
-    this.#keys(figure.querySelector(".keys"), key, crowd ? [] : known, show);
+    (this.known ??= new Map()).set(name, [at, known.map(([label, column]) => [`${prefix}${label}`, column])]);
+    this.#set(plot, [at, ...known.map(([, column]) => column)]);
+    this.#keys(figure.querySelector(".keys"), key, crowd ? [] : known, colours, at, show);
   }
 
   // smallest, median and greatest value in the window; of all where it has none
-  #spread(known) {
-    const within = (_, at) => this.past.at[at] >= this.window[0] && this.past.at[at] <= this.window[1];
+  #spread(known, at) {
+    const within = (_, place) => at[place] >= this.window[0] && at[place] <= this.window[1];
     const of = (columns) => columns.flat().filter((value) => (value ?? null) !== null).sort((a, b) => a - b);
     const inside = of(known.map(([, column]) => column.filter(within)));
     const values = inside.length ? inside : of(known.map(([, column]) => column));
@@ -193,19 +246,25 @@ export class Charts {
   }
 
   // a key for each line, with its value at the moment that the place names, or now
-  #keys(list, template, known, show) {
-    const at = nearest(this.past.at, this.place.at);
+  #keys(list, template, known, colours, times, show) {
+    const at = nearest(times, this.place.at);
     items(list, known.map(([label]) => label), template);
     known.forEach(([, column], index) => {
       const item = list.children[index];
-      colour(item.querySelector(".dot"), "--dot", PALETTE[index % KEYS]);
+      colour(item.querySelector(".dot"), "--dot", colours[index]);
       const value = standing(column, at);
       text(item.querySelector("b"), value === null ? "" : show(value));
     });
   }
 
   #times() {
-    return { ...this.#axis(), size: BELOW, space: 1, splits: (_, at, from, until) => moments(from, until), filter: (_, splits) => splits, values: (_, splits) => splits.map(as.moment) };
+    return { ...this.#axis(), size: BELOW, space: 1, splits: (_, at, from, until) => this.#moments(from, until), filter: (_, splits) => splits, values: (_, splits) => splits.map((at) => this.#when(at)) };
+  }
+
+  // three labels of the time axis; of an overlay round times since the begin
+  #moments(from, until) {
+    const begin = this.begin ?? 0;
+    return moments(from - begin, until - begin).map((at) => at + begin);
   }
 
   #axis() {

@@ -17,7 +17,7 @@ const ORDER = [
 // state and the figure that matters in it, of ranks as a sample has them
 export function worded(run, newest) {
   const figure = figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
-  return figure ? `${run.state}, ${figure}` : run.state;
+  return figure ? `${run.state}${figure.startsWith("for ") ? "" : ","} ${figure}` : run.state;
 }
 
 function figureOf(state, ranks, at) {
@@ -68,13 +68,18 @@ export function showAnswer(newest, place) {
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : counted(living, runs);
   text(document.getElementById("headline"), headline);
   const sentence = document.getElementById("summary");
-  text(sentence, one ? one.summary : newest.summary);
+  text(sentence, one ? unnamed(one) : newest.summary);
   sentence.hidden = missing || (!one && runs.length > 0); // then each run has its own, below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
   items(details, (one ? one.details : []) ?? []);
   details.hidden = details.children.length === 0;
   showWindow(missing ? "" : headline, state);
+}
+
+// a run's sentence without the name, which is beside it already
+export function unnamed({ run, summary }) {
+  return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
 }
 
 const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.length);

@@ -50,21 +50,21 @@ export function hover(describe) {
 export function valuesAt(at, times, known, show) {
   const place = nearest(times, at);
   const values = known.map(([name, column]) => [name, standing(column, place)]).filter(([, value]) => value !== null);
-  const head = as.moment(at);
-  if (values.length <= MOST) return [head, ...values.map(([name, value]) => `${name}: ${show(value)}`)];
+  if (values.length <= MOST) return values.map(([name, value]) => `${name}: ${show(value)}`);
   const sorted = values.map(([, value]) => value).sort((a, b) => a - b);
   const middle = sorted[Math.floor(sorted.length / 2)];
-  return [head, `${values.length} lines: ${show(sorted[0])} to ${show(sorted[sorted.length - 1])}, median ${show(middle)}`];
+  return [`${values.length} lines: ${show(sorted[0])} to ${show(sorted[sorted.length - 1])}, median ${show(middle)}`];
 }
 
 // the rank whose lane it is: its state, phase and pause, and the recompile that ended near
-export function rankAt(at, u, lanes, periodsOf) {
+export function rankAt(at, when, u, lanes, periodsOf) {
   const lane = lanes[Math.floor(u.posToVal(u.cursor.top, "y"))];
   if (!lane) return [];
   const state = spanAt(lane.states, at);
-  if (!state) return [`${lane.run} rank ${lane.rank}, ${as.moment(at)}`, "not measured"];
+  const head = `${lane.run} rank ${lane.rank}, ${when}`;
+  if (!state) return [head, "not measured"];
   const parts = [state, spanAt(lane.phases, at), spanAt(lane.pauses, at), periodsOf(lane).some(([from, until]) => from <= at && at < until) && "slower than before"];
   const near = lane.recompiles.filter((one) => Math.abs(u.valToPos(one.at, "x") - u.cursor.left) <= NEAR);
   const why = near.map((one) => `recompiled ${one.called ?? ""}${one.seconds === null ? "" : ` in ${as.duration(one.seconds)}`}: ${one.plain ?? one.reason}`);
-  return [`${lane.run} rank ${lane.rank}, ${as.moment(at)}`, parts.filter(Boolean).join(", "), ...why.slice(-MOST)];
+  return [head, parts.filter(Boolean).join(", "), ...why.slice(-MOST)];
 }

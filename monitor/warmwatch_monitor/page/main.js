@@ -4,7 +4,7 @@ import { Charts } from "./charts.js";
 import { nearest } from "./hover.js";
 import { sampleOf, showAnswer } from "./headline.js";
 import { listen } from "./live.js";
-import { Past } from "./past.js";
+import { beginOf, Past } from "./past.js";
 import * as places from "./place.js";
 import { showRuns } from "./runs.js";
 import { as, text } from "./show.js";
@@ -30,7 +30,7 @@ function draw() {
     showAnswer(newest, place);
     showRuns(newest, past, place);
   }
-  if (status) showTables(status, place);
+  if (status) showTables(status, newest, place);
   charts?.draw(past, place, status);
   moments();
 }
@@ -77,19 +77,33 @@ function present(answer, kind) {
 }
 
 function choices(runs) {
-  const select = by("run");
   const names = runs.map((run) => run.run);
-  if (place.run !== null && !names.includes(place.run)) names.push(place.run);
+  choice(by("run"), names, place.run);
+  choice(by("with"), names.filter((name) => name !== place.run), place.with);
+  by("overlay").hidden = place.run === null || names.length < 2;
+}
+
+function choice(select, names, chosen) {
+  if (chosen !== null && !names.includes(chosen)) names.push(chosen);
   while (select.options.length > names.length + 1) select.lastElementChild.remove();
   names.forEach((name, at) => {
     const option = select.options[at + 1] ?? select.appendChild(document.createElement("option"));
     text(option, name);
     option.value = name;
   });
-  select.value = place.run ?? "";
+  select.value = chosen ?? "";
 }
 
-async function load(range) {
+// the shortest of the ranges that begins before a moment
+function reaching(oldest) {
+  const ago = Date.now() / 1000 - oldest;
+  return RANGES.find((range) => ago < range) ?? RANGES[RANGES.length - 1];
+}
+
+async function load(chosen) {
+  const begins = place.with === null ? [] : [place.run, place.with].map((run) => beginOf(status, run) ?? Infinity);
+  const range = Math.max(chosen, reaching(Math.min(...begins))); // an overlay shows how both runs began
+  document.querySelector(`#range [value="${range}"]`).checked = true;
   try {
     await past.load(range, POINTS);
   } catch {
@@ -122,8 +136,10 @@ function connection(is) {
 
 function go(next) {
   const opened = next.rank !== null && (next.rank !== place.rank || next.run !== place.run);
+  const overlaid = next.with !== null && next.with !== place.with;
   place = next;
   if (status) choices(status.runs);
+  if (overlaid) load(past.range);
   draw();
   if (opened && !by("rank").hidden) by("h-rank").focus();
 }
@@ -132,16 +148,13 @@ function start() {
   by("no-charts").hidden = charts !== null;
   by("charts").hidden = charts === null;
   const oldest = place.from ?? place.at;
-  if (oldest !== null) {
-    const ago = Date.now() / 1000 - oldest;
-    past.range = RANGES.find((range) => ago < range) ?? RANGES[RANGES.length - 1];
-    document.querySelector(`#range [value="${past.range}"]`).checked = true;
-  }
+  if (oldest !== null) past.range = reaching(oldest);
   by("range").addEventListener("change", (event) => {
     places.go({ from: null, to: null });
     load(Number(event.target.value));
   });
-  by("run").addEventListener("change", (event) => places.go({ run: event.target.value || null, rank: null }));
+  by("run").addEventListener("change", (event) => places.go({ run: event.target.value || null, rank: null, with: null }));
+  by("with").addEventListener("change", (event) => places.go({ with: event.target.value || null, from: null, to: null, at: null }));
   by("moment").addEventListener("input", (event) => places.go({ at: Number(event.target.value) }));
   by("now").addEventListener("click", () => places.go({ at: null }));
   by("whole").addEventListener("click", () => places.go({ from: null, to: null }));

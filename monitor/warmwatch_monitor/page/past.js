@@ -109,6 +109,20 @@ function began(list, at, name) {
   if (!list.length || list[list.length - 1][1] !== name) list.push([at, name]);
 }
 
+// when a run of a /status answer began: when its first rank attached
+export function beginOf(status, run) {
+  const ranks = status?.runs.find((one) => one.run === run)?.ranks ?? [];
+  const begins = ranks.map((rank) => rank.attached_at).filter((at) => at !== null);
+  return begins.length ? Math.min(...begins) : null;
+}
+
+// a rank's past `by` seconds later, up to `until`; later nothing is known of it
+export function shifted(rank, by, until) {
+  const spans = SPANS.map((name) => [name, [...rank[name], [until, null]].map(([at, what]) => [at + by, what])]);
+  const recompiles = rank.recompiles.map((one) => ({ ...one, at: one.at + by }));
+  return { ...rank, ...Object.fromEntries(spans), recompiles, by };
+}
+
 // [begin, end, name] for each begin of a list that has a name
 export function stretches(list, end) {
   return list.map(([begin, name], at) => [begin, list[at + 1]?.[0] ?? end, name]).filter((one) => one[2]);

@@ -1,6 +1,6 @@
-// The address' fragment: run, rank, moment and zoom. A link keeps all of it.
+// The address' fragment: run, rank, the run laid over it, moment and zoom. A link keeps all of it.
 
-const NAMES = ["run", "rank", "at", "from", "to"];
+const NAMES = ["run", "rank", "with", "at", "from", "to"];
 const LAST = 8.64e12; // seconds: no date comes after it
 
 export function read() {
@@ -11,8 +11,9 @@ export function read() {
   };
   const [from, to] = [moment("from"), moment("to")];
   const zoomed = from !== null && to !== null && to - from >= 1;
+  const run = given.get("run") || null, over = given.get("with") || null;
   return {
-    run: given.get("run") || null, rank: given.get("rank") || null, at: moment("at"),
+    run, rank: given.get("rank") || null, with: run !== null && over !== run ? over : null, at: moment("at"),
     from: zoomed ? from : null, to: zoomed ? to : null,
   };
 }

@@ -1,6 +1,6 @@
 // One row for each run, with the length of its steps as a sparkline. Ended runs are collapsed.
 
-import { ENDED, worded } from "./headline.js";
+import { ENDED, unnamed, worded } from "./headline.js";
 import { stepped } from "./scales.js";
 import { fill, stated, text } from "./show.js";
 import { stretches } from "./past.js";
@@ -28,17 +28,12 @@ function list(id, runs, newest, past, place) {
   const shown = id === "runs" || root.closest("details").open;
   runs.forEach((one, at) => {
     const item = root.children[at] ?? root.appendChild(row());
-    fill(item, { ...one, summary: without(one.summary, one.run), words: worded(one, newest), place: { run: one.run } });
+    fill(item, { ...one, summary: unnamed(one), words: worded(one, newest), place: { run: one.run } });
     stated(item, one.state);
     item.querySelector("a").setAttribute("aria-current", String(place.run === one.run));
     if (shown) spark(item.querySelector("svg"), [...past.ranks.values()].find((rank) => rank.run === one.run), past);
   });
   while (root.children.length > runs.length) root.lastElementChild.remove();
-}
-
-// the row begins with the name already
-function without(summary, run) {
-  return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
 }
 
 // the first rank's steps; shaded where it compiles

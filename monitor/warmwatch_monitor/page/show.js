@@ -11,6 +11,7 @@ export const as = {
   watts: (value) => `${Math.round(value)} W`,
   bytes: (value) => `${(value / 1e9).toFixed(1)} GB`,
   celsius: (value) => `${Math.round(value)} °C`,
+  age: (value) => (value < 1 ? "now" : `${duration(value)} ago`),
 };
 
 // a step's length to two figures, in the words of the sentences

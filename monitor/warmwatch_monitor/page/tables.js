@@ -4,12 +4,14 @@ import { fill, items, rows, text } from "./show.js";
 
 const MOST_RANKS = 128; // rows; a run that is chosen has all of its own
 
-export function showTables(answer, place) {
-  const runs = answer.runs.filter((run) => place.run === null || run.run === place.run);
+// `newest` is the newest sample
+export function showTables(answer, newest, place) {
+  const runs = answer.runs.filter(({ run }) => place.run === null || run === place.run || run === place.with);
+  const now = new Map(newest.ranks.map((rank) => [`${rank.rank} ${rank.run}`, rank]));
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of]]), shown).map(([rank, of]) => ({
-    ...of, state: rank.state, phase: rank.compile.phase, steps: rank.steps, last: rank.step_seconds.last,
+    ...of, state: rank.state, phase: rank.compile.phase, steps: rank.steps, age: now.get(`${rank.rank} ${of.run}`)?.last_step_age_seconds,
     step: rank.step_seconds.recent ?? rank.step_seconds.typical ?? rank.step_seconds.median, compile: rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
@@ -37,7 +39,7 @@ function recompiles(rank, of) {
     const guarded = one.plain === null ? null : `Guard, in PyTorch's words: ${one.reason}`;
     return {
       ...of, key: `${of.run} ${of.rank} ${one.id} ${one.kind}`, name: one.called, seconds: one.total_seconds ?? one.seconds,
-      plain: one.plain ?? one.reason, reason: guarded, remedy: remedy?.words ?? one.advice, where: placed(one),
+      plain: one.plain ?? one.reason, reason: guarded, remedy: remedy?.words ?? one.advice, where: placed(one), checked: checked(one),
     };
   }).reverse();
 }
@@ -46,6 +48,12 @@ function recompiles(rank, of) {
 function placed({ file, line, caller }) {
   const own = file ? `In ${file}${line ? `, line ${line}` : ""}` : "";
   return caller ? `${own || "In library code"}, called from ${caller}` : own;
+}
+
+// the source lines in which PyTorch found what the guard checks
+function checked({ reason }) {
+  const places = new Set(reason.match(/[\w.+@-]+\.py:\d+ in [\w.<>]+/g));
+  return places.size ? `The guard checks a value of ${[...places].join(", ")}` : null;
 }
 
 function first(list, count) {

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 LIVE = "document.getElementById('connection').dataset.is === 'live'"
 
 
-def says(words: str, of: str = "summary") -> str:
+def shows(words: str, of: str = "headline") -> str:
     return f"document.getElementById('{of}').textContent.includes({words!r})"
 
 
@@ -36,28 +36,28 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-def test_it_is_live_and_asks_nobody_else(browser: Browser, tmp_path: Path) -> None:
+def test_it_follows_a_run_and_sends_no_other_request(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
-        page.until(says("gpt2: compiling"))
+        page.until(shows("gpt2: compiling"))
         one.warm()
-        page.until(says("gpt2: warm"))
+        page.until(shows("gpt2: warm"))
         one.compiles()
-        page.until(says("gpt2: recompiling"))
-        page.until(says("gpt2: recompiling", of="news"))  # for who does not see it
+        page.until(shows("gpt2: recompiling"))
+        page.until(shows("gpt2: recompiling", of="news"))  # for screen readers
         page.until("document.querySelector('#ranks .state').textContent === 'recompiling'")
         page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
         assert (page.errors, page.elsewhere) == ([], [])
 
 
-def test_it_outlives_the_daemon_and_says_so_meanwhile(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_reports_a_missing_daemon_and_reconnects(browser: Browser, tmp_path: Path) -> None:
     options = ("--dir", str(tmp_path))
     with (
         training(tmp_path),
         daemon_process(*options) as (process, url),
         visit(browser, url) as page,
     ):
-        page.until(says("gpt2: compiling"))
+        page.until(shows("gpt2: compiling"))
         process.terminate()
         process.wait(60)
         page.until("document.getElementById('connection').dataset.is === 'lost'")
@@ -66,16 +66,16 @@ def test_it_outlives_the_daemon_and_says_so_meanwhile(browser: Browser, tmp_path
         with daemon_process(*options, "--address", address) as (_, again):
             assert again == url
             page.until(LIVE)
-            page.until(says("gpt2: compiling"))
+            page.until(shows("gpt2: compiling"))
 
 
-def test_a_link_to_a_run_that_is_not_there_says_so(browser: Browser, tmp_path: Path) -> None:
+def test_a_link_to_an_unknown_run_reports_that(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#run=bert") as page:
-        page.until(says("bert is not seen here. gpt2: compiling", of="headline"))
+        page.until(shows("bert is not seen here. gpt2: compiling"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_it(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_it_has_no_accessibility_violations(browser: Browser, tmp_path: Path, scheme: str) -> None:
     with (
         training(tmp_path) as one,
         training(tmp_path, "bert"),
@@ -107,15 +107,15 @@ def test_a_link_opens_a_run_a_rank_and_a_moment(browser: Browser, tmp_path: Path
             page.until("!document.getElementById('rank').hidden")
             assert page.text("#h-rank") == "Rank 0 of gpt2"
             assert page.page.input_value("#run") == "gpt2"
-            assert page.text("#summary").startswith("gpt2:")
+            assert page.text("#summary").startswith("compiling")
 
 
 DRAWN = """() => {
   const context = CanvasRenderingContext2D.prototype, draw = context.fillText;
   window.drawn = new Set();
-  context.fillText = function (said, ...rest) {
-    drawn.add(said);
-    return draw.call(this, said, ...rest);
+  context.fillText = function (words, ...rest) {
+    drawn.add(words);
+    return draw.call(this, words, ...rest);
   };
 }"""
 
@@ -145,25 +145,25 @@ def test_the_graphs_of_a_rank_are_those_that_dynamo_counts(
         page.until("document.querySelectorAll('#ranks tbody tr').length === 1")
         heads = page.page.locator("#ranks thead th").all_text_contents()
         cells = page.page.locator("#ranks tbody tr").locator("td, th").all_text_contents()
-    told = dict(zip(heads, cells, strict=True))
-    assert (told["graphs"], told["graph breaks"]) == ("1", "3")
+    shown = dict(zip(heads, cells, strict=True))
+    assert (shown["graphs"], shown["graph breaks"]) == ("1", "3")
 
 
-def test_what_a_recompile_took_is_with_its_backward_and_no_other(
+def test_the_cost_of_a_recompile_includes_its_own_backward_only(
     browser: Browser, tmp_path: Path
 ) -> None:
-    def told(kind: str, seconds: float, of: str = "0/1", **more: str) -> dict[str, object]:
+    def journal(kind: str, seconds: float, of: str = "0/1", **more: str) -> dict[str, object]:
         line = {"t": 5, "event": "compilation", "kind": kind, "id": of, "seconds": seconds}
         return {**line, "name": "forward", **more}
 
     why = {"reason": "0/0: words of a PyTorch to come", "category": "other"}
     events = [
-        told("backward", 3.0),
-        told("forward", 13.0, **why),
-        told("backward", 50.0, of="1/0"),
-        told("backward", 10.0),
-        told("forward", 70.0),
-        told("backward", 4.0),
+        journal("backward", 3.0),
+        journal("forward", 13.0, **why),
+        journal("backward", 50.0, of="1/0"),
+        journal("backward", 10.0),
+        journal("forward", 70.0),
+        journal("backward", 4.0),
     ]
     folder = write_record(tmp_path, warm(), events=events)
     with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
@@ -173,7 +173,7 @@ def test_what_a_recompile_took_is_with_its_backward_and_no_other(
 
 
 @pytest.mark.parametrize("at", ["1e300", "-1", "nan", "8e12"])
-def test_a_link_to_no_moment_shows_the_page_all_the_same(
+def test_a_link_with_an_invalid_moment_shows_the_page(
     browser: Browser, tmp_path: Path, at: str
 ) -> None:
     with ExitStack() as stack:
@@ -185,15 +185,14 @@ def test_a_link_to_no_moment_shows_the_page_all_the_same(
         assert page.errors == []
 
 
-def test_its_time_goes_on_where_the_clock_is_set_back(browser: Browser, tmp_path: Path) -> None:
-    """What was shown till then is loaded again, as the clock has it now."""
+def test_a_clock_set_back_reloads_the_history(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
         added = page.page.evaluate("""async () => {
             const { Past } = await import('./page/past.js');
             const past = new Past();
-            const told = (at) => past.add({ at, ranks: [], gpus: [] });
-            return [told(5000), told(5001), told(5000.8), told(1400)];
+            const add = (at) => past.add({ at, ranks: [], gpus: [] });
+            return [add(5000), add(5001), add(5000.8), add(1400)];
         }""")
     assert added == [True, True, True, False]
 
@@ -211,14 +210,14 @@ def test_many_ranks_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
         assert page.errors == []
 
 
-def test_a_name_is_text_whatever_it_says(browser: Browser, tmp_path: Path) -> None:
+def test_a_run_name_is_never_html(browser: Browser, tmp_path: Path) -> None:
     name = "<img src=x onerror=document.title=1>"
     with ExitStack() as stack:
         stack.enter_context(training(tmp_path, name, name="odd"))
         url = stack.enter_context(daemon(tmp_path))
         page = stack.enter_context(visit(browser, url))
-        page.until(says(name))
-        page.until(says(name, of="headline"))
+        page.until(shows(name))
+        page.until(shows(name))
         assert page.page.query_selector("main img") is None
         assert page.page.title().startswith(f"{name}: compiling")
         assert page.errors == []
@@ -243,21 +242,21 @@ HEADLINES = """async () => {
 }"""
 
 
-def test_the_headline_is_the_state_and_the_figure_that_matters_in_it(
+def test_the_headline_is_the_state_and_its_most_important_figure(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         assert page.page.evaluate(HEADLINES) == [
-            *("compiling, for 60 s", "compiling, about 43 s left", "compiling, for 60 s"),
+            *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
-            *("stalled, for 60 s", "finished, 1,234 steps", "eager"),
+            *("stalled for 60 s", "finished, 1,234 steps", "eager"),
         ]
 
 
 def test_title_and_icon_of_the_window_show_the_state(browser: Browser, tmp_path: Path) -> None:
     """For a page in the background."""
     with training(tmp_path) as one, daemon(tmp_path) as url, visit(browser, url) as page:
-        page.until("document.title.startsWith('gpt2: compiling, for ')")
+        page.until("document.title.startsWith('gpt2: compiling for ')")
         page.until("document.getElementById('icon').getAttribute('href') === 'page/icon-busy.svg'")
         one.warm()
         page.until("/^gpt2: warm . Warmwatch$/.test(document.title)")
@@ -276,7 +275,7 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         visit(browser, url) as page,
     ):
         one.warm()
-        page.until(says("2 runs: 1 compiling, 1 warm", of="headline"))
+        page.until(shows("2 runs: 1 compiling, 1 warm"))
         page.until("document.querySelectorAll('#runs li').length === 2")
         assert page.text("#ended-count") == "1 ended run"
         assert not page.page.is_visible("#ended li")
@@ -309,7 +308,7 @@ def test_a_drag_over_a_chart_zooms_all_of_them_and_a_link_keeps_it(
             assert page.errors == []
 
 
-def test_the_pointer_shows_what_a_lane_says_there(browser: Browser, tmp_path: Path) -> None:
+def test_the_pointer_shows_state_and_phase_of_a_lane(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url) as page:
         page.until("document.querySelector('[data-chart=lanes] .u-over') !== null")
         lane = page.page.locator("[data-chart=lanes] .u-over")
@@ -330,7 +329,9 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     browser: Browser, tmp_path: Path
 ) -> None:
     line = {"t": 5, "event": "compilation", "kind": "forward", "id": "0/1", "seconds": 2.0}
-    reason = "0/0: tensor 'tokens' size mismatch at index 1. expected 64, actual 48"
+    reason = (
+        "0/0: tensor 'tokens' size mismatch at index 1. expected 64, actual 48  # layer.py:9 in mix"
+    )
     where = {"name": "forward", "file": "model.py", "line": 31, "caller": "train.py:7"}
     again = {**line, **where, "reason": reason, "category": "shape"}
     begin = {"t": 1, "event": "warm", "seconds": 1.0, "steps": 1}
@@ -344,6 +345,64 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
         words = opened.inner_text()
     assert "tensor 'tokens' size mismatch" in words
     assert "In model.py, line 31, called from train.py:7" in words
+    assert "The guard checks a value of layer.py:9 in mix" in words
+    assert "Pad the size that changes" in words
+
+
+OVERLAY = """async () => {
+  const { beginOf, shifted } = await import("/page/past.js");
+  const ranks = [{ attached_at: 130 }, { attached_at: 110 }, { attached_at: null }];
+  const rank = { states: [[150, "warm"]], phases: [], pauses: [], recompiles: [{ at: 160 }] };
+  const { by, states, recompiles } = shifted(rank, -10, 200);
+  return [beginOf({ runs: [{ run: "gpt2", ranks }] }, "gpt2"), by, states, recompiles];
+}"""
+
+
+def test_two_runs_can_be_compared_from_their_begins(browser: Browser, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(training(tmp_path))
+        stack.enter_context(training(tmp_path, "bert"))
+        page = stack.enter_context(visit(browser, stack.enter_context(daemon(tmp_path))))
+        page.until("document.querySelectorAll('#run option').length === 3")
+        assert not page.page.is_visible("#overlay")
+        page.page.select_option("#run", "gpt2")
+        page.page.select_option("#with", "bert")
+        page.until("location.hash === '#run=gpt2&with=bert'")
+        page.page.evaluate(DRAWN)
+        page.until("['gpt2 0', 'bert 0', '0'].every((label) => drawn.has(label))")
+        page.until(shows("(both runs begin at 0)", of="lanes-cut"))
+        assert page.errors == []
+        begin, by, states, recompiles = page.page.evaluate(OVERLAY)
+    assert (begin, by, states) == (110, -10, [[140, "warm"], [190, None]])
+    assert recompiles == [{"at": 150}]
+
+
+COLOURS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
+  const shown = (at, ...runs) => {
+    const warm = { rank: 0, state: "warm", phase: null, compile_seconds: 0, step_seconds: 1 };
+    past.add({ at, gpus: [], ranks: runs.map((run) => ({ ...warm, run, steps: at })) });
+    charts.draw(past, place, null);
+    const keys = [...document.querySelectorAll("[data-chart=steps] .keys li")];
+    return keys.map((key) => [key.textContent.trim().split(" ")[0],
+      key.querySelector(".dot").style.getPropertyValue("--dot")]);
+  };
+  const alone = Object.fromEntries(shown(1, "m"));
+  const together = Object.fromEntries(shown(2, "a", "m", "z"));
+  return [alone.rank, together];
+}"""
+
+
+def test_a_line_keeps_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        alone, together = page.page.evaluate(COLOURS)
+    assert together["m"] == alone
+    assert len(set(together.values())) == 3
 
 
 QUICK = """async () => {
@@ -352,7 +411,7 @@ QUICK = """async () => {
   const { showAnswer } = await import("/page/headline.js");
   const { Charts } = await import("/page/charts.js");
   const past = new Past();
-  const place = { run: null, rank: null, at: null, from: null, to: null };
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const names = Array.from({ length: 40 }, (_, at) => `run${at}`);
   const runs = names.map((run) => ({ run, state: "warm", summary: `${run}: warm`, details: [] }));
   const ranks = names.flatMap((run) => Array.from({ length: 64 }, (_, rank) => (
@@ -394,16 +453,16 @@ WEEKS = """async () => {
   const past = new Past();
   const gpu = { uuid: "gpu", index: 0, utilization_ratio: 1, power_watts: 1, memory_used_bytes: 1 };
   const step = { steps: 1, step_seconds: 1, compile_seconds: 0 };
-  const told = { rank: 0, state: "warm", phase: null, ...step };
+  const warm = { rank: 0, state: "warm", phase: null, ...step };
   for (let at = 1; at <= 3000; at += 1) {
-    const ranks = [{ ...told, run: `run${Math.floor(at / 300)}` }];
+    const ranks = [{ ...warm, run: `run${Math.floor(at / 300)}` }];
     past.add({ at, ranks, gpus: at < 300 ? [gpu] : [] });
   }
   return [[...past.ranks.values()].map((one) => one.run), past.gpus.size];
 }"""
 
 
-def test_a_page_that_is_open_for_weeks_keeps_those_of_its_range_alone(
+def test_the_history_keeps_only_the_ranks_and_gpus_of_its_range(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
@@ -429,9 +488,9 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        anew, at_once, gone = page.page.evaluate(STARTS)
-    assert anew == [9, "on", 2, "on", None, "on", 8]
-    assert at_once == [2, None, 9, 3]
+        counted, immediate, gone = page.page.evaluate(STARTS)
+    assert counted == [9, "on", 2, "on", None, "on", 8]
+    assert immediate == [2, None, 9, 3]
     assert gone == [9, 2, None, "on", 2, 4]
 
 
@@ -445,7 +504,7 @@ SLOWER = """async () => {
 }"""
 
 
-def test_each_time_in_which_a_rank_was_slower_is_a_band_on_the_chart_of_steps(
+def test_each_slower_period_is_shaded_on_the_chart_of_steps(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
@@ -471,7 +530,7 @@ GAPS = """async () => {
 }"""
 
 
-def test_no_line_of_steps_crosses_a_compilation_a_pause_or_what_was_not_measured(
+def test_no_line_of_steps_crosses_a_compilation_a_pause_or_a_gap(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
@@ -491,7 +550,7 @@ TICKS = """async () => {
 }"""
 
 
-def test_axes_have_three_labels_at_most_and_round_ones(browser: Browser, tmp_path: Path) -> None:
+def test_axes_have_at_most_three_round_labels(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         times, tops, linear, logarithmic = page.page.evaluate(TICKS)
     assert all(2 <= len(one) <= 3 for one in times)
@@ -508,22 +567,22 @@ STANDS = """async () => {
 }"""
 
 
-def test_the_key_of_a_line_says_what_it_stands_at_between_two_long_steps(
+def test_the_key_of_a_line_shows_its_last_value_during_a_long_step(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
 
 
-def test_a_link_to_a_moment_that_is_no_date_is_one_to_now(browser: Browser, tmp_path: Path) -> None:
+def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
         page.until(LIVE)
-        page.until(says("gpt2: compiling"))
+        page.until(shows("gpt2: compiling"))
         page.until("document.getElementById('at').textContent !== ''")
         assert page.errors == []
 
 
-def test_its_files_are_sent_and_no_others(tmp_path: Path) -> None:
+def test_only_the_files_of_the_page_are_served(tmp_path: Path) -> None:
     with daemon(tmp_path) as url:
         for name in FILES:
             reply = ask(url, f"/page/{name}")
@@ -533,7 +592,7 @@ def test_its_files_are_sent_and_no_others(tmp_path: Path) -> None:
             assert ask(url, f"/page/{name}").status == 404
 
 
-def test_names_that_are_asked_for_are_not_remembered() -> None:
+def test_requested_names_of_files_are_not_cached() -> None:
     page_files.file("index.html")
     gc.collect()
     before = sys.getallocatedblocks()
