@@ -17,6 +17,7 @@ import pytest
 from support import slots
 from support.records import wait_until
 from support.trainings import PRELUDE, environment, result_of
+from warmwatch_monitor.modes.drift import read_losses
 
 MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
 
@@ -66,6 +67,69 @@ def test_every_call_gets_the_mode_and_what_cannot_is_said(records: Path) -> None
     assert len(said) == 2
     assert "takes the place of a call's options: shape_padding" in said[0]
     assert "backend 'eager'" in said[1]
+
+
+# Blocks of a language model with experts, of a residual network, and of parts by name.
+VARIANTS = """
+import warnings
+from torch import nn
+from warmwatch.hooks.dynamo.imposed_mode import repeated_blocks
+warnings.simplefilter("ignore")
+
+class Expert(nn.Sequential): pass
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Linear(2, 2)
+        self.experts = nn.ModuleList(Expert(nn.Linear(2, 2)) for _ in range(3))
+    def forward(self, x): return self.mix(x)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Linear(2, 2)
+        self.layers = nn.ModuleList([Block(), Block()])
+    def forward(self, x):
+        for layer in self.layers: x = layer(x)
+        return x
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = Block(), Block()
+        self.shared = self.left
+
+residual = nn.Sequential(nn.Linear(2, 2), nn.Sequential(Block(), Block()), nn.Sequential(Block()))
+found = [len(list(repeated_blocks(nn, one))) for one in (Model(), residual, Pair(), make())]
+model = Model()
+compiled = torch.compile(model)
+made = {
+    "same": compiled is model,
+    "blocks": [one._compiled_call_impl is not None for one in model.layers],
+    "dynamic": getattr(getattr(compiled, "dynamo_ctx", None), "_dynamic", None),
+    "whole": type(torch.compile(make())).__name__,
+}
+method = Model()
+method.compile()
+made["method"] = [one._compiled_call_impl is not None for one in method.layers]
+result([found, made])
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "same", "dynamic"),
+    [("regional", True, None), ("dynamic", False, True), ("static", False, False)],
+)
+def test_variants_of_the_default_mode(
+    records: Path, mode: str, same: bool, dynamic: bool | None
+) -> None:
+    found, made = result_of(records, VARIANTS, env={"WARMWATCH_MODE": mode})
+    assert found == [2, 2, 2, 0]
+    assert made == {
+        "same": same,
+        "blocks": [same, same],
+        "dynamic": dynamic,
+        "whole": "OptimizedModule",
+        "method": [same, same],
+    }
 
 
 UNKNOWN = """
@@ -203,3 +267,97 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(words)
     assert time.monotonic() - began < 600
+
+
+# One backward pass for each way to get there; `losses` is what the script sees itself.
+PASSES = """
+from torch._dynamo.utils import counters
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+losses = []
+
+def loss_of():
+    found = model(torch.randn(4, 8)).square().mean()
+    losses.append(found.item())
+    return found
+
+@torch.compile(backend="eager")
+def whole(x):
+    found = model(x).square().mean()
+    found.backward()
+    return found.detach()
+
+loss_of().backward(); o.step()
+torch.autograd.backward([loss_of()])
+scaler.scale(loss_of()).backward(); scaler.step(o); scaler.update()
+for _ in range(2):
+    losses.append(whole(torch.randn(4, 8)).item())
+model(torch.randn(4, 8)).backward(torch.ones(4, 1))  # no loss: many outputs
+loss_of().backward(torch.tensor(0.5)); losses.pop()  # no loss: a gradient was passed
+result([
+    losses, [one.tolist() for one in model.parameters()], torch.random.get_rng_state().sum().item(),
+    counters["stats"]["unique_graphs"], list(counters["graph_break"].values()),
+])
+"""
+
+
+def test_recording_losses_changes_nothing(records: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "losses"
+    folder.mkdir()
+    plain = result_of(records, PASSES)
+    assert result_of(records, PASSES, env={"WARMWATCH_LOSSES": str(folder)}) == plain
+    (rows,) = read_losses(folder).values()
+    assert [step for step, _ in rows] == [1, 2, 2, 3, 3]
+    assert [loss for _, loss in rows] == plain[0]
+
+
+# Inductor keeps float32 within a kernel where eager rounds to bfloat16 after each operation.
+DRIFTING = """
+model = torch.nn.Sequential(
+    torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 1)
+).to(torch.bfloat16)
+o = torch.optim.SGD(model.parameters(), lr=.01)
+compiled = torch.compile(model)
+for _ in range(10**9):
+    x = torch.randn(4, 8, dtype=torch.bfloat16)
+    loss = (compiled(x).float() - x.float().sum(1, keepdim=True)).square().mean()
+    loss.backward(); o.step(); o.zero_grad()
+    print(repr(loss.item()), flush=True)
+"""
+
+
+def printed(log: Path) -> list[float]:
+    return [float(line) for line in log.read_text().splitlines() if re.fullmatch(r"[\d.e-]+", line)]
+
+
+def relative(losses: list[float], eager: list[float], passes: int) -> float:
+    """The largest difference over so many passes, by the mean magnitude of eager's losses."""
+    pairs = list(zip(losses, eager, strict=False))[:passes]
+    assert len(pairs) == passes
+    scale = sum(abs(one) for _, one in pairs) / passes
+    return max(abs(loss - one) for loss, one in pairs) / scale
+
+
+def test_drift_is_that_of_the_losses_the_script_prints(records: Path, tmp_path: Path) -> None:
+    """The loss of bfloat16 code differs compiled; two eager runs print the same."""
+    output = tmp_path / "out"
+    options = ("--mode", "eager", "--mode", "default", "--steps", "20", "--max-drift", "1e-9")
+    line, env = command(records, DRIFTING, *options, "--json", "--output", str(output))
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    table = json.loads(done.stdout)
+    default = table["rows"][1]
+    drift = default["drift"]
+    eager, compiled, again = (
+        printed(output / f"{name}.log") for name in ("eager", "default", "eager-again")
+    )
+    assert drift["passes"] >= 20
+    assert drift["relative"] == pytest.approx(relative(compiled, eager, drift["passes"]), rel=1e-12)
+    assert drift["relative"] > 0
+    at = drift["step"] - 1
+    assert (drift["loss"], drift["eager_loss"]) == (compiled[at], eager[at])
+    noise = relative(again, eager, drift["noise_passes"])
+    assert (drift["noise"], default["max_drift_exceeded"]) == (noise, True)
+    assert noise == 0
+    assert default["peak_resident_bytes"] > 10**8
+    assert "eager again" in done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 from warmwatch._guard import warn_once
 from warmwatch.hooks.imports import FRAMES, is_imported
-from warmwatch.hooks.points import Hooks, Listener
+from warmwatch.hooks.points import Hooks, Install, Listener
 from warmwatch.hooks.redaction import words
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
@@ -26,13 +26,17 @@ from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
 
 
-def arm(hooks: Hooks, listener: Listener, mode: str | None) -> None:
+def arm(
+    hooks: Hooks, listener: Listener, mode: str | None, losses: Callable[[], Install] | None = None
+) -> None:
     """Install the hooks of PyTorch, now that Dynamo is imported."""
     from warmwatch.hooks.registry import POINTS, hide
 
     hooks.install(POINTS, listener)
     if mode is not None:
         _impose_mode(mode, hooks, listener)
+    if losses is not None:
+        hooks.install((("losses", losses()),), listener)
     hide([*hooks.functions(), *FRAMES])
 
 
@@ -95,7 +99,8 @@ class Agent:
         attached: _Moment,
         deferred: bool = False,
     ) -> None:
-        self._deferred, self._armed, self._mode = deferred, False, settings.mode
+        self._deferred, self._armed = deferred, False
+        self._mode, self._losses = settings.mode, settings.losses
         self._opening = RLock()
         self._hooks, parameters = Hooks(), Parameters()
         redaction = words(full=settings.full_reasons)
@@ -149,13 +154,23 @@ class Agent:
 
     def arm(self) -> None:
         """Install the hooks of Dynamo, and open the record unless this is a child process."""
-        arm(self._hooks, self.listener, self._mode)
+        arm(self._hooks, self.listener, self._mode, self._recording if self._losses else None)
         self._arm_precompiled()
         self._armed = True
         self._eager.begin()
         if child_name() is None and not self._deferred:
             self.open()
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
+
+    def _recording(self) -> Install:
+        """The hook that records losses, for ``warmwatch modes``."""
+        from warmwatch.hooks.training.losses import recording
+
+        def rank() -> int | None:
+            self.open()  # as its first step would
+            return self._process.record.rank
+
+        return recording(str(self._losses), rank, lambda: self._process.steps())
 
     def arm_other_compilers(self, module: str) -> None:
         """Install the hook of another compiler. Its first compilation opens the record."""

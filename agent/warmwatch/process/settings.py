@@ -245,6 +245,10 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "unset",
         "set by `warmwatch modes`: the mode that every `torch.compile` gets instead of its own",
     ),
+    "WARMWATCH_LOSSES": (
+        "unset",
+        "set by `warmwatch modes`: the folder in which the losses of its runs are compared",
+    ),
     "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
 }
 MONITOR_VARIABLES = (
@@ -293,6 +297,7 @@ class Settings:
         full_reasons: record reasons without redaction (see ``hooks/redaction.py``).
         say: print console messages in the training's terminal.
         mode: mode of ``torch.compile`` that replaces the program's, or ``None``.
+        losses: folder for the losses of ``warmwatch modes``, or ``None``.
         after_warm: ``warn`` or ``raise`` when something compiles after the warm-up, or ``None``.
         complaints: errors in the environment, one sentence each.
     """
@@ -307,6 +312,7 @@ class Settings:
     full_reasons: bool = False
     say: bool = False
     mode: str | None = None
+    losses: str | None = None
     after_warm: str | None = None
     complaints: tuple[str, ...] = ()
 
@@ -358,6 +364,7 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
         say=_is_on(environ, "WARMWATCH_SAY", complaints),
         mode=environ.get("WARMWATCH_MODE") or None,
+        losses=environ.get("WARMWATCH_LOSSES") or None,
         after_warm=after_warm,
         complaints=tuple(complaints),
     )

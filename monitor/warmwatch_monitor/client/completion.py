@@ -34,11 +34,14 @@ def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     return [f"{before}{comma}{one.value}" for one in State if one.value.startswith(last)]
 
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = (
+    *("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+    *("regional", "dynamic", "static"),
+)
 
 
 def modes_of_torch(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The modes of ``torch.compile``."""
+    """The modes of ``warmwatch modes``."""
     return [one for one in MODES if one.startswith(incomplete)]
 
 

@@ -4,9 +4,12 @@ side.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +24,12 @@ from warmwatch_monitor.run.environment import fresh_caches
 from warmwatch_monitor.run.launched import check_name, startable
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.modes.bounded import Stops
     from warmwatch_monitor.modes.table import Modes, Tried
 
-FAILED = 1
-_TOLD_BY_OUTPUT = frozenset({"failed", "nothing"})
+EAGER = "eager"
+FAILED, DRIFTED = 1, 3
+_SHOWS_OUTPUT = frozenset({"failed", "nothing"})
 _TAIL, _LONGEST = 4096, 300
 # each sets a part of a mode for every call
 _IMPOSING = (
@@ -46,6 +51,29 @@ class _Wanted(NamedTuple):
     keep_caches: bool
     name: str
     output: Path | None  # where files go; None: to stderr
+    budget: float | None = None  # seconds for all modes
+
+    @property
+    def compares_losses(self) -> bool:
+        """Whether there is a mode to compare with eager."""
+        return EAGER in self.modes and len(self.modes) > 1
+
+
+class _Outcome(NamedTuple):
+    """What came of it. ``again``: the second eager run. ``signal``: that ended it, or 0."""
+
+    tried: list[Tried]
+    again: Tried | None
+    over_budget: list[str]
+    signal: int
+
+
+def _duration(text: str) -> float:
+    """Seconds of ``90``, ``90s``, ``10m`` or ``1.5h``."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None or not float(found[1]):
+        raise click.BadParameter(f"{text!r} is not a duration, such as 90s, 10m or 1h")
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -57,6 +85,7 @@ class _Wanted(NamedTuple):
     shell_complete=modes_of_torch,
     help="Measure this mode; repeatable.",
 )
+@click.option("--regional", is_flag=True, help="Also compile each repeated block separately.")
 @click.option(
     "--steps",
     metavar="N",
@@ -82,6 +111,18 @@ class _Wanted(NamedTuple):
     default=3600.0,
     help="End a run after S seconds.  [3600]",
 )
+@click.option(
+    "--budget",
+    metavar="TIME",
+    type=_duration,
+    help="Skip modes that do not fit in TIME, such as 10m.  [no limit]",
+)
+@click.option(
+    "--max-drift",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Exit with 3 if a mode's loss differs from eager's by more than X of its mean magnitude.",
+)
 @click.option("--run", "name", metavar="NAME", help="Name the runs NAME/MODE.  [the script]")
 @click.option("--output", metavar="DIR", help="Write the script's output here, one file per mode.")
 @click.option("--verbose", is_flag=True, help="Print the script's output on stderr.")
@@ -90,10 +131,13 @@ class _Wanted(NamedTuple):
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def modes(
     names: tuple[str, ...],
+    regional: bool,
     steps: int | None,
     training_steps: int | None,
     caches: str,
     timeout: float,
+    budget: float | None,
+    max_drift: float | None,
     name: str | None,
     output: str | None,
     verbose: bool,
@@ -109,13 +153,19 @@ def modes(
     step is known to 1 %, or after 30 s of clean steps. A script that saves at its end does so in
     each mode. `warmwatch runs` lists the runs.
 
-    Modes: eager, default, reduce-overhead, max-autotune (the default four) and
-    max-autotune-no-cudagraphs. Ctrl-C stops and prints the results so far.
+    Modes: eager, default, reduce-overhead, max-autotune (the default four),
+    max-autotune-no-cudagraphs, dynamic (default with dynamic=True), static (dynamic=False) and
+    regional. Ctrl-C stops and prints the results so far.
+
+    The losses of each mode are compared with eager's at the same steps. Eager then runs a second
+    time, for the noise. Set the same seed in every run.
 
     \b
-    Exit code: 0 every mode was measured
-               1 a mode failed, or made no step
+    Exit code: 0 every mode was measured, except those that --budget left out
+               1 a mode failed, made no step, or has no loss to compare with
+                 --max-drift
                2 wrong usage
+               3 a mode's loss drifts by more than --max-drift
                126 CMD cannot be run; 127 CMD was not found; 130 Ctrl-C
     """
     check_name(name)
@@ -123,34 +173,56 @@ def modes(
         raise UsageError("give either --json or --markdown, not both")
     if verbose and output is not None:
         raise UsageError("give either --verbose or --output, not both")
+    chosen = _names(names)
+    if regional:
+        chosen = tuple(dict.fromkeys((*chosen, "regional")))
+    if max_drift is not None and (EAGER not in chosen or len(chosen) < 2):
+        raise UsageError("--max-drift compares modes with eager: add --mode eager and another one")
     wanted = _Wanted(
         command=command,
-        modes=_names(names),
+        modes=chosen,
         steps=steps,
         timeout=timeout,
         keep_caches=caches == "keep",
         name=name or os.environ.get("WARMWATCH_RUN", "").strip() or script_name(command),
         output=None if verbose else _folder(output),
+        budget=budget,
     )
-    tried, stopped_by = _try_all(wanted)
+    outcome = _try_all(wanted)
     from warmwatch_monitor.modes.table import modes as table_of
 
+    measured = {one.mode for one in outcome.tried}
     made = table_of(
-        tried,
+        outcome.tried,
+        again=outcome.again,
         training_steps=training_steps,
         caches="kept" if wanted.keep_caches else "cold",
         imposed=[one for one in _IMPOSING if os.environ.get(one) == "1"],
-        untried=wanted.modes[len(tried) :],
+        untried=[one for one in wanted.modes if one not in measured],
+        over_budget=outcome.over_budget,
+        budget_seconds=budget,
+        max_drift=max_drift,
     )
     _show(made, as_json=as_json, markdown=markdown)
     for one in made.rows:
-        if one.outcome in _TOLD_BY_OUTPUT and (said := _last_line(one.output)):
+        if one.outcome in _SHOWS_OUTPUT and (said := _last_line(one.output)):
             note(f"warmwatch: {one.mode} ended with: {said}")
     if wanted.output is not None:
         note(f"warmwatch: the script's output is in {wanted.output}")
-    if stopped_by:
-        raise SystemExit(128 + stopped_by)
-    raise SystemExit(0 if all(one.outcome == "measured" for one in made.rows) else FAILED)
+    if outcome.signal:
+        raise SystemExit(128 + outcome.signal)
+    raise SystemExit(_exit_code(made))
+
+
+def _exit_code(made: Modes) -> int:
+    wanted = [one for one in made.rows if one.ended_by != "budget" or one.outcome == "measured"]
+    if not wanted or any(one.outcome != "measured" for one in wanted):
+        return FAILED
+    compared = [one for one in wanted if one.mode != EAGER]
+    if any(one.max_drift_exceeded for one in compared):
+        return DRIFTED
+    unknown = made.max_drift is not None and any(one.drift is None for one in compared)
+    return FAILED if unknown else 0
 
 
 def script_name(command: Sequence[str]) -> str:
@@ -197,33 +269,82 @@ def _folder(output: str | None) -> Path:
     return place
 
 
-def _try_all(wanted: _Wanted) -> tuple[list[Tried], int]:
-    """One after another; and the signal by which somebody ended it, 0 where nobody did."""
+def _try_all(wanted: _Wanted) -> _Outcome:
+    """Run the modes one after another, and eager a second time if losses are compared."""
     from warmwatch_monitor.modes.bounded import heard
-    from warmwatch_monitor.modes.one_mode import Progress, attempt
+    from warmwatch_monitor.modes.table import expected_seconds
+    from warmwatch_monitor.output.amounts import took
 
     tried: list[Tried] = []
+    skipped: list[str] = []
+    again: Tried | None = None
+    deadline = None if wanted.budget is None else time.monotonic() + wanted.budget
     with heard() as stops:
         for number, mode in enumerate(wanted.modes, 1):
-            place = None if wanted.output is None else wanted.output / f"{mode}.log"
-            progress = Progress(f"mode {number} of {len(wanted.modes)}, {mode}", sys.stderr)
-            with startable(wanted.command), fresh_caches(keep=wanted.keep_caches) as caches:
-                tried.append(
-                    attempt(
-                        wanted.command,
-                        mode,
-                        caches.environ,
-                        name=f"{wanted.name}/{mode}",
-                        steps=wanted.steps,
-                        timeout=wanted.timeout,
-                        place=place,
-                        stops=stops,
-                        progress=progress,
-                    )
-                )
+            expected = expected_seconds(mode, tried)
+            if _exceeds(expected, deadline):
+                note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
+                skipped.append(mode)
+                continue
+            beyond = f" (at least {took(expected)})" if expected else ""
+            title = f"mode {number} of {len(wanted.modes)}, {mode}{beyond}"
+            tried.append(_run(wanted, mode, mode, wanted.steps, deadline, stops, title))
             if stops.count:
                 break
-    return tried, stops.last
+        compared = _last_step_compared(tried) if wanted.compares_losses else 0
+        if compared and not stops.count:
+            if _exceeds(expected_seconds(EAGER, tried), deadline):
+                note("warmwatch: eager does not run a second time: --budget is used up")
+            else:
+                title = "eager again, for the noise of the losses"
+                again = _run(wanted, EAGER, f"{EAGER}-again", compared, deadline, stops, title)
+    return _Outcome(tried, again, skipped, stops.last)
+
+
+def _run(
+    wanted: _Wanted,
+    mode: str,
+    label: str,
+    steps: int | None,
+    deadline: float | None,
+    stops: Stops,
+    title: str,
+) -> Tried:
+    """One run, named and logged as ``label``."""
+    from warmwatch_monitor.modes.one_mode import Progress, attempt
+
+    left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
+    progress = Progress(title, sys.stderr)
+    with startable(wanted.command), fresh_caches(keep=wanted.keep_caches) as caches:
+        return attempt(
+            wanted.command,
+            mode,
+            caches.environ,
+            name=f"{wanted.name}/{label}",
+            steps=steps,
+            timeout=min(wanted.timeout, left),
+            over="budget" if left < wanted.timeout else "timeout",
+            place=None if wanted.output is None else wanted.output / f"{label}.log",
+            stops=stops,
+            progress=progress,
+            losses=wanted.compares_losses,
+        )
+
+
+def _exceeds(expected: float | None, deadline: float | None) -> bool:
+    """Whether what takes ``expected`` seconds would end after the deadline."""
+    if deadline is None:
+        return False
+    return time.monotonic() + (expected or 0.0) > deadline
+
+
+def _last_step_compared(tried: Sequence[Tried]) -> int:
+    """The last step at which a mode's loss can be compared with eager's."""
+    from warmwatch_monitor.modes.drift import drift
+
+    eager = next((one.losses for one in tried if one.mode == EAGER), {})
+    found = [drift(one.losses, eager) for one in tried if one.mode != EAGER]
+    return max((one.last_step for one in found if one), default=0)
 
 
 def _show(made: Modes, *, as_json: bool, markdown: bool) -> None:

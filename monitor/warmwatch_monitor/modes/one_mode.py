@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from warmwatch_monitor.modes.table import Tried
 
 _PAUSE_SECONDS = 0.5
-MODE = "WARMWATCH_MODE"
+MODE, LOSSES = "WARMWATCH_MODE", "WARMWATCH_LOSSES"
+_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it; CUDA can pin its files
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to compile nothing
 
 
@@ -50,23 +52,32 @@ def attempt(
     name: str,
     steps: int | None,
     timeout: float,
+    over: str = "timeout",
     place: Path | None,
     stops: Stops,
     progress: Progress,
+    losses: bool = False,
 ) -> Tried:
-    """Run ``command`` in ``mode``. ``place``: path of the file for its output.
+    """Run ``command`` in ``mode``.
 
-    Raises OSError where it cannot be started.
+    Args:
+        over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
+        place: path of the file for its output.
+        losses: record its losses.
+
+    Raises:
+        OSError: it cannot be started.
     """
     from warmwatch_monitor.modes.bounded import bounded
+    from warmwatch_monitor.modes.drift import read_losses
     from warmwatch_monitor.modes.table import Tried
     from warmwatch_monitor.output.wording import duration
     from warmwatch_monitor.run.environment import environment
 
     launch = uuid.uuid4().hex
-    run = _Followed(Launched(launch), steps, timeout, stops, progress)
-    base = environment_of(mode, {**os.environ, **caches})
-    with _output(place) as output:
+    run = _Followed(Launched(launch), steps, timeout, over, stops, progress)
+    with _output(place) as output, _loss_folder(wanted=losses) as folder:
+        base = environment_of(mode, {**os.environ, **caches}, folder)
         code, why = bounded(
             command,
             environment(base, boot(), run=name, started_by=launch),
@@ -75,6 +86,7 @@ def attempt(
             seconds=_PAUSE_SECONDS,
             hurry=lambda: stops.count > 1,
         )
+        recorded = read_losses(folder) if folder else {}
     seconds = time.monotonic() - run.began
     progress.clear()
     note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
@@ -87,15 +99,31 @@ def attempt(
         code=code if why is None else None,
         seconds=seconds,
         output=None if place is None else str(place),
+        losses=recorded,
+        resident_bytes=run.resident_bytes,
     )
 
 
-def environment_of(mode: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` for a script that runs in ``mode``."""
+def environment_of(
+    mode: str, environ: Mapping[str, str], losses: Path | None = None
+) -> dict[str, str]:
+    """``environ`` for a script that runs in ``mode`` and writes its ``losses`` to that folder."""
     from warmwatch_monitor.compare.parts import EAGER
 
-    kept = {name: value for name, value in environ.items() if name not in (*_OFF, MODE)}
-    return {**kept, **({_OFF[0]: "1"} if mode == EAGER else {MODE: mode})}
+    kept = {name: value for name, value in environ.items() if name not in (*_OFF, MODE, LOSSES)}
+    recorded = {} if losses is None else {LOSSES: str(losses)}
+    return {**kept, **recorded, **({_OFF[0]: "1"} if mode == EAGER else {MODE: mode})}
+
+
+@contextlib.contextmanager
+def _loss_folder(*, wanted: bool) -> Iterator[Path | None]:
+    """A private folder for losses, in memory if possible; removed with them."""
+    if not wanted:
+        yield None
+        return
+    at = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="warmwatch-losses-", dir=at) as folder:
+        yield Path(folder)
 
 
 @contextlib.contextmanager
@@ -120,12 +148,14 @@ class _Followed:
         launched: Launched,
         steps: int | None,
         timeout: float,
+        over: str,
         stops: Stops,
         progress: Progress,
     ) -> None:
         self._launched, self._stops, self._progress = launched, stops, progress
-        self._steps, self._timeout = steps, timeout
+        self._steps, self._timeout, self._over = steps, timeout, over
         self._last: Snapshot | None = None
+        self.resident_bytes: int | None = None
         self.began = time.monotonic()
 
     def look(self) -> str | None:
@@ -134,12 +164,27 @@ class _Followed:
 
         self._last = self._launched.snapshot()
         run = _main(self._last)
-        self._progress.show(self._words(run))
+        self._note_memory(run)
+        self._progress.show(self._words(run) + self._left(run))
         if self._stops.count:
             return "interrupted"
         if run is not None and enough(run, self._steps):
             return "steady" if self._steps is None else "steps"
-        return "timeout" if time.monotonic() - self.began > self._timeout else None
+        return self._over if time.monotonic() - self.began > self._timeout else None
+
+    def _note_memory(self, run: RunView | None) -> None:
+        """Update the most resident memory; the kernel remembers it for each process."""
+        pids = [view.record.pid for view in run.ranks if view.record.pid] if run else []
+        found = [peak for pid in pids if (peak := _peak_resident_bytes(pid))]
+        self.resident_bytes = max([self.resident_bytes or 0, *found]) or None
+
+    def _left(self, run: RunView | None) -> str:
+        """How long it still takes, in words; empty while unknown."""
+        from warmwatch_monitor.modes.table import left
+        from warmwatch_monitor.output.amounts import took
+
+        seconds = None if run is None else left(run, self._steps)
+        return f"; about {took(seconds)} left" if seconds and seconds >= 1 else ""
 
     def words(self) -> str:
         """Its state at the last poll, in words."""
@@ -166,6 +211,15 @@ class _Followed:
             return None, ()
         others = tuple(one.run for one in snapshot.runs if one is not run)
         return summarize_run(run, snapshot), others
+
+
+def _peak_resident_bytes(pid: int) -> int | None:
+    """The most memory that a process had resident so far."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return None
 
 
 def _main(snapshot: Snapshot) -> RunView | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,15 @@ from warmwatch_monitor.compare.parts import (
 )
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.report.whole import slowest_of
 
 SCHEMA_VERSION = 1
 USUAL = (EAGER, "default", "reduce-overhead", "max-autotune")
-NAMES = (*USUAL, "max-autotune-no-cudagraphs")
+REGIONAL = "regional"
+# variants of the default mode, which PyTorch's own modes do not name
+VARIANTS = (REGIONAL, "dynamic", "static")
+NAMES = (*USUAL, "max-autotune-no-cudagraphs", *VARIANTS)
 WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 
 
@@ -39,6 +44,8 @@ class Tried(Struct, frozen=True, kw_only=True):
         code: return code if it ended itself, negative for the signal that killed it.
         seconds: duration of the script.
         output: file with its output.
+        losses: recorded losses of each rank.
+        resident_bytes: the most resident memory of a rank, as far as it was polled.
     """
 
     mode: str
@@ -48,6 +55,8 @@ class Tried(Struct, frozen=True, kw_only=True):
     code: int | None = None
     seconds: float = 0.0
     output: str | None = None
+    losses: Losses = field(default_factory=dict)
+    resident_bytes: int | None = None
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -64,6 +73,9 @@ class Row(Struct, frozen=True, kw_only=True):
         speed_up, break_even: against ``Modes.baseline``.
         against_default: break-even against the default mode, if that is not the baseline.
         total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
+        peak_resident_bytes: the most resident memory of a rank's process.
+        evaluation_batch_seconds: average time of a batch in evaluations without compile activity.
+        drift: how far its losses are from eager's. max_drift_exceeded: whether that is too far.
         compiled: whether there was compile activity.
         wrappings, agent_errors: from its ranks. gpus: number of GPUs used.
         conditions: sentences by name of the condition.
@@ -98,6 +110,10 @@ class Row(Struct, frozen=True, kw_only=True):
     break_even: BreakEven | None = None
     against_default: BreakEven | None = None
     total_seconds: float | None = None
+    peak_resident_bytes: int | None = None
+    evaluation_batch_seconds: float | None = None
+    drift: Drift | None = None
+    max_drift_exceeded: bool | None = None
     compiled: bool = False
     wrappings: tuple[Wrapping, ...] = ()
     agent_errors: int = 0
@@ -119,7 +135,10 @@ class Modes(Struct, frozen=True, kw_only=True):
         baseline: the mode that the others are compared with; ``None`` if none was measured.
         training_steps: number of steps of the totals. caches: ``cold`` or ``kept``.
         imposed: environment variables that override every mode.
-        untried: requested modes that were not run.
+        untried: requested modes that were not run. over_budget: those of them that did not fit in
+            ``budget_seconds``.
+        max_drift: limit of the drift. noise: drift of a second eager run over all its losses.
+        recommended: the mode with the least time for ``recommended_steps`` steps.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -131,6 +150,12 @@ class Modes(Struct, frozen=True, kw_only=True):
     gpus: tuple[str, ...] = ()
     imposed: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    over_budget: tuple[str, ...] = ()
+    budget_seconds: float | None = None
+    max_drift: float | None = None
+    noise: float | None = None
+    recommended: str | None = None
+    recommended_steps: int | None = None
     incomparable: tuple[Incomparable, ...] = ()
 
 
@@ -164,23 +189,74 @@ def _steady(view: RankView) -> bool:
     return (clean.median_high - clean.median_low) / 2 <= CERTAIN * clean.median
 
 
+def left(run: RunView, steps: int | None = None) -> float | None:
+    """Seconds until ``enough``; ``None`` while that is unknown, as in a compilation."""
+    each = [_left(view, steps) for view in run.living]
+    known = [one for one in each if one is not None]
+    return max(known) if known and len(known) == len(each) else None
+
+
+def _left(view: RankView, steps: int | None) -> float | None:
+    clean, made = view.figures.steps.clean, view.figures.steps.count
+    if view.judgement.compiling or not clean.median or not clean.count:
+        return None
+    if steps is not None:
+        return max(0.0, (steps - made) * clean.median)
+    if not view.judgement.warm:
+        return None
+    took = clean.sum_seconds or 0.0
+    longest = max(0.0, MOST_SECONDS - took)
+    if clean.median_low is None or clean.median_high is None:
+        return longest
+    # an interval narrows with the square root of the number of steps
+    off = (clean.median_high - clean.median_low) / 2 / clean.median
+    certain = clean.count * ((off / CERTAIN) ** 2 - 1) * clean.median
+    return min(longest, max(0.0, LEAST_SECONDS - took, certain))
+
+
+def expected_seconds(mode: str, tried: Sequence[Tried]) -> float | None:
+    """How long a mode takes at least, from modes that compile no more; ``None`` for the first."""
+    return max((one.seconds for one in tried if _effort(one.mode) <= _effort(mode)), default=None)
+
+
+def _effort(mode: str) -> int:
+    """How much a mode compiles: 0 eager, 2 with kernels chosen by measuring."""
+    return 0 if mode == EAGER else 2 if mode.startswith("max-autotune") else 1
+
+
 _DEFAULT = "default"
 _GONE = frozenset({"failed", "lost"})
+_USUAL_STEPS = 10_000  # of a training whose length is not given
 
 
 def modes(
     tried: Sequence[Tried],
     *,
+    again: Tried | None = None,
     training_steps: int | None = None,
     caches: str = "cold",
     imposed: Sequence[str] = (),
     untried: Sequence[str] = (),
+    over_budget: Sequence[str] = (),
+    budget_seconds: float | None = None,
+    max_drift: float | None = None,
 ) -> Modes:
-    """The row of each mode, compared with eager if that was measured, else with the first."""
+    """The row of each mode, compared with eager if that was measured, else with the first.
+
+    ``again``: the second eager run, which gives the noise of the losses.
+    """
     seen = {one.mode: one.account for one in tried if one.account and one.account.ranks}
     compared = compare(list(seen.values()), labels=list(seen)) if seen else None
-    rows = tuple(_row(one, compared, training_steps) for one in tried)
+    eager = next((one.losses for one in tried if one.mode == EAGER), {})
+    second = again.losses if again else None
+    rows = tuple(
+        _with_drift(_row(one, compared, training_steps), one, eager, second, max_drift)
+        for one in tried
+    )
     first = next(iter(seen.values()), None)
+    noise = drift(second, eager) if second else None
+    steps = training_steps or _USUAL_STEPS
+    best = recommended(rows, steps)
     return Modes(
         rows=rows,
         baseline=_baseline(compared),
@@ -190,8 +266,60 @@ def modes(
         gpus=first.what.gpus if first else (),
         imposed=tuple(imposed),
         untried=tuple(untried),
+        over_budget=tuple(over_budget),
+        budget_seconds=budget_seconds,
+        max_drift=max_drift,
+        noise=noise.relative if noise else None,
+        recommended=best.mode if best else None,
+        recommended_steps=steps if best else None,
         incomparable=compared.incomparable if compared else (),
     )
+
+
+def _with_drift(
+    row: Row, tried: Tried, eager: Losses, again: Losses | None, max_drift: float | None
+) -> Row:
+    if row.mode == EAGER:
+        return row
+    found = drift(tried.losses, eager, again)
+    if found is None:
+        return row
+    exceeds = found.relative is None or found.relative > max_drift if max_drift else None
+    return replace(row, drift=found, max_drift_exceeded=exceeds)
+
+
+def recommended(rows: Sequence[Row], steps: int) -> Row | None:
+    """The mode that takes the least time for ``steps`` steps, compile cost included.
+
+    Of modes whose times do not differ significantly, the one that compiles least. A mode whose loss
+    drifts too far is left out. ``None`` if no compiled mode was measured.
+    """
+    known = [
+        (_seconds(one, steps), one)
+        for one in rows
+        if one.outcome == "measured"
+        and (one.captured or one.mode == EAGER)
+        and not one.max_drift_exceeded
+    ]
+    totals = [(seconds, one) for seconds, one in known if seconds is not None]
+    if not any(one.captured for one in rows if one.outcome == "measured") or not totals:
+        return None
+    least, best = min(totals, key=lambda pair: pair[0])
+    same = [one for seconds, one in totals if seconds - least <= steps * _uncertainty(one, best)]
+    return min(same, key=lambda one: one.cost_seconds or 0.0)
+
+
+def _seconds(row: Row, steps: int) -> float | None:
+    if row.steady is None or row.cost_seconds is None:
+        return None
+    return row.cost_seconds + steps * row.steady.value
+
+
+def _uncertainty(one: Row, other: Row) -> float:
+    """Of the difference of their steps."""
+    if one is other or one.steady is None or other.steady is None:
+        return 0.0
+    return math.hypot(one.steady.uncertainty or 0.0, other.steady.uncertainty or 0.0)
 
 
 def _baseline(of: Comparison | None) -> str | None:
@@ -209,6 +337,7 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
         seconds=tried.seconds,
         output=tried.output,
         others=tried.others,
+        peak_resident_bytes=tried.resident_bytes,
     )
     account = tried.account
     if account is None or not account.ranks or compared is None:

@@ -7,7 +7,15 @@ from math import hypot
 
 from warmwatch_monitor.compare.parts import EAGER, BreakEven, Measured
 from warmwatch_monitor.compare.wording import sentence
-from warmwatch_monitor.modes.table import FEWEST, WITH_CUDA_GRAPHS, Modes, Row
+from warmwatch_monitor.modes.drift import Drift
+from warmwatch_monitor.modes.table import (
+    FEWEST,
+    REGIONAL,
+    VARIANTS,
+    WITH_CUDA_GRAPHS,
+    Modes,
+    Row,
+)
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
@@ -20,13 +28,17 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("speed-up", lambda one: _times(one)),
     ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else None),
     ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
+    ("peak RSS", lambda one: None if one.gpus else if_known(amounts.size, one.peak_resident_bytes)),
     ("energy a step", lambda one: _energy(one)),
     ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
+    ("a batch of it", lambda one: if_known(took, one.evaluation_batch_seconds)),
     ("graphs", lambda one: _graphs(one)),
+    ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
+    "budget": "it was ended at the end of the budget, after",
     "interrupted": "it was interrupted after",
     "steps": "it was ended after",
     "steady": "it was ended after",
@@ -37,7 +49,9 @@ def _graphs(one: Row) -> str | None:
     """The number of graphs; unknown if it was ended in its first compilation."""
     if one.graphs is None or not one.compiled:
         return None
-    cut_off = one.ended_by in ("interrupted", "timeout") and one.first_step_seconds is None
+    cut_off = (
+        one.ended_by in ("budget", "interrupted", "timeout") and one.first_step_seconds is None
+    )
     return "unknown" if cut_off and not one.graphs else f"{one.graphs:,}"
 
 
@@ -48,8 +62,96 @@ def page(of: Modes) -> Document:
         state="",
         answer=_answer(of),
         warnings=tuple(_warnings(of)),
-        sections=tuple(one for one in (_table(of), _notes(of), _pays(of), _method(of)) if one),
+        sections=tuple(
+            one
+            for one in (
+                *(_recommendation(of), _table(of), _notes(of), _losses(of), _pays(of), _method(of)),
+            )
+            if one
+        ),
     )
+
+
+def _recommendation(of: Modes) -> Section | None:
+    """Which mode to use, in one sentence."""
+    best = next((one for one in of.rows if one.mode == of.recommended), None)
+    if best is None:
+        return None
+    return Section("Recommendation", items=(Item(f"{''.join(_reasons(best, of))}."),))
+
+
+def _reasons(best: Row, of: Modes) -> Iterator[str]:
+    yield f"For {of.recommended_steps:,} steps, use {best.mode}"
+    if best.mode == of.baseline:
+        yield ": no measured mode takes less time"
+    elif (pays := best.break_even) is not None and best.speed_up is not None:
+        yield f": {_times(best)} times {of.baseline}'s speed" if _times(best) != "no faster" else ""
+        if pays.outcome == "paid_back":
+            yield f", its compile cost of {took(pays.cost_seconds or 0.0)} paid back"
+            yield f" after {pays.step:,} steps"
+    baseline = next((one for one in of.rows if one.mode == of.baseline), None)
+    if best.drift is not None:
+        yield f"; {_drift_clause(best.drift)}"
+    yield _memory_clause(best, baseline)
+
+
+def _memory_clause(best: Row, baseline: Row | None) -> str:
+    if baseline is None or baseline is best:
+        return ""
+    for name, words in (("peak_memory_bytes", "memory"), ("peak_resident_bytes", "RSS")):
+        own, other = getattr(best, name), getattr(baseline, name)
+        if own and other:
+            beside = f"({baseline.mode}: {amounts.size(other)})"
+            return f"; peak {words} {amounts.size(own)} {beside}"
+    return ""
+
+
+def _losses(of: Modes) -> Section | None:
+    """How far the loss of each mode is from eager's."""
+    items = [Item(f"{one.mode}: {_drift_sentence(one.drift)}") for one in of.rows if one.drift]
+    unknown = [one.mode for one in of.rows if one.mode != EAGER and not one.drift and one.captured]
+    if items and unknown:
+        items.append(Item(f"no loss to compare: {', '.join(unknown)}"))
+    if of.max_drift is not None and (of.noise or 0.0) > of.max_drift:
+        words = f"two eager runs differ by {of.noise:.2g}, more than --max-drift"
+        items.append(Item(f"{words}: use the same seed in every run"))
+    return Section("Loss compared with eager", items=tuple(items)) if items else None
+
+
+def _drift(of: Drift | None) -> str | None:
+    if of is None:
+        return None
+    return "not finite" if of.relative is None else f"{of.relative:.2g}"
+
+
+def _drift_sentence(of: Drift) -> str:
+    at = f"{_loss(of.loss)}, eager {_loss(of.eager_loss)}"
+    rank = f" of rank {of.rank}" if of.rank else ""
+    text = f"{_drift_clause(of)}{rank}"
+    if of.relative != 0:
+        text = f"{text} ({at})"
+    compared = f"{text}; {counted(of.passes, 'loss', 'losses')} compared"
+    if of.noise is not None and of.noise_passes < of.passes:
+        return f"{compared}, noise of the first {of.noise_passes:,}"
+    return compared
+
+
+def _drift_clause(of: Drift) -> str:
+    """``its loss drifts by 3e-3 at step 50; noise 1e-6``."""
+    if of.relative is None:
+        text = f"its loss is not comparable from step {of.step:,} on: one of the two is not finite"
+    elif not of.relative:
+        text = f"its loss equals eager's up to step {of.last_step:,}"
+    else:
+        text = f"its loss drifts by {of.relative:.2g} at step {of.step:,}"
+    if of.noise is None:
+        return text
+    within = ", so it cannot be told from noise" if 0 < (of.relative or 0.0) <= of.noise else ""
+    return f"{text}; noise {of.noise:.2g}{within}"
+
+
+def _loss(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.6g}"
 
 
 def _answer(of: Modes) -> str:
@@ -95,8 +197,11 @@ def _warnings(of: Modes) -> Iterator[str]:
         yield f"{', '.join(of.imposed)} in the environment holds in every mode"
     for one in of.incomparable:
         yield f"not the same {one.what} in all modes: {', '.join(dict.fromkeys(one.values))}"
-    if of.untried:
-        yield f"not tried: {', '.join(of.untried)}"
+    if of.over_budget and of.budget_seconds:
+        names = ", ".join(of.over_budget)
+        yield f"not tried, over the budget of {took(of.budget_seconds)}: {names}"
+    if rest := [one for one in of.untried if one not in of.over_budget]:
+        yield f"not tried: {', '.join(rest)}"
 
 
 def _table(of: Modes) -> Section | None:
@@ -122,7 +227,7 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
     yield from _end(one)
     yield from _compiled(one, of)
     if one.mode != EAGER and one.compiled:
-        yield from _mode(one)
+        yield from _mode(one, of)
     for name, words in one.conditions.items():
         if one.gpus or name != "cudagraph_skipped":
             yield words
@@ -147,6 +252,7 @@ def _end(one: Row) -> Iterator[str]:
     elif one.outcome == "unmeasured":
         yield f"no clean step was seen: {one.summary}"
     if one.outcome in ("measured", "unmeasured", "no_steps") and one.ended_by in (
+        "budget",
         "timeout",
         "interrupted",
     ):
@@ -193,16 +299,24 @@ def _count(one: Row, name: str) -> str:
     return f"{noun}s not known" if value is None else counted(value, noun)
 
 
-def _mode(one: Row) -> Iterator[str]:
+def _mode(one: Row, of: Modes) -> Iterator[str]:
     """Reasons why the mode had no effect."""
+    default = next((row for row in of.rows if row.mode == "default"), None)
+    if one.mode == REGIONAL and default is not None and _calls(one) == _calls(default):
+        yield "it has no repeated blocks, or they were compiled separately before: as default"
     if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
         yield "CUDA graphs need a GPU and none was used: without them it is as if not asked for"
     backends = sorted({way.backend for way in one.wrappings if way.backend != "inductor"})
     if backends:
         yield f"what is compiled by {', '.join(backends)} was left as it is: modes are Inductor's"
-    other = {way.mode for way in one.wrappings if way.backend == "inductor"} - {one.mode}
+    inductor = [way for way in one.wrappings if way.backend == "inductor"]
+    other = {way.mode for way in inductor} - {"default" if one.mode in VARIANTS else one.mode}
     if other:
         yield f"the mode could not be imposed everywhere: {', '.join(sorted(other))} held as well"
+
+
+def _calls(one: Row) -> int:
+    return sum(way.count for way in one.wrappings)
 
 
 def _pays(of: Modes) -> Section | None:
@@ -232,8 +346,17 @@ def _method(of: Modes) -> Section | None:
                 "Compile cost is what steps took beyond a steady one, or all compile time where "
                 "that is more; it and the first step were measured once."
             ),
+            *_drift_method(of),
         ),
     )
+
+
+def _drift_method(of: Modes) -> Iterator[Item]:
+    if any(one.drift for one in of.rows):
+        yield Item(
+            "Loss drift is the largest difference from eager's loss at the same backward pass, "
+            "divided by the mean magnitude of eager's losses. Noise is that of a second eager run."
+        )
 
 
 def _energy(one: Row) -> str | None:

@@ -15,7 +15,15 @@ from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.command import script_name
 from warmwatch_monitor.modes.one_mode import environment_of
-from warmwatch_monitor.modes.table import Modes, Row, Tried, enough, modes
+from warmwatch_monitor.modes.table import (
+    Modes,
+    Row,
+    Tried,
+    enough,
+    expected_seconds,
+    left,
+    modes,
+)
 from warmwatch_monitor.modes.wording import _graphs, page
 from warmwatch_monitor.output.document import Document
 from warmwatch_monitor.output.lines import lines
@@ -205,6 +213,105 @@ def test_it_is_json_and_markdown_as_well() -> None:
     written = markdown(page(of))
     assert "| mode | first step |" in written
     assert "TORCHINDUCTOR\\_MAX\\_AUTOTUNE in the environment holds in every mode" in written
+
+
+# Losses, recommendation and budget.
+
+
+def drifting(**others: tuple[float, ...]) -> list[Tried]:
+    """Eager with losses of 2.0, and modes with others."""
+    given = {"eager": (2.0, 2.0), **others}
+    return [
+        tried(mode, account(mode, *H100_TABLE[mode]), losses={0: tuple(enumerate(found, 1))})
+        for mode, found in given.items()
+    ]
+
+
+def test_drift_is_shown_beside_its_noise_and_limited() -> None:
+    again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
+    of = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-3)
+    assert of.noise == pytest.approx(1e-6)
+    assert [one.max_drift_exceeded for one in of.rows] == [None, True]
+    assert of.recommended == "eager"
+    shown = text(of)
+    assert "default: its loss drifts by 0.003 at step 2; noise 1e-06 (2.006, eager 2)" in shown
+    kept = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-2)
+    assert [one.max_drift_exceeded for one in kept.rows] == [None, False]
+    assert kept.recommended == "default"
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        ((2.0, 2.0), "its loss equals eager's up to step 2; noise 1e-06"),
+        ((2.0, 2.000001), "noise 1e-06, so it cannot be told from noise"),
+        ((2.0, float("nan")), "not comparable from step 2 on: one of the two is not finite"),
+    ],
+)
+def test_equal_losses_noise_and_losses_that_are_not_finite_are_told_apart(
+    losses: tuple[float, ...], words: str
+) -> None:
+    again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
+    assert words in text(made(*drifting(default=losses), again=again))
+
+
+@pytest.mark.parametrize(
+    ("steps", "mode"), [(None, "reduce-overhead"), (500, "eager"), (10**6, "max-autotune")]
+)
+def test_the_recommendation_is_the_mode_with_the_least_time(steps: int | None, mode: str) -> None:
+    tuned = tried("max-autotune", account("max-autotune", 261.2, 0.0348))
+    of = made(*usual(), tuned, training_steps=steps)
+    assert (of.recommended, of.recommended_steps) == (mode, steps or 10_000)
+
+
+def test_the_recommendation_is_one_sentence_with_its_reasons() -> None:
+    first = drifting(default=(2.0, 2.5))
+    shown = " ".join(text(made(*first, training_steps=2000)).split())
+    assert (
+        "For 2,000 steps, use default: 1.48 times eager's speed, its compile cost of 17.2 s paid "
+        "back after 1,006 steps; its loss drifts by 0.25 at step 2"
+    ) in shown
+    assert "no measured mode takes less time" in text(made(*usual(), training_steps=10))
+
+
+def test_a_mode_that_is_not_significantly_faster_is_not_recommended() -> None:
+    noisy = [tried(mode, account(mode, *known, off=0.05)) for mode, known in H100_TABLE.items()]
+    assert made(*noisy).recommended == "default"
+
+
+def test_what_does_not_fit_in_the_budget_is_named() -> None:
+    over = ("max-autotune",)
+    of = made(*usual(), untried=(*over, "static"), over_budget=over, budget_seconds=600.0)
+    shown = text(of)
+    assert "not tried, over the budget of 10 min: max-autotune" in shown
+    assert "not tried: static" in shown
+
+
+def test_a_mode_is_expected_to_take_as_long_as_one_that_compiles_no_more() -> None:
+    before = [tried("eager", seconds=20.0), tried("max-autotune", seconds=300.0)]
+    assert expected_seconds("default", []) is None
+    assert expected_seconds("default", before) == 20.0
+    assert expected_seconds("max-autotune-no-cudagraphs", before) == 300.0
+
+
+def test_the_time_left_ends_when_enough_was_seen() -> None:
+    assert left(run_of(view(warm=False))) is None
+    assert left(run_of(view(warm=False, count=40)), 100) == pytest.approx(59 * 0.04)
+    assert left(run_of(view())) == 0
+    assert left(run_of(view(seconds=2.0))) == pytest.approx(1.0)
+    # four times as many steps make the interval half as wide; a step takes 0.04 s
+    assert left(run_of(view(off=0.02, seconds=4.0))) == pytest.approx(300 * 0.04)
+    assert left(run_of(view(off=0.9, seconds=28.0))) == pytest.approx(2.0)
+
+
+def test_a_regional_mode_without_repeated_blocks_is_named() -> None:
+    ways = (Wrapping(mode="default", count=1),)
+    whole = account("regional", 17.2, 0.0356)
+    whole = replace(whole, what=replace(whole.what, wrappings=ways))
+    rows = [*usual()[:2], tried("regional", whole)]
+    assert "no repeated blocks" in notes(made(*rows))["regional"]
+    blocks = replace(whole, what=replace(whole.what, wrappings=(Wrapping(count=12),)))
+    assert notes(made(*rows[:2], tried("regional", blocks))) == {}
 
 
 # When a run has told enough.

@@ -6,14 +6,22 @@ command sets. Every way to call ``torch.compile`` (on a function, as a decorator
 with one object that holds mode and options (torch 2.6 to 2.15). The hook replaces it with the
 object that PyTorch makes for the mode alone. Backends other than Inductor have no modes and stay as
 they are, and so does what cannot be replaced; the training goes on, with a warning.
+
+Besides PyTorch's modes there are three variants of the default mode. ``dynamic`` and ``static`` set
+``dynamic=True`` and ``dynamic=False``. ``regional`` compiles each repeated block of a module
+separately, as ``Module.compile`` of each block does, and leaves the module itself as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from warmwatch._guard import report, warn_once
 from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
+
+REGIONAL = "regional"
+_DYNAMIC = {"dynamic": True, "static": False}
 
 
 def imposing(mode: str) -> Install:
@@ -23,6 +31,7 @@ def imposing(mode: str) -> Install:
         with look_up():
             import torch
             import torch._dynamo as dynamo
+            from torch import nn
             from torch.compiler import disable
 
             inductor, original = torch._TorchCompileInductorWrapper, dynamo.optimize
@@ -35,6 +44,8 @@ def imposing(mode: str) -> Install:
                 except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                     report("hooks.imposed_mode", error)
                     warn_once(f"{_kept(mode)}: {error!r}")
+            if imposes and mode == REGIONAL:
+                return _by_region(nn, lambda: original(*args, **kwargs))
             return original(*args, **kwargs)
 
         replaced = Replaced()
@@ -59,12 +70,56 @@ def _with_mode(
         name = getattr(given, "compiler_name", None) or getattr(given, "__name__", given)
         warn_once(f"{_kept(mode)} of a call with the backend {str(name)[:80]!r}, which has none")
         return args, kwargs
-    made = type(given)(mode, None, given.dynamic)
+    dynamic = _DYNAMIC.get(mode, given.dynamic)
+    of_torch = "default" if mode == REGIONAL or mode in _DYNAMIC else mode
+    made = type(given)(of_torch, None, dynamic)
     if hasattr(given, "name"):
         made.name = given.name
     if lost := _options_of(given.config):
         warn_once(f"the mode {mode!r} takes the place of a call's options: {', '.join(lost)[:200]}")
+    if mode in _DYNAMIC:
+        kwargs = {**kwargs, "dynamic": dynamic}
     return ((made, *args[1:]), kwargs) if args else (args, {**kwargs, "backend": made})
+
+
+def _by_region(nn: Any, optimized: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Compiles the repeated blocks of a module; anything without such blocks as a whole."""
+
+    def compile(model: Any) -> Any:
+        module = model if isinstance(model, nn.Module) else getattr(model, "__self__", None)
+        blocks = list(repeated_blocks(nn, module)) if isinstance(module, nn.Module) else []
+        if not blocks:
+            warn_once("regional: a call of torch.compile has no repeated blocks; compiled whole")
+            return optimized()(model)
+        for block in blocks:
+            block._compiled_call_impl = optimized()(block._call_impl)
+        return model
+
+    return compile
+
+
+def repeated_blocks(nn: Any, module: Any) -> Iterator[Any]:
+    """The outermost modules that stand two or more times, by class, in a list within ``module``.
+
+    Modules without parts (``Linear``, ``ReLU``) are no blocks. Without such a list, the blocks are
+    modules of one class among the parts of one module.
+    """
+    lists = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+    found = list(_repeated(module, lists, lists))
+    return iter(found or _repeated(module, (nn.Module,), lists))
+
+
+def _repeated(module: Any, parents: tuple[Any, ...], containers: tuple[Any, ...]) -> Iterator[Any]:
+    parts = list(dict.fromkeys(module.children()))
+    count: dict[Any, int] = {}
+    for part in parts:
+        if not isinstance(part, containers) and next(part.children(), None) is not None:
+            count[type(part)] = count.get(type(part), 0) + 1
+    for part in parts:
+        if isinstance(module, parents) and count.get(type(part), 0) > 1:
+            yield part
+        else:
+            yield from _repeated(part, parents, containers)
 
 
 def _options_of(config: dict[str, Any]) -> list[str]:

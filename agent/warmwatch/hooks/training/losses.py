@@ -1,0 +1,152 @@
+"""Losses of a training, for ``warmwatch modes``: each scalar that is passed to ``backward()``.
+
+Installed only if ``WARMWATCH_LOSSES`` names a folder, which only that command sets. Each process
+with a rank writes one file there (``shared/record/loss_file.py``). ``Tensor.backward``
+and most frameworks call ``torch.autograd.backward``, which PyTorch looks up at each call. A loss
+that ``GradScaler`` has scaled is recorded as it was before.
+
+Nothing synchronizes. The file is memory mapped. A loss on the CPU is stored there directly; one on
+a CUDA device is copied there by its stream, since the mapping is registered with CUDA as pinned
+memory. So the losses outlast the process, however it ends. Losses on other devices, of tensor
+subclasses, and those captured in a CUDA graph of the program are not recorded.
+
+Dynamo traces the originals (``_torchdynamo_inline``), so graphs and graph breaks stay the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
+from warmwatch.shared.record.loss_file import MOST_ROWS, ROW, SIZE, STEP, UNUSED_ROW, name_of
+
+_INLINED = "_torchdynamo_inline"
+
+
+def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], int]) -> Install:
+    """The install function. ``rank``, ``steps``: of this process, and marked so far."""
+
+    def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
+        with look_up():
+            import torch
+            from torch._dynamo.decorators import skip
+            from torch.compiler import disable
+
+            backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
+        losses = _Losses(torch, Path(folder), rank, steps)
+        take, scaled = disable(losses.take), disable(losses.scaled)
+
+        @functools.wraps(backward)
+        def record_loss(*args: Any, **kwargs: Any) -> Any:
+            quietly("hooks.losses", take, args, kwargs)
+            return backward(*args, **kwargs)
+
+        @functools.wraps(scale)
+        def record_scale(scaler: Any, outputs: Any) -> Any:
+            result = scale(scaler, outputs)
+            quietly("hooks.losses", scaled, outputs, result)
+            return result
+
+        replaced = Replaced()
+
+        def uninstall() -> None:
+            losses.stop()
+            replaced.undo()
+
+        setattr(record_loss, _INLINED, backward)
+        setattr(record_scale, _INLINED, scale)
+        replaced.put(torch.autograd, "backward", skip(record_loss))
+        replaced.put(torch.amp.GradScaler, "scale", skip(record_scale))
+        return Installed(uninstall=uninstall)
+
+    return install
+
+
+class _Losses:
+    """The file of this process; a forked child opens its own."""
+
+    def __init__(
+        self, torch: Any, folder: Path, rank: Callable[[], int | None], steps: Callable[[], int]
+    ) -> None:
+        self._torch, self._folder, self._rank, self._steps = torch, folder, rank, steps
+        self._recording = True
+        self._pid, self._known = -1, False
+        self._pinned: bool | None = None
+        self._unscaled: tuple[Any, Any] | None = None  # a scaled loss, weakly, and the original
+
+    def stop(self) -> None:
+        self._recording = False
+
+    def scaled(self, outputs: Any, result: Any) -> None:
+        """Remember the loss that ``result`` is a multiple of."""
+        if self._recording and type(result) is self._torch.Tensor:
+            self._unscaled = weakref.ref(result), outputs.detach()
+
+    def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record the loss of a call of ``torch.autograd.backward``, if it is one scalar."""
+        loss: Any = args[0] if args else kwargs.get("tensors")
+        gradients = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+        if isinstance(loss, (tuple, list)) and len(loss) == 1:
+            (loss,) = loss
+        if not self._recording or gradients is not None or type(loss) is not self._torch.Tensor:
+            return
+        if loss.numel() != 1 or not loss.is_floating_point():
+            return
+        if self._unscaled is not None and self._unscaled[0]() is loss:
+            loss = self._unscaled[1]
+        self._store(loss.detach())
+
+    def _store(self, loss: Any) -> None:
+        device = loss.device.type
+        if device == "cuda" and self._torch.cuda.is_current_stream_capturing():
+            return
+        if device not in ("cpu", "cuda") or not self._is_open():
+            return
+        if device == "cuda" and not self._is_pinned():
+            return
+        row = next(self._rows)
+        if row >= MOST_ROWS:
+            return
+        step = self._steps() + 1
+        if device == "cpu":
+            ROW.pack_into(self._mapping, row * ROW.size, step, loss.item())
+            return
+        self._column[row].copy_(loss.reshape(()), non_blocking=True)
+        STEP.pack_into(self._mapping, row * ROW.size, step)
+
+    def _is_open(self) -> bool:
+        """Whether this process has a file. One that is no rank has none."""
+        if self._pid == os.getpid():
+            return self._known
+        self._pid, self._known, self._pinned = os.getpid(), False, None
+        rank = self._rank()
+        if rank is None:
+            return False
+        path = self._folder / name_of(rank, self._pid)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, SIZE)  # a full disk must not kill us later
+            self._mapping = mmap.mmap(descriptor, SIZE)
+        finally:
+            os.close(descriptor)
+        self._mapping[:] = UNUSED_ROW * MOST_ROWS
+        self._rows = itertools.count()
+        self._known = True
+        return True
+
+    def _is_pinned(self) -> bool:
+        """Register the mapping with CUDA, once: a copy to other memory would synchronize."""
+        if self._pinned is None:
+            torch = self._torch
+            table = torch.frombuffer(self._mapping, dtype=torch.float64).view(MOST_ROWS, 2)
+            code = torch.cuda.cudart().cudaHostRegister(table.data_ptr(), SIZE, 0)
+            self._pinned, self._column = int(code) == 0, table[:, 1]
+        return self._pinned

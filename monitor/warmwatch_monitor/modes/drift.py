@@ -1,0 +1,113 @@
+"""Numerical drift: the losses of a mode compared with eager's at the same backward passes.
+
+The agent records each scalar that is passed to ``backward()`` (``hooks/training/losses.py``). Two
+runs are compared pass by pass, in order, for each rank. The difference is relative to the mean
+magnitude of eager's losses, so that a factor that scales all of them changes nothing, and one loss
+near zero does not count more than others. A second eager run gives the noise floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from warmwatch.shared.record.loss_file import rank_of, rows_of
+
+Losses = Mapping[int, tuple[tuple[int, float], ...]]  # by rank: step and loss of each pass
+
+
+class Drift(Struct, frozen=True, kw_only=True):
+    """How far the losses of one mode are from eager's.
+
+    Attributes:
+        relative: the largest difference, divided by the mean magnitude of eager's losses; ``None``
+            if a loss is finite in one run and not in the other.
+        step, rank: where the largest difference is, or the first loss that is not finite.
+        loss, eager_loss: the two losses there; ``None`` if not finite.
+        last_step: the last step that was compared. passes: number of backward passes compared.
+        noise: the same figure of a second eager run; ``None`` if there is none, or if its losses
+            are not finite where eager's are. noise_passes: backward passes compared for it.
+    """
+
+    relative: float | None
+    step: int
+    rank: int
+    loss: float | None
+    eager_loss: float | None
+    last_step: int
+    passes: int
+    noise: float | None = None
+    noise_passes: int = 0
+
+
+def read_losses(folder: Path) -> Losses:
+    """The losses that the processes of one launch recorded. Of a rank's files, the longest one."""
+    found: dict[int, tuple[tuple[int, float], ...]] = {}
+    for file in folder.iterdir():
+        rank = rank_of(file.name)
+        if rank is None:
+            continue
+        rows = rows_of(file.read_bytes())
+        if len(rows) > len(found.get(rank, ())):
+            found[rank] = rows
+    return found
+
+
+def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift | None:
+    """``losses`` of a mode against ``eager``'s; ``None`` if no rank has losses in both.
+
+    ``again``: of the second eager run; it is compared over the same backward passes.
+    """
+    ranks = sorted(losses.keys() & eager.keys())
+    found = [one for rank in ranks if (one := _of_rank(rank, losses[rank], eager[rank]))]
+    if not found:
+        return None
+    worst = max(found, key=_size)
+    if again is None:
+        return worst
+    cut = {rank: again[rank][: len(losses[rank])] for rank in ranks if rank in again}
+    noises = [one for rank, rows in cut.items() if (one := _of_rank(rank, rows, eager[rank]))]
+    if not noises:
+        return worst
+    noise = max(noises, key=_size)
+    passes = min(one.passes for one in noises)
+    return Drift(
+        **{name: getattr(worst, name) for name in worst.__struct_fields__[:7]},
+        noise=noise.relative,
+        noise_passes=passes,
+    )
+
+
+def _size(of: Drift) -> float:
+    return math.inf if of.relative is None else of.relative
+
+
+def _of_rank(
+    rank: int, losses: Sequence[tuple[int, float]], eager: Sequence[tuple[int, float]]
+) -> Drift | None:
+    pairs = [(step, eager_loss, loss) for (step, eager_loss), (_, loss) in zip(eager, losses)]  # noqa: B905 - one run may be longer
+    finite = [abs(eager_loss) for _, eager_loss, _ in pairs if math.isfinite(eager_loss)]
+    if not pairs or not finite:
+        return None
+    scale = sum(finite) / len(finite)
+    step, eager_loss, loss = max(pairs, key=lambda one: _difference(*one[1:]))
+    difference = _difference(eager_loss, loss)
+    return Drift(
+        relative=difference / (scale or 1.0) if math.isfinite(difference) else None,
+        step=step,
+        rank=rank,
+        loss=loss if math.isfinite(loss) else None,
+        eager_loss=eager_loss if math.isfinite(eager_loss) else None,
+        last_step=pairs[-1][0],
+        passes=len(pairs),
+    )
+
+
+def _difference(eager_loss: float, loss: float) -> float:
+    """Infinite if only one is finite; losses that are both not finite do not differ."""
+    if math.isfinite(eager_loss) != math.isfinite(loss):
+        return math.inf
+    return abs(loss - eager_loss) if math.isfinite(loss) else 0.0
