@@ -56,7 +56,6 @@ def test_it_is_watched_restarted_and_reloaded() -> None:
         "Restart=always",
         "RestartPreventExitStatus=2",
         "ExecReload=/bin/kill -HUP $MAINPID",
-        "ExecStartPre=/opt/warmwatch/bin/warmwatch serve --check-config",
     ):
         assert setting in lines
     assert any(line.startswith("WatchdogSec=") for line in lines)
