@@ -84,6 +84,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         not over, and the steps by then.
         functions: the cost of each, as far as the journal was read, most expensive first.
         long_steps: the longest of those that were far longer than usual, and the last ones.
+        slowed: the first of the last ten or more of them in a row.
         exception: type of the exception that ended the process. raised: the user's frame nearest
         to where it was raised.
         broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
@@ -109,6 +110,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
     long_steps: tuple[LongStep, ...] = ()
+    slowed: LongStep | None = None
     exception: str | None = None
     raised: Frame | None = None
     broken_lines: int = 0

@@ -24,6 +24,7 @@ from warmwatch_monitor.model import (
     Slower,
 )
 from warmwatch_monitor.pipeline import speed
+from warmwatch_monitor.pipeline.causes import surroundings_of
 from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.name_conflicts import Start, numbered_conflicts
 from warmwatch_monitor.pipeline.runs import group, owned
@@ -144,7 +145,8 @@ class Judging:
             one.folder: speed.follow(
                 self._speeds.get(one.folder),
                 one.slot,
-                speed.around(one.slot, used[one.folder], host) if one.alive else None,
+                surroundings_of(one.slot, used[one.folder], host) if one.alive else None,
+                one.slowed,
             )
             for one in records
         }

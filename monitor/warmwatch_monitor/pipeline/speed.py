@@ -10,24 +10,26 @@ more of them were as slow as the fastest of these, the longer the run has to be.
 steps vary raises no alarm, and one that starts fast or rough is still followed. The rank is no
 longer slower when three blocks in a row are not slow. The state is of fixed size.
 
-A monitor that comes late, or a command without a daemon, has the histogram of all steps instead:
-:func:`first_look` finds the fast level in it, unless something has compiled again since.
+A monitor that comes late, or a command without a daemon, has the histogram of all steps too:
+:func:`first_look` finds the fast level in it, unless something has compiled again since. A slower
+level that is older than the last 64 steps then has a start only if the journal has it.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record
-from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import BOUNDS_NS, Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
-from warmwatch_monitor.model import GpuReading, HostReading, Slower, SlowerPeriod
+from warmwatch_monitor.model import LongStep, Slower, SlowerPeriod
+from warmwatch_monitor.pipeline.causes import Surroundings, causes
 
 SLOWER_TIMES = 1.5
 _BLOCK_NS = 2 * 10**9
@@ -37,19 +39,13 @@ SUSTAINED_SECONDS, SUSTAINED_STEPS = 22.0, 10
 _MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
 # A level is sustained by so many steps in so many seconds; either pair suffices.
 _SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
+_LASTLY_SECONDS = 15.0  # that the record's last steps take; fewer may be a burst of many
 _WINDOW = 32  # blocks; a level of long steps needs many
 _CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
 _LATELY = 5  # blocks whose median is the speed of a slower run
 _RECOVERED = 3  # blocks in a row that are not slow
 _FEW_FAST_SHARE, _FEW_FAST = 0.05, 32  # of the histogram's steps, and the least number of them
 _MOST_PERIODS = 16
-
-
-_SM_CLOCK = "sm"
-# Reasons that also throttle a healthy GPU under load: reported only if they are new.
-_HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
-_LOADED, _WAITING, _SAVING, _CLOCKED, _CAPPED, _STOLEN = 1.2, 0.2, 0.2, 0.9, 0.95, 0.1
-_RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
 
 
 class Level(Struct, frozen=True):
@@ -66,40 +62,11 @@ class Level(Struct, frozen=True):
         return self.ended_ns - round(self.seconds * 1e9)
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """What may explain a speed, at one moment; ``None`` is "not known".
-
-    Attributes:
-        at_ns: the last step. attached_ns: when the agent attached. load, cpus: of the host.
-        stolen: CPU seconds that the hypervisor gave to other machines, so far. wait_ns: time spent
-        waiting for batches. saving_ns: time in which other threads saved. tokens: tokens per step.
-        fallbacks, breaks, retries (of CUDA's allocator): so far. clock_hertz: of the slowest GPU's
-        SMs. limit_watts: the lowest power limit of its GPUs. throttled: reasons of any of its GPUs.
-        others: processes on its GPUs.
-    """
-
-    at_ns: int
-    attached_ns: int
-    load: float | None = None
-    cpus: int | None = None
-    stolen: float | None = None
-    wait_ns: int = 0
-    saving_ns: int = 0
-    tokens: int = 0
-    fallbacks: int = 0
-    breaks: int = 0
-    retries: int | None = None
-    clock_hertz: float | None = None
-    limit_watts: float | None = None
-    throttled: tuple[str, ...] = ()
-    others: int | None = None
-
-
 class Period(Struct, frozen=True, kw_only=True):
     """A time in which a rank was slower.
 
     Attributes:
-        began_ns: 0 if nobody saw the change, as since_step, the last step before it, is ``None``.
+        began_ns, since_step: the start, and the last step before it; 0 and ``None`` if not known.
         ended_ns, until_step: 0 while it lasts. before: the reference. steps, sum_seconds: of its
         blocks; each step of a block counts with the block's median. causes: the last known ones.
     """
@@ -123,8 +90,8 @@ class Speed(Struct, frozen=True, kw_only=True):
         lengths, gap_ns, first, count: of the block that is being filled. levels: the last complete
         blocks; in a slower period, only that period's. earlier: number of blocks before these and
         outside of slower periods, by ``_bin`` of their median. reference: seconds a step.
-        fast: number of blocks in a row that were not slow. periods: the last ones; the last of
-        them is open while the rank is slower.
+        fast: number of blocks in a row that were not slow. since: the first step that was seen.
+        periods: the last ones; the last of them is open while the rank is slower.
         before: the surroundings while it was as fast as usual. usual: at the last block. now: at
         the last poll.
     """
@@ -141,6 +108,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     earlier: Mapping[int, int] = {}
     reference: float | None = None
     fast: int = 0
+    since: int = 0
     periods: tuple[Period, ...] = ()
     before: Surroundings | None = None
     usual: Surroundings | None = None
@@ -151,12 +119,19 @@ class Speed(Struct, frozen=True, kw_only=True):
         return bool(self.periods) and not self.periods[-1].ended_ns
 
 
-def follow(known: Speed | None, slot: Slot, now: Surroundings | None = None) -> Speed:
+def follow(
+    known: Speed | None,
+    slot: Slot,
+    now: Surroundings | None = None,
+    slowed: LongStep | None = None,
+) -> Speed:
     """``known`` with the new steps of ``slot``; ``None`` at the first poll.
 
-    ``now``: ``None`` if the process has ended.
+    ``now``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
     """
     speed = replace(_followed(known, slot), last_ns=slot.steps.last_step_ns)
+    if slowed is not None:
+        speed = _with_start(speed, slot, slowed)
     if now is None:
         return speed
     if speed.slower:
@@ -217,54 +192,110 @@ def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[Slower
 
 
 def first_look(slot: Slot) -> Speed:
-    """The state for a record that was not seen before, from its histogram and ring."""
+    """The state for a record that was not seen before, from its histogram and its last steps."""
     blank = Speed(
         steps=slot.steps.steps,
         last_ns=slot.steps.last_step_ns,
         activity=slot.compile.begun,
         limits=_limits(slot),
     )
-    lengths = record.recent_lengths(slot.recent)
-    recent = record.median_ns(lengths)
-    # The bins cover the whole run: after a second warm-up they mix the steps of both.
-    if recent is None or slot.compile.warmups > 1 or slot.compile.active_since_ns:
+    if slot.compile.active_since_ns:
         return blank
-    reference = _fast_level(slot.clean_bins, recent / SLOWER_TIMES)
+    words = list(takewhile(is_clean, slot.recent))[::-1]
+    blank = replace(blank, steps=blank.steps - len(words), since=blank.steps - len(words) + 1)
+    reference = _level_before(slot)
     if reference is None:
-        return blank
-    edge = bisect_left(BOUNDS_NS, reference * (1 + SLOWER_TIMES) / 2)
+        return _with_steps(blank, words, slot.steps, 1)
+    speed = replace(blank, reference=reference, earlier=_blocks(slot.clean_bins, words))
+    speed = _with_steps(speed, words, slot.steps, 1)
+    if speed.periods or not _was_slow(slot, reference):
+        return speed
+    lengths = record.recent_lengths(slot.recent)
+    seconds = len(lengths) * (record.median_ns(lengths) or 0.0) / 1e9
+    period = Period(
+        began_ns=0, since_step=None, before=reference, steps=len(lengths), sum_seconds=seconds
+    )
+    return replace(speed, periods=(period,))
+
+
+def _with_start(speed: Speed, slot: Slot, slowed: LongStep) -> Speed:
+    """With the start from the journal, if no poll saw it and all steps since were slow."""
+    if not speed.slower or speed.periods[-1].since_step is not None:
+        return speed
+    period, steps = speed.periods[-1], slot.steps.steps + 1 - slowed.step
+    slow = sum(slot.clean_bins[bisect_left(BOUNDS_NS, SLOWER_TIMES * period.before * 1e9) :])
+    usual = slowed.usual_seconds < SLOWER_TIMES * period.before < slowed.seconds
+    if not usual or slow < (1 - _FEW_FAST_SHARE) * steps:
+        return speed
+    began = slowed.at_ns - round(slowed.seconds * 1e9)
+    start = replace(period, began_ns=began, since_step=slowed.step - 1)
+    return replace(speed, periods=(*speed.periods[:-1], start))
+
+
+def _level_before(slot: Slot) -> float | None:
+    """The fast level in the histogram, in seconds; ``None`` if it cannot be found there."""
+    recent = slot.recent_step_ns
+    # The bins cover the whole run: after a second warm-up they mix the steps of both.
+    if recent is None or slot.compile.warmups > 1:
+        return None
+    level = _fast_level(slot.clean_bins, recent)
+    return None if level is None else level / 1e9
+
+
+def _was_slow(slot: Slot, reference: float) -> bool:
+    """Whether the last steps were slow for _LASTLY_SECONDS, and enough of all for a level."""
+    lengths = record.recent_lengths(slot.recent)
+    middle = reference * 1e9 * (1 + SLOWER_TIMES) / 2
+    edge = bisect_left(BOUNDS_NS, middle)
     slow = slot.clean_bins[edge:]
     seconds = sum(
         count * BOUNDS_NS[min(edge + at, len(BOUNDS_NS) - 1)] for at, count in enumerate(slow)
     )
-    alike = sum(length >= reference * (1 + SLOWER_TIMES) / 2 for length in lengths)
-    lasting = sum(slow) >= SUSTAINED_STEPS and seconds >= SUSTAINED_SECONDS * 1e9
-    now = (
-        lasting
-        and recent >= SLOWER_TIMES * reference
+    alike = sum(length >= middle for length in lengths)
+    return (
+        sum(slow) >= SUSTAINED_STEPS
+        and seconds >= SUSTAINED_SECONDS * 1e9
+        and (record.median_ns(lengths) or 0.0) >= SLOWER_TIMES * reference * 1e9
         and len(lengths) >= SUSTAINED_STEPS
+        and sum(lengths) >= _LASTLY_SECONDS * 1e9
         and alike >= (1 - _FEW_FAST_SHARE) * len(lengths)
     )
-    known = replace(blank, reference=reference / 1e9)
-    if not now:
-        return known
-    period = Period(
-        began_ns=0,
-        since_step=None,
-        before=reference / 1e9,
-        steps=len(lengths),
-        sum_seconds=len(lengths) * recent / 1e9,
-    )
-    return replace(known, periods=(period,))
 
 
-def _fast_level(bins: Sequence[int], below_ns: float) -> float | None:
-    """The median of the steps faster than ``below_ns`` if they are many; else that of all steps."""
-    total, edge = sum(bins), bisect_left(BOUNDS_NS, below_ns)
+def _blocks(bins: Sequence[int], but: Sequence[int]) -> Mapping[int, int]:
+    """The blocks of the steps in ``bins``, by ``_bin``, without the steps ``but``.
+
+    Steps of one length are in one block as far as possible, which assumes the longest runs.
+    """
+    counts: dict[int, int] = {}
+    left = list(bins)
+    for word in but:
+        left[bisect_left(BOUNDS_NS, record.length_ns(word))] -= 1
+    for at, count in enumerate(left):
+        ns = BOUNDS_NS[min(at, len(BOUNDS_NS) - 1)]
+        if blocks := math.ceil(max(0, count) * min(1.0, ns / _BLOCK_NS)):
+            counts[_bin(ns / 1e9)] = counts.get(_bin(ns / 1e9), 0) + blocks
+    return counts
+
+
+def _fast_level(bins: Sequence[int], recent_ns: float) -> float | None:
+    """The median of the steps far faster than ``recent_ns`` if they are a level of their own; else
+    that of all steps.
+    """
+    total, edge = sum(bins), bisect_left(BOUNDS_NS, recent_ns / SLOWER_TIMES)
     fast = list(bins[:edge])
     if sum(fast) >= max(_FEW_FAST, _FEW_FAST_SHARE * total):
-        return record.quantile_ns(fast + [0] * (len(bins) - edge), 0.5)
+        level = record.quantile_ns(fast + [0] * (len(bins) - edge), 0.5) or 0.0
+        between = math.sqrt(level * recent_ns)
+        # the fast end of steps that vary has more steps next to it, at the slow side
+        if _around(bins, level) > 2 * _around(bins, between):
+            return level
     return record.quantile_ns(bins, 0.5) if total >= _FEW_FAST else None
+
+
+def _around(bins: Sequence[int], ns: float) -> int:
+    """The number of steps within 10 % of ``ns``."""
+    return sum(bins[bisect_left(BOUNDS_NS, 0.9 * ns) : bisect_left(BOUNDS_NS, 1.1 * ns) + 1])
 
 
 def _limits(slot: Slot) -> int:
@@ -326,10 +357,11 @@ def _with_level(speed: Speed, level: Level) -> Speed:
     run = _lasting_run(speed)
     if not run:
         return speed
+    seen = run[0].first > speed.since
     period = _with_block(
         Period(
-            began_ns=run[0].began_ns,
-            since_step=run[0].first - 1,
+            began_ns=run[0].began_ns if seen else 0,
+            since_step=run[0].first - 1 if seen else None,
             before=speed.reference or 0.0,
             steps=0,
             sum_seconds=0.0,
@@ -451,95 +483,3 @@ def _reference(known: float | None, levels: Sequence[Level]) -> float | None:
                 found = middle if found is None else min(found, middle)
                 break
     return found
-
-
-def around(slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None) -> Surroundings:
-    """The surroundings of a rank now."""
-    steps, counts = slot.steps, slot.compile
-    clocks = [dict(gpu.clocks_hertz).get(_SM_CLOCK) for gpu in gpus]
-    listed = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
-    reasons = {name for gpu in gpus for name, holds in gpu.throttled if holds}
-    since = counts.background_saving_since_ns
-    return Surroundings(
-        at_ns=steps.last_step_ns,
-        attached_ns=slot.header.attached_ns,
-        load=host.load_1m if host else None,
-        cpus=host.cpus if host else None,
-        stolen=host.stolen_seconds if host else None,
-        wait_ns=steps.batch_wait_ns,
-        saving_ns=counts.background_saving_ns
-        + (max(0, steps.last_step_ns - since) if since else 0),
-        tokens=counts.tokens_per_step,
-        fallbacks=counts.fallbacks,
-        breaks=counts.graph_breaks,
-        retries=counts.allocator_retries - 1 if counts.allocator_retries else None,
-        clock_hertz=min((hertz for hertz in clocks if hertz), default=None),
-        limit_watts=min(
-            (one.power_limit_watts for one in gpus if one.power_limit_watts), default=None
-        ),
-        throttled=tuple(sorted(reasons)),
-        others=max(listed, default=None),
-    )
-
-
-def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
-    """Differences that make steps longer, most certain first; empty if none is known.
-
-    ``before``: ``None`` if no poll saw the rank while it was faster.
-    """
-    if before is not None:
-        yield from _changed(before, now)
-    known = set(before.throttled) if before else _HARMLESS
-    if throttled := [reason for reason in now.throttled if reason not in known]:
-        yield f"GPU throttled ({', '.join(throttled)})"
-    earlier = before.load if before and before.load else 0.0
-    if now.load and now.cpus and now.load > _LOADED * max(now.cpus, earlier):
-        yield f"load {now.load:.1f} on {now.cpus} CPUs"
-
-
-def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
-    yield from _changed_in_program(before, now)
-    if now.others is not None and before.others is not None and now.others > before.others:
-        yield "another process on the GPU"
-    if before.limit_watts and now.limit_watts and now.limit_watts < _CAPPED * before.limit_watts:
-        yield f"GPU power limit at {now.limit_watts:.0f} W ({before.limit_watts:.0f} before)"
-    if before.clock_hertz and now.clock_hertz and now.clock_hertz < _CLOCKED * before.clock_hertz:
-        clocks = f"{now.clock_hertz / 1e6:.0f} MHz ({before.clock_hertz / 1e6:.0f} before)"
-        yield f"GPU clock at {clocks}"
-    stolen = _stolen(before, now)
-    if stolen > _STOLEN:
-        yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
-
-
-def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str]:
-    """Changes in the program's own behaviour."""
-    if now.fallbacks > before.fallbacks:
-        more = counted(now.fallbacks - before.fallbacks, "more function")
-        yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting
-    if now.breaks > before.breaks:
-        yield counted(now.breaks - before.breaks, "more graph break")
-    if before.tokens and now.tokens > before.tokens:
-        yield f"tokens a step went from {before.tokens} to {now.tokens}"
-    retries = (now.retries or 0) - (before.retries or 0) if before.retries is not None else 0
-    if retries * _RETRY_EVERY_NS > now.at_ns - before.at_ns:
-        yield f"GPU memory is full ({retries} allocator retries)"
-    waiting = _new_share(before.wait_ns, now.wait_ns, before, now)
-    if waiting > _WAITING:
-        yield f"{100 * waiting:.0f} % of the time is waiting for data"
-    saving = _new_share(before.saving_ns, now.saving_ns, before, now)
-    if saving > _SAVING:
-        yield f"a background save takes {100 * saving:.0f} % of the time"
-
-
-def _stolen(before: Surroundings, now: Surroundings) -> float:
-    """The share of the CPUs' time since then that went to other machines; 0 if not known."""
-    if before.stolen is None or now.stolen is None or not now.cpus:
-        return 0.0
-    return (now.stolen - before.stolen) * 1e9 / (now.cpus * max(1, now.at_ns - before.at_ns))
-
-
-def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundings) -> float:
-    """The share of the time since ``before``; 0 if it is less than twice that until then."""
-    share = (now_ns - before_ns) / max(1, now.at_ns - before.at_ns)
-    usual = before_ns / max(1, before.at_ns - before.attached_ns)
-    return share if share > 2 * usual else 0.0

@@ -17,14 +17,11 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot, StepCounts
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import HostReading, Lengths, RankView, Slower, SlowerPeriod
+from warmwatch_monitor.model import HostReading, Lengths, LongStep, RankView, Slower, SlowerPeriod
 from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
     Speed,
-    Surroundings,
-    around,
-    causes,
     first_look,
     follow,
     slower,
@@ -36,9 +33,13 @@ POLL = 0.25
 
 
 class Watch:
-    """A record that grows, looked at every quarter of a second as a daemon does."""
+    """A record that grows, polled every quarter of a second as a daemon does.
 
-    def __init__(self) -> None:
+    After each ``first_polls`` steps a command without a daemon polls it too, and reports no change.
+    """
+
+    def __init__(self, first_polls: int | None = None) -> None:
+        self.first_polls = first_polls
         self.ring = [0] * record.RING
         self.steps = 1
         self.now = self.looked = 0.0
@@ -54,6 +55,11 @@ class Watch:
             clean_bins=tuple(self.bins),
             recent=record.newest_first(self.ring, self.steps),
         )
+
+    def first_poll(self, slowed: LongStep | None = None) -> tuple[SlowerPeriod, ...]:
+        """The slower periods that a monitor without earlier polls finds."""
+        self.speed = follow(None, self.slot(), slowed=slowed)
+        return self.periods()
 
     def look(self, **counts: int) -> Slower | None:
         slot = self.slot(**counts)
@@ -78,6 +84,8 @@ class Watch:
             if self.now - self.looked >= POLL:
                 self.looked = self.now
                 self.look()
+            if self.first_polls and self.steps % self.first_polls == 0:
+                assert first_look(self.slot()).periods == ()
 
 
 def noisy(seconds: float, count: int, seed: int = 0, spread: float = 0.05) -> Iterator[float]:
@@ -244,11 +252,49 @@ def test_a_command_without_a_daemon_has_the_histogram() -> None:
     assert found is not None
     assert found.before == pytest.approx(0.02, rel=0.05)
     assert found.since_step is None, "nobody saw when"
-    watch.speed = first_look(slot)
+    watch.first_poll()
     (period,) = watch.periods(ended=True)
     assert (period.began_at, period.since_step) == (None, None)
     assert period.ended_at == epoch(watch.now)
     assert period.seconds == pytest.approx(0.4, rel=0.05)
+
+
+def test_the_first_poll_finds_a_start_that_is_within_the_last_steps() -> None:
+    watch = Watch()
+    watch.run(noisy(2.0, 200))
+    change = watch.now
+    watch.run(noisy(7.0, 12))
+    (period,) = watch.first_poll()
+    assert period.since_step == pytest.approx(201, abs=1), "a block may hold a fast step too"
+    assert period.began_at == pytest.approx(epoch(change), abs=2.5)
+    assert period.ratio == pytest.approx(3.5, rel=0.1)
+
+
+def test_the_start_of_long_steps_comes_from_the_journal_if_all_steps_since_were_slow() -> None:
+    watch = Watch()
+    watch.run(noisy(0.3, 1000))
+    change = watch.now
+    watch.run(noisy(1.5, 200))
+    (period,) = watch.first_poll()
+    assert (period.began_at, period.since_step) == (None, None)
+    at_ns = b.NOW + round((change + 1.5) * 1e9)
+    first = LongStep(at_ns=at_ns, step=1002, seconds=1.5, usual_seconds=0.3)
+    (period,) = watch.first_poll(first)
+    assert period.since_step == 1001
+    assert period.began_at == pytest.approx(epoch(change), abs=0.01)
+    (period,) = watch.first_poll(replace(first, step=702))
+    assert period.since_step is None, "it was fast again after those"
+
+
+def test_the_first_poll_is_not_the_start_of_a_slower_level() -> None:
+    """A daemon that starts when a run has been slower for some seconds."""
+    watch = Watch()
+    watch.run(noisy(0.02, 10_000))
+    watch.run(noisy(0.06, 150))  # 9 s, of which the record's last steps cover 4 s
+    assert watch.first_poll() == ()
+    watch.run(noisy(0.06, 600))
+    (period,) = watch.periods()
+    assert (period.began_at, period.since_step) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -259,18 +305,25 @@ def test_a_command_without_a_daemon_has_the_histogram() -> None:
         lambda: (*noisy(0.4, 500), *noisy(0.02, 5000)),
         lambda: (*noisy(0.02, 5000), *noisy(0.4, 20)),
         lambda: (*noisy(1.0, 300, spread=0.01), *noisy(1.33, 100, spread=0.01)),
+        lambda: (x for n in range(10) for x in (*noisy(0.02, 2000, n), *noisy(0.06, 66, n))),
+        lambda: (*noisy(0.9, 3000, spread=0.3), *noisy(1.3, 60, spread=0.15)),
     ],
-    ids=["alike", "every tenth", "faster than before", "for eight seconds", "a third longer"],
+    ids=[
+        "alike",
+        "every tenth",
+        "faster than before",
+        "for eight seconds",
+        "a third longer",
+        "bursts",
+        "steps that vary",
+    ],
 )
 def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
     lengths: Callable[[], Iterable[float]],
 ) -> None:
     watch = Watch()
     watch.run(lengths())
-    slot = watch.slot()
-    assert slower(first_look(slot), (slot.recent_step_ns or 0) / 1e9) is None
-    watch.speed = first_look(slot)
-    assert watch.periods(ended=True) == ()
+    assert watch.first_poll() == ()
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -315,7 +368,7 @@ SERIES = [
 def test_twenty_series_without_a_change_raise_no_alarm(
     made: Callable[[int, int], Iterator[float]], seed: int
 ) -> None:
-    watch = Watch()
+    watch = Watch(first_polls=499)
     watch.run(made(seed, 100_000 if seed < 2 else 20_000))
     assert watch.seen == []
 
@@ -334,7 +387,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("training", sorted(set(REAL) - set(CHANGED)))
 def test_a_real_training_without_a_change_raises_no_alarm(training: str) -> None:
-    watch = Watch()
+    watch = Watch(first_polls=11)
     watch.run(REAL[training])
     assert watch.now > 45, "long enough for two levels"
     assert watch.seen == []
@@ -358,118 +411,6 @@ def test_a_real_training_that_becomes_four_times_as_slow_raises_one(training: st
     watch.run(REAL[training])
     watch.run(4 * length for length in REAL[training])
     assert watch.seen
-
-
-def surroundings(at: float, **other: object) -> Surroundings:
-    known = {"at_ns": round(at * 1e9), "attached_ns": 0, "cpus": 2, "load": 0.5}
-    return Surroundings(**{**known, **other})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "words"),
-    [
-        ({}, {}, []),
-        ({}, {"load": 8.9}, ["load 8.9 on 2 CPUs"]),
-        ({"load": 8.5}, {"load": 8.9}, []),
-        ({}, {"throttled": ("sw_thermal_slowdown",)}, ["GPU throttled (sw_thermal_slowdown)"]),
-        ({"throttled": ("sw_power_cap",)}, {"throttled": ("sw_power_cap",)}, []),
-        ({"others": 1}, {"others": 2}, ["another process on the GPU"]),
-        (
-            {"clock_hertz": 1.98e9},
-            {"clock_hertz": 1.2e9},
-            ["GPU clock at 1200 MHz (1980 before)"],
-        ),
-        ({"clock_hertz": 1.98e9}, {"clock_hertz": 1.9e9}, []),
-        ({"wait_ns": 0}, {"wait_ns": 45 * 10**9}, ["45 % of the time is waiting for data"]),
-        ({"wait_ns": 50 * 10**9}, {"wait_ns": 100 * 10**9}, []),
-        (
-            {"stolen": 7.0},
-            {"stolen": 87.0},  # of 100 s of two CPUs
-            ["the hypervisor takes 40 % of the CPU time (steal)"],
-        ),
-        ({"stolen": 7.0}, {"stolen": 17.0}, []),
-        ({}, {"stolen": 87.0}, []),
-        ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
-        ({"tokens": 0}, {"tokens": 65536}, []),
-        ({"tokens": 65536}, {"tokens": 16384}, []),
-        (
-            {"saving_ns": 0},
-            {"saving_ns": 60 * 10**9},
-            ["a background save takes 60 % of the time"],
-        ),
-        ({"saving_ns": 50 * 10**9}, {"saving_ns": 100 * 10**9}, []),
-        ({"retries": 2}, {"retries": 32}, ["GPU memory is full (30 allocator retries)"]),
-        ({"retries": 2}, {"retries": 3}, []),  # one in 100 s explains nothing
-        ({"retries": 2}, {"retries": 2}, []),
-        ({}, {"retries": 2}, []),
-        (
-            {"limit_watts": 700.0},
-            {"limit_watts": 350.0},
-            ["GPU power limit at 350 W (700 before)"],
-        ),
-        ({"limit_watts": 700.0}, {"limit_watts": 690.0}, []),
-        ({"fallbacks": 0}, {"fallbacks": 1}, ["new inputs of 1 more function run eagerly"]),
-        ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
-    ],
-)
-def test_a_cause_is_what_differs_from_before(
-    before: dict[str, object], now: dict[str, object], words: list[str]
-) -> None:
-    assert list(causes(surroundings(100, **before), surroundings(200, **now))) == words
-
-
-def test_what_is_around_a_rank_comes_from_its_record_its_gpus_and_its_host() -> None:
-    began = b.WARM.steps.last_step_ns - 4 * 10**9
-    slot = replace(
-        b.WARM,
-        steps=replace(b.WARM.steps, batch_wait_ns=7),
-        compile=replace(
-            b.WARM.compile,
-            background_saving_ns=10**9,
-            background_saving_since_ns=began,
-            allocator_retries=3,
-            fallbacks=1,
-            graph_breaks=2,
-            tokens_per_step=512,
-        ),
-    )
-    gpus = (
-        b.gpu(clocks_hertz=(("sm", 1.9e9),), power_limit_watts=700.0, processes=(1, 2)),
-        b.gpu(
-            1,
-            clocks_hertz=(("sm", 1.2e9),),
-            power_limit_watts=350.0,
-            throttled=(("sw_power_cap", True), ("hw_slowdown", False)),
-            processes=(1,),
-        ),
-    )
-    host = HostReading(
-        memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=0.5, stolen_seconds=7.0
-    )
-    assert around(slot, gpus, host) == Surroundings(
-        at_ns=slot.steps.last_step_ns,
-        attached_ns=slot.header.attached_ns,
-        load=0.5,
-        cpus=2,
-        stolen=7.0,
-        wait_ns=7,
-        saving_ns=5 * 10**9,
-        tokens=512,
-        fallbacks=1,
-        breaks=2,
-        retries=2,
-        clock_hertz=1.2e9,
-        limit_watts=350.0,
-        throttled=("sw_power_cap",),
-        others=2,
-    )
-    bare = around(b.WARM, (), None)
-    assert bare.retries is bare.limit_watts is bare.clock_hertz is bare.others is bare.load is None
-
-
-def test_where_nobody_saw_it_faster_only_what_is_plainly_wrong_is_a_cause() -> None:
-    now = surroundings(200, throttled=("hw_slowdown", "sw_power_cap"), load=8.9, fallbacks=3)
-    assert list(causes(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]
 
 
 def slowed(**counts: object) -> RankView:

@@ -296,3 +296,14 @@ def test_reasons_of_graph_breaks_stay_in_order_and_are_bounded(tmp_path: Path) -
     assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]
     assert followed.breaks[3].count == 3
     assert followed.broken_lines == 1
+
+
+def test_the_first_of_ten_long_steps_in_a_row_is_remembered(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"t": n, "event": "long_step", "n": n, "seconds": 2.0, "usual": 0.4})
+        for n in (3, *range(20, 29), *range(40, 55), 70)
+    ]
+    assert journal(tmp_path / "events.jsonl", *lines[:19]).slowed is None
+    slowed = journal(tmp_path / "events.jsonl", *lines).slowed
+    assert slowed is not None
+    assert slowed.step == 40

@@ -215,6 +215,7 @@ class FollowedRecord:
             warm_since=self._journal.varying.warm_since,
             functions=self._journal.functions,
             long_steps=self._journal.long_steps,
+            slowed=self._journal.slowed,
             exception=self._journal.exception,
             raised=self._journal.raised,
             broken_lines=self._journal.broken_lines + torn,

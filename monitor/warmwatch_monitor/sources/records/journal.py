@@ -31,6 +31,7 @@ from warmwatch_monitor.sources.records.varying_dims import Varying
 
 KEPT = 20
 LONG_STEPS_KEPT = 5
+SLOWED = 10  # long steps in a row that are a slower level, not chance
 BREAKS_KEPT = 100  # as many as an agent writes
 _ERROR_TEXT = 1_000
 LARGEST = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
@@ -48,8 +49,9 @@ class Journal:
     Attributes:
         compilations: the last ones, oldest first. fallbacks: the last frames that hit the recompile
             limit, in the same order. skips: the last skipped CUDA graphs. long_steps: the longest,
-            then the last ones. varying: dimensions that changed, over all lines. Each is the same
-            object until something is appended, so that results can be cached (``recorded.kept``).
+            then the last ones. slowed: the first of the last SLOWED or more of them in a row.
+            varying: dimensions that changed, over all lines. Each is the same object until
+            something is appended, so that results can be cached (``recorded.kept``).
         unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
     """
 
@@ -59,6 +61,8 @@ class Journal:
         self.fallbacks: tuple[Fallback, ...] = ()
         self.skips: tuple[CudagraphSkip, ...] = ()
         self.long_steps: tuple[LongStep, ...] = ()
+        self.slowed: LongStep | None = None
+        self._in_a_row: tuple[LongStep, int] | None = None  # the first, and how many
         self._breaks: dict[str, GraphBreak] = {}
         self._functions = Functions()
         self.varying = Varying()
@@ -126,6 +130,7 @@ class Journal:
         if self._offset > size:
             self.compilations, self.fallbacks = (), ()
             self.skips, self.long_steps = (), ()
+            self.slowed = self._in_a_row = None
             self._breaks.clear()
             self._functions, self._was_warm = Functions(), False
             self.varying = Varying()
@@ -197,3 +202,9 @@ class Journal:
         """Add a long step: the longest of all comes first, even if it is one of the last."""
         longest = max((*self.long_steps[:1], new), key=lambda one: one.seconds)
         self.long_steps = longest, *(*self.long_steps[1:], new)[-LONG_STEPS_KEPT:]
+        first, count = self._in_a_row or (new, 0)
+        if new.step != first.step + count:
+            first, count = new, 0
+        self._in_a_row = first, count + 1
+        if count + 1 == SLOWED:
+            self.slowed = first

@@ -1,0 +1,122 @@
+"""Likely causes of slower steps: what differs from before, and where it is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch_monitor.model import HostReading
+from warmwatch_monitor.pipeline.causes import Surroundings, causes, surroundings_of
+
+
+def at_seconds(at: float, **other: object) -> Surroundings:
+    known = {"at_ns": round(at * 1e9), "attached_ns": 0, "cpus": 2, "load": 0.5}
+    return Surroundings(**{**known, **other})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        ({}, {}, []),
+        ({}, {"load": 8.9}, ["load 8.9 on 2 CPUs"]),
+        ({"load": 8.5}, {"load": 8.9}, []),
+        ({}, {"throttled": ("sw_thermal_slowdown",)}, ["GPU throttled (sw_thermal_slowdown)"]),
+        ({"throttled": ("sw_power_cap",)}, {"throttled": ("sw_power_cap",)}, []),
+        ({"others": 1}, {"others": 2}, ["another process on the GPU"]),
+        (
+            {"clock_hertz": 1.98e9},
+            {"clock_hertz": 1.2e9},
+            ["GPU clock at 1200 MHz (1980 before)"],
+        ),
+        ({"clock_hertz": 1.98e9}, {"clock_hertz": 1.9e9}, []),
+        ({"wait_ns": 0}, {"wait_ns": 45 * 10**9}, ["45 % of the time is waiting for data"]),
+        ({"wait_ns": 50 * 10**9}, {"wait_ns": 100 * 10**9}, []),
+        (
+            {"stolen": 7.0},
+            {"stolen": 87.0},  # of 100 s of two CPUs
+            ["the hypervisor takes 40 % of the CPU time (steal)"],
+        ),
+        ({"stolen": 7.0}, {"stolen": 17.0}, []),
+        ({}, {"stolen": 87.0}, []),
+        ({"tokens": 16384}, {"tokens": 65536}, ["tokens a step went from 16384 to 65536"]),
+        ({"tokens": 0}, {"tokens": 65536}, []),
+        ({"tokens": 65536}, {"tokens": 16384}, []),
+        (
+            {"saving_ns": 0},
+            {"saving_ns": 60 * 10**9},
+            ["a background save takes 60 % of the time"],
+        ),
+        ({"saving_ns": 50 * 10**9}, {"saving_ns": 100 * 10**9}, []),
+        ({"retries": 2}, {"retries": 32}, ["GPU memory is full (30 allocator retries)"]),
+        ({"retries": 2}, {"retries": 3}, []),  # one in 100 s explains nothing
+        ({"retries": 2}, {"retries": 2}, []),
+        ({}, {"retries": 2}, []),
+        (
+            {"limit_watts": 700.0},
+            {"limit_watts": 350.0},
+            ["GPU power limit at 350 W (700 before)"],
+        ),
+        ({"limit_watts": 700.0}, {"limit_watts": 690.0}, []),
+        ({"fallbacks": 0}, {"fallbacks": 1}, ["new inputs of 1 more function run eagerly"]),
+        ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
+    ],
+)
+def test_a_cause_is_what_differs_from_before(
+    before: dict[str, object], now: dict[str, object], words: list[str]
+) -> None:
+    assert list(causes(at_seconds(100, **before), at_seconds(200, **now))) == words
+
+
+def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host() -> None:
+    began = b.WARM.steps.last_step_ns - 4 * 10**9
+    slot = replace(
+        b.WARM,
+        steps=replace(b.WARM.steps, batch_wait_ns=7),
+        compile=replace(
+            b.WARM.compile,
+            background_saving_ns=10**9,
+            background_saving_since_ns=began,
+            allocator_retries=3,
+            fallbacks=1,
+            graph_breaks=2,
+            tokens_per_step=512,
+        ),
+    )
+    gpus = (
+        b.gpu(clocks_hertz=(("sm", 1.9e9),), power_limit_watts=700.0, processes=(1, 2)),
+        b.gpu(
+            1,
+            clocks_hertz=(("sm", 1.2e9),),
+            power_limit_watts=350.0,
+            throttled=(("sw_power_cap", True), ("hw_slowdown", False)),
+            processes=(1,),
+        ),
+    )
+    host = HostReading(
+        memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=0.5, stolen_seconds=7.0
+    )
+    assert surroundings_of(slot, gpus, host) == Surroundings(
+        at_ns=slot.steps.last_step_ns,
+        attached_ns=slot.header.attached_ns,
+        load=0.5,
+        cpus=2,
+        stolen=7.0,
+        wait_ns=7,
+        saving_ns=5 * 10**9,
+        tokens=512,
+        fallbacks=1,
+        breaks=2,
+        retries=2,
+        clock_hertz=1.2e9,
+        limit_watts=350.0,
+        throttled=("sw_power_cap",),
+        others=2,
+    )
+    bare = surroundings_of(b.WARM, (), None)
+    assert bare.retries is bare.limit_watts is bare.clock_hertz is bare.others is bare.load is None
+
+
+def test_without_a_poll_before_the_change_only_what_is_plainly_wrong_is_a_cause() -> None:
+    now = at_seconds(200, throttled=("hw_slowdown", "sw_power_cap"), load=8.9, fallbacks=3)
+    assert list(causes(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]
