@@ -7,7 +7,6 @@ minutes, while one attached training runs on the GPU. Needs ``nvitop-exporter`` 
 from __future__ import annotations
 
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -39,7 +38,7 @@ def measure() -> Iterator[Figure]:
         assert training.stdout
         training.stdout.readline()
         ours = stack.enter_context(served.daemon(environ, "--interval", "1"))
-        port = _free_port()
+        port = served.free_port()
         peer = subprocess.Popen(
             [sys.executable, "-m", "nvitop_exporter", "-p", str(port), "--interval", "1"]
         )
@@ -98,12 +97,6 @@ def _wait(address: str) -> None:
 def _get(address: str) -> None:
     with urllib.request.urlopen(f"http://{address}/metrics") as reply:
         reply.read()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,13 @@ class Daemon:
         """The body at ``path``."""
         with urllib.request.urlopen(f"http://{self.address}{path}") as reply:
             return bytes(reply.read())
+
+
+def free_port() -> int:
+    """A port on loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

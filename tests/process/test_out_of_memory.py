@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,13 @@ from typing import Any
 
 import pytest
 
+from attacks import floods
 from support.cgroups import enter, limited, possible
 from support.daemon import daemon, daemon_process
+from support.deployment import KUBERNETES, documents
 from support.records import environment, held, wait_until, warm, write_record
+from support.users import shared
+from warmwatch_monitor.model.budgets import RECORDS, RECORDS_OF_A_USER, SHOWN
 
 pytestmark = pytest.mark.skipif(not possible(), reason="no memory cgroup can be made here")
 
@@ -107,3 +112,36 @@ def _squeeze(limit: Path, process: subprocess.Popen[str]) -> None:
             limit.write_text(str(size))
         except OSError:
             size = size * 10 // 9 + 4096
+
+
+@pytest.mark.long  # 4,096 records are made and read
+def test_a_daemon_at_its_global_limits_fits_the_limit_of_the_daemonset() -> None:
+    """Four users have 4,096 records, of which 512 are shown; the daemon is scraped and queried."""
+    (daemonset,) = documents(KUBERNETES / "base" / "daemonset.yaml")
+    (monitor,) = daemonset["spec"]["template"]["spec"]["containers"]
+    mebibytes = int(monitor["resources"]["limits"]["memory"].removesuffix("Mi"))
+    with shared() as directory, limited(mebibytes * 2**20) as group:
+        floods.records(directory, RECORDS // RECORDS_OF_A_USER, RECORDS_OF_A_USER, journal=4_000)
+        started = daemon_process("--dir", str(directory), before=partial(enter, group))
+        with started as (process, url):
+            wait_until(lambda: _answer(f"{url}/status?run=none") == 404)  # 503 until all are read
+            for _ in range(5):
+                assert sum(len(run["ranks"]) for run in get(url)["runs"]) == SHOWN
+                with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
+                    assert reply.read().count(b"warmwatch_steps_total{") == SHOWN
+            assert process.poll() is None
+            (peak,) = (
+                int(file.read_text())
+                for name in ("memory.peak", "memory.max_usage_in_bytes")
+                if (file := group / name).exists()
+            )
+    # the rest is for the last hour of each rank, events, and clients
+    assert peak < 0.75 * mebibytes * 2**20, f"{peak / 2**20:.0f} of {mebibytes} MiB"
+
+
+def _answer(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
