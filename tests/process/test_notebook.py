@@ -44,6 +44,8 @@ def test_the_cell_that_trains_has_the_answer_under_it_and_no_other(
     assert first[0].startswith("warmwatch: warm since step 4: ")
     assert first[0].endswith("a step is the real speed; 8 steps")
     assert second[0].endswith("; 4 steps")
+    data = notebook.cells[2].outputs[-1]["data"]
+    assert data["text/html"].startswith('<div style="border-left: .4em solid #009b6d;')
 
 
 def test_between_two_cells_the_notebook_waits_for_its_user(

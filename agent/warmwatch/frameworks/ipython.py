@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from html import escape
 from typing import Any
 
 from warmwatch._guard import report
@@ -17,6 +18,16 @@ from warmwatch.shared.record import Slot
 
 _INTERVAL = 1.0  # seconds between two updates
 _KEY = "_warmwatch"
+# of states, as on the daemon's page
+COLOURS = {
+    "starting": "#c2c8d1",
+    "compiling": "#ff8914",
+    "warming": "#f6cf6a",
+    "warm": "#009b6d",
+    "eager": "#7cc4ee",
+    "recompiling": "#d94600",
+    "stalled": "#8a3ffc",
+}
 
 
 class LiveAnswer:
@@ -62,19 +73,26 @@ class LiveAnswer:
             slot = _slot()
             if slot is None or _counts(slot) == self._before:
                 return
-            self._show(answer(slot, api.state() or "", self._before[1]))
+            state = api.state() or ""
+            self._show(answer(slot, state, self._before[1]), state)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("notebook", error)
 
-    def _show(self, text: str) -> None:
+    def _show(self, text: str, state: str) -> None:
         if not text or text == self._shown:
             return
         self._shown = text
-        data = {"text/plain": f"warmwatch: {text}"}
+        data = {"text/plain": f"warmwatch: {text}", "text/html": as_html(text, state)}
         if self._handle is None:
             self._handle = self._display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
+
+
+def as_html(text: str, state: str) -> str:
+    """The line with a bar in the colour of ``state`` to its left, as on the daemon's page."""
+    bar = f"border-left: .4em solid {COLOURS.get(state, 'gray')}; padding-left: .6em"
+    return f'<div style="{bar}">{escape(text)}</div>'
 
 
 def load(shell: Any) -> None:

@@ -193,13 +193,14 @@ def runs(
     ctx.exit(5 if asked and not found else 0)
 
 
-def _show(found: list[dict[str, object]], all_of_them: int, path: Path, *, asked: bool) -> None:
-
+def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, asked: bool) -> None:
     if found:
         draw("\n".join(lines(found, time.time(), width(), colour=has_colour())))
         more = f"{len(found)} of {all_of_them} runs (--limit 0: all)"
         whole = "1 run" if all_of_them == 1 else f"{all_of_them} runs"
         say(f"{more if len(found) < all_of_them else whole}, in {path}")
+        if any(lives(run) and not is_unseen(run, time.time()) for run in found):
+            say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
     elif asked:
         say(f"no such run is remembered in {path}; `warmwatch runs` shows which are")
     else:

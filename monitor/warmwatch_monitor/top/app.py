@@ -15,13 +15,13 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from warmwatch_monitor.output.wording import duration
-from warmwatch_monitor.top.chart import Window
+from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.listing import ORDERS, Entry, Key, Listing, at, listing
 from warmwatch_monitor.top.moment import Heard, at_the_moment
 from warmwatch_monitor.top.polling import Answer, Asking
 from warmwatch_monitor.top.seen import Frame, Seen
-from warmwatch_monitor.top.table import fill
+from warmwatch_monitor.top.table import fill, room
 
 KEYS = (
     ("up, down, pgup, pgdn", "choose a row"),
@@ -30,11 +30,11 @@ KEYS = (
     ("w", "plots over 2 min, 10 min, 1 h"),
     ("s", "sort by state, run, longest in its state, slowest step,"),
     ("", "compile time, recompiles, steps"),
-    ("r", "turn the order round"),
+    ("r", "reverse the order"),
     ("/", "filter by run, state, phase or host"),
     ("", "enter keeps the filter, esc clears it"),
-    ("e", "a row for each rank, or for ranks that say the same"),
-    ("p, space", "pause; nothing is asked meanwhile"),
+    ("e", "a row for each rank, or for ranks with equal values"),
+    ("p, space", "pause: no requests meanwhile"),
     ("q, ctrl-c", "quit"),
 )
 
@@ -51,7 +51,7 @@ class Help(ModalScreen[None]):
         for keys, does in KEYS:
             words.append(f"{keys:<21}", style="bold cyan").append(f"{does}\n", style="not bold")
         words.append(
-            "\n░: compile activity. The plots begin with the daemon, or else with this.\n"
+            "\n░: compile activity. The plots begin with the daemon; without one, with top.\n"
             "What was not measured is blank.",
             style="not bold dim",
         )
@@ -169,7 +169,7 @@ class Top(App[None]):
             return
         self.query_one("#line", Static).update(self._line())
         if self._answer is None:
-            self.query_one("#sentence", Static).update(Text(self._trouble or "asking ..."))
+            self.query_one("#sentence", Static).update(Text(self._trouble or "connecting ..."))
             return
         self.query_one("#sentence", Static).update(self._words(self._answer))
         table = self.query_one("#list", DataTable)
@@ -184,19 +184,32 @@ class Top(App[None]):
         )
         cursor = at(self._listing.entries, self._key)
         with self.prevent(DataTable.RowHighlighted):
-            fill(table, self._listing, cursor)
+            fill(table, self._listing, cursor, self._sparks())
         self._draw_detail()
 
     def _draw_detail(self) -> None:
         self.query_one("#line", Static).update(self._line())
         entry, place = self._chosen(), self.query_one("#detail")
-        words = Text("no run is known here" if not self._needle else "nothing matches the filter")
+        words = Text("No run found" if not self._needle else "No run matches the filter")
         if entry is not None and self._answer is not None:
             window = Window(_made_at(self._answer), WINDOWS[self._window])
             width, height = place.size.width - 1, place.size.height  # one column for the scroll bar
             shown = Shown(self._answer, entry, self._history, window, width, height)
             words = Text("\n").join(detail(shown, self._pane))
         self.query_one("#words", Static).update(words)
+
+    def _sparks(self) -> list[Text]:
+        """Step times of the first rank of each row, if there is room to the right of the list."""
+        columns = room(self._listing, self.size.width)
+        if not columns or self._answer is None:
+            return []
+        window = Window(_made_at(self._answer), WINDOWS[self._window])
+        since, lines = window.until - window.seconds, []
+        for entry in self._listing.entries:
+            whose = entry.run["run"], entry.ranks[0]["rank"]
+            points = self._history.steps(whose, since)
+            lines.append(spark(points, self._history.compiling(whose, since), window, columns))
+        return lines
 
     def _chosen(self) -> Entry | None:
         entries = self._listing.entries
@@ -215,8 +228,8 @@ class Top(App[None]):
     def _line(self) -> Text:
         """The status line: row number, order, age of the answer, and errors."""
         entries = self._listing.entries
-        parts = [f"{at(entries, self._key) + 1 if entries else 0}/{len(entries)}"]
-        parts.append(f"by {self._order}{', turned' if self._turned else ''}")
+        parts = [f"row {at(entries, self._key) + 1} of {len(entries)}"] if entries else []
+        parts.append(f"by {self._order}{', reversed' if self._turned else ''}")
         parts += [f"filter: {self._needle}"] if self._needle else []
         line = Text("  ".join(parts), style="dim")
         if self._asking.paused:
@@ -296,7 +309,7 @@ class Top(App[None]):
 
     def action_window(self) -> None:
         self._window = (self._window + 1) % len(WINDOWS)
-        self._draw_detail()
+        self.draw()
 
     def action_pane(self, name: str) -> None:
         self._pane = name

@@ -71,6 +71,17 @@ def chart(
     return drawn
 
 
+def spark(points: Sequence[Point], spans: Sequence[Span], window: Window, columns: int) -> Text:
+    """A chart of one line, without a name."""
+    values = _folded(Series("", points, duration, peaks=True), window, columns)
+    shaded = _shaded(spans, window, columns)
+    top = _top(values, shaded)
+    line = Text(no_wrap=True)
+    for value, shade in zip(values, shaded, strict=True):
+        line.append(*_cell(value, shade, top, 0, 1))
+    return line
+
+
 def axis(window: Window, width: int, *, shaded: bool) -> Text:
     """The line below the plots: the times at the left and right ends."""
     began = f"{duration(window.seconds)} ago"

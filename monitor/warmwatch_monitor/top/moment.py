@@ -49,12 +49,14 @@ def at_the_moment(answer: Answer, sample: Answer) -> Answer:
     }
 
 
-def _run(run: Answer, said: Answer | None, ranks: Mapping[tuple[str, int], Answer]) -> Answer:
-    if said is None:
+def _run(
+    run: Answer, sampled_run: Answer | None, ranks: Mapping[tuple[str, int], Answer]
+) -> Answer:
+    if sampled_run is None:
         return run
     now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
-    details = said.get("details", [])  # an older daemon sends none
-    return {**run, "summary": said["summary"], "details": details, "ranks": now}
+    details = sampled_run.get("details", [])  # an older daemon sends none
+    return {**run, "summary": sampled_run["summary"], "details": details, "ranks": now}
 
 
 def _rank(rank: Answer, now: Answer | None) -> Answer:

@@ -59,7 +59,7 @@ class Asking:
     ) -> None:
         self._taker, self._ask, self._seconds = taker, ask, seconds
         self._past, self._hear = past, hear
-        self._is_told, self._is_old, self._asked_at = False, False, 0.0
+        self._has_events, self._is_old, self._requested_at = False, False, 0.0
         self._is_open = False
         self.paused = False
 
@@ -78,13 +78,13 @@ class Asking:
     def look(self) -> None:
         """Request an answer, unless a request is in progress."""
         if not self._is_open and not self.paused:
-            self._is_open, self._is_old, self._asked_at = True, False, time.monotonic()
+            self._is_open, self._is_old, self._requested_at = True, False, time.monotonic()
             threading.Thread(target=self._look, name="ask", daemon=True).start()
 
     def tick(self) -> None:
         """Request an answer, unless events show that nothing changed."""
-        age = time.monotonic() - self._asked_at
-        if not self._is_told or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
+        age = time.monotonic() - self._requested_at
+        if not self._has_events or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
             self.look()
 
     def _look(self) -> None:
@@ -121,8 +121,8 @@ class Asking:
         self._taker.take(answer, trouble)
 
     def _take_heard(self, heard: Heard) -> None:
-        self._is_told, self._is_old = heard.is_live, self._is_old or heard.changed
-        if self._is_old and time.monotonic() - self._asked_at >= _SHORTEST_SECONDS:
+        self._has_events, self._is_old = heard.is_live, self._is_old or heard.changed
+        if self._is_old and time.monotonic() - self._requested_at >= _SHORTEST_SECONDS:
             self.look()
         if heard.sample is not None and not self.paused:
             self._taker.take_sample(heard.sample)

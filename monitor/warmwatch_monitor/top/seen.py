@@ -20,10 +20,10 @@ _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
 class History(Protocol):
     """Measurements of ranks and GPUs, in the order of time."""
 
-    def steps(self, whose: Whose) -> list[Point]:
+    def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
         """Step lengths in seconds."""
 
-    def compiling(self, whose: Whose) -> list[Span]:
+    def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
         """Intervals of compile activity."""
 
     def watts(self, uuid: str) -> list[Point]:
@@ -94,11 +94,11 @@ class Seen:
     def _forget(self) -> None:
         self._cells -= _cells(self._frames.popleft())
 
-    def steps(self, whose: Whose) -> list[Point]:
+    def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
         points: list[Point] = []
         before: int | None = None
         for frame in self._frames:
-            rank = frame.ranks.get(whose)
+            rank = None if frame.at < since else frame.ranks.get(whose)
             if rank is None:
                 continue
             if before is not None and rank.steps > before and rank.last_step is not None:
@@ -106,11 +106,11 @@ class Seen:
             before = rank.steps
         return points
 
-    def compiling(self, whose: Whose) -> list[Span]:
+    def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
         spans: list[Span] = []
         before: tuple[float, RankThen] | None = None
         for frame in self._frames:
-            rank = frame.ranks.get(whose)
+            rank = None if frame.at < since else frame.ranks.get(whose)
             if rank is None:
                 before = None
                 continue

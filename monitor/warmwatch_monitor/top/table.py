@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual.coordinate import Coordinate
@@ -13,19 +13,31 @@ from warmwatch_monitor.terminal.table import LEFT, cell_width
 from warmwatch_monitor.top.listing import Entry, Listing
 
 _GAP = 2
+_SPARK, _LEAST_SPARK = 30, 8  # characters, at most and at least
+_STEPS = "step time"
 
 
-def fill(table: DataTable[Text], shown: Listing, cursor: int) -> None:
-    """Make ``table`` show ``shown``, with the cursor on that row."""
-    heads = [_head(name, wide) for name, wide in shown.widths.items()]
-    if [column.label for column in table.ordered_columns] != heads:
+def room(shown: Listing, width: int) -> int:
+    """The width of the sparklines to the right of ``shown``; 0 if they do not fit."""
+    left = width - sum(wide + _GAP for wide in shown.widths.values())
+    return min(_SPARK, left) if shown.entries and left >= _LEAST_SPARK else 0
+
+
+def fill(table: DataTable[Text], shown: Listing, cursor: int, sparks: Sequence[Text]) -> None:
+    """Make ``table`` show ``shown``, with the cursor on that row.
+
+    ``sparks``: the sparkline of each row, or nothing if they do not fit.
+    """
+    heads = [(_head(name, wide), wide) for name, wide in shown.widths.items()]
+    heads += [(Text(_STEPS), len(sparks[0]) - _GAP)] if sparks else []
+    if [(column.label, column.width - _GAP) for column in table.ordered_columns] != heads:
         table.clear(columns=True)
-        for head, wide in zip(heads, shown.widths.values(), strict=True):
+        for head, wide in heads:
             table.add_column(head, width=wide + _GAP)
     if table.row_count > len(shown.entries):
         table.clear()
     for place, entry in enumerate(shown.entries):
-        cells = _cells(entry, shown.widths)
+        cells = [*_cells(entry, shown.widths), *sparks[place : place + 1]]
         if place >= table.row_count:
             table.add_row(*cells)
             continue

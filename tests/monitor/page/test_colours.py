@@ -8,6 +8,8 @@ from itertools import combinations
 
 import pytest
 
+from warmwatch.frameworks.ipython import COLOURS, as_html
+
 STATES = (
     *("starting", "compiling", "warming", "warm", "eager", "recompiling", "stalled"),
     *("finished", "failed", "lost"),
@@ -88,6 +90,12 @@ def test_states_and_phases_look_different_to_every_eye(scheme: str, eye: str) ->
         if (apart := distance(known[pair[0]], known[pair[1]], eye)) < _APART
     }
     assert near == {}
+
+
+def test_a_notebook_shows_states_in_the_colours_of_the_page() -> None:
+    known = colours("light")
+    assert {state: known[state] for state in COLOURS} == COLOURS
+    assert as_html("1 < 2", "warm").endswith('solid #009b6d; padding-left: .6em">1 &lt; 2</div>')
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

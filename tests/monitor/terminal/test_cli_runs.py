@@ -69,6 +69,14 @@ def test_it_lists_them_newest_first_within_80_columns(tmp_path: Path) -> None:
     assert all(len(row) <= 80 for row in (header, *rows[:4]))
 
 
+def test_a_living_run_is_reported_to_be_up_to_a_minute_old(tmp_path: Path) -> None:
+    a.store(tmp_path).save([a.living("bbcccccc", began=time.time() - 300, seen=time.time())])
+    *_, last = warmwatch("runs", WARMWATCH_STATE=str(tmp_path)).stdout.splitlines()
+    assert (
+        last == "A living run is written once a minute; `warmwatch status` shows it as it is now."
+    )
+
+
 def test_filters_choose_and_json_has_all_that_is_known(tmp_path: Path) -> None:
     filled(tmp_path)
 

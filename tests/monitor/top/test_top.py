@@ -1,4 +1,4 @@
-"""``warmwatch top``: what stands on its screen, its keys, and that it survives what it is told."""
+"""``warmwatch top``: its screen, its keys, and hostile answers."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ FUNCTION = FunctionCost(
 )
 
 
-def told(*views: RankView, **rest: Any) -> dict[str, Any]:
-    """What a daemon says of them."""
+def answer_of(*views: RankView, **rest: Any) -> dict[str, Any]:
+    """A daemon's answer."""
     answer = {**status(b.snapshot(*views, **rest)), "at": b.EPOCH}
     return copy.deepcopy(answer)
 
 
 def every_state() -> dict[str, Any]:
-    return told(*(b.in_every_state(f"run-{state.value}")[state.value] for state in State))
+    return answer_of(*(b.in_every_state(f"run-{state.value}")[state.value] for state in State))
 
 
 def ranks(count: int) -> list[RankView]:
@@ -63,10 +63,10 @@ def ranks(count: int) -> list[RankView]:
 
 
 def training(count: int, seconds: int) -> Iterator[dict[str, Any]]:
-    """``count`` ranks over time, a look a second: steps, a compilation after half of it, GPUs."""
+    """``count`` ranks over time, one a second: steps, a compilation after half of it, GPUs."""
     gpu = b.gpu(temperature_celsius=61.0)
     other = b.gpu(1, throttled=(("power_cap", True),))
-    first = told(*ranks(count), gpus=(gpu, other))
+    first = answer_of(*ranks(count), gpus=(gpu, other))
     for second in range(seconds):
         answer = copy.deepcopy(first)
         compiles = second >= seconds / 2
@@ -135,7 +135,7 @@ def same(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
         (LARGE, {"top_160x50": (), "top_160x50_each": ("e", "4")}),
     ],
 )
-def test_the_screen_is_as_it_was_looked_at(
+def test_the_screen_matches_the_reviewed_one(
     tmp_path: Path, size: tuple[int, int], pictures: dict[str, tuple[str, ...]]
 ) -> None:
     """64 ranks, of which one compiles and has done so for half of the time."""
@@ -167,7 +167,7 @@ def rows(text: str) -> list[str]:
     return found
 
 
-def test_a_filter_leaves_what_it_names_and_esc_takes_it_away() -> None:
+def test_a_filter_shows_matching_rows_until_esc() -> None:
     async def then(shown: Screen) -> None:
         await shown.press("slash", *"WARM")
         assert rows(shown.text) == ["run-warming", "run-warm"]
@@ -182,18 +182,18 @@ def test_a_filter_leaves_what_it_names_and_esc_takes_it_away() -> None:
     looks(same(every_state()), LARGE, then)
 
 
-def test_what_the_list_leaves_the_plots_take() -> None:
+def test_the_plots_fill_the_rest_of_the_screen() -> None:
     def height(text: str) -> int:
         lines = text.splitlines()
         first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
         return next(at for at, line in enumerate(lines) if "2 min ago" in line) - first
 
-    few = told(b.in_every_state("run-stalled")["stalled"])
+    few = answer_of(b.in_every_state("run-stalled")["stalled"])
     fewer = drawn(iter([every_state(), few]), SMALL)
     assert height(fewer) > height(drawn(same(every_state()), SMALL))
 
 
-def test_the_order_changes_and_turns_round() -> None:
+def test_the_order_can_be_changed_and_reversed() -> None:
     async def then(shown: Screen) -> None:
         first = rows(shown.text)
         assert first[0] == "run-stalled", "the worst first"
@@ -205,7 +205,7 @@ def test_the_order_changes_and_turns_round() -> None:
     looks(same(every_state()), LARGE, then)
 
 
-def test_the_chosen_rank_stays_chosen_when_rows_come_and_go() -> None:
+def test_the_selected_rank_stays_selected_when_rows_come_and_go() -> None:
     """By its name and not by its place; also where its row is one of several ranks next."""
 
     async def then(shown: Screen) -> None:
@@ -216,24 +216,24 @@ def test_the_chosen_rank_stays_chosen_when_rows_come_and_go() -> None:
         await shown.press("e", "s", "s")
         assert "gpt2 rank 1 " in shown.text
 
-    looks(same(told(*ranks(64))), SMALL, then)
+    looks(same(answer_of(*ranks(64))), SMALL, then)
 
 
 def test_a_paused_screen_sends_no_requests() -> None:
-    asked = [0]
+    requests = [0]
 
     def ask() -> dict[str, Any]:
-        asked[0] += 1
+        requests[0] += 1
         return every_state()
 
     async def run() -> None:
         async with screen(ask, SMALL) as shown:
             await shown.press("p")
             await shown.look()
-            assert (asked[0], "paused" in shown.text) == (1, True)
+            assert (requests[0], "paused" in shown.text) == (1, True)
             await shown.press("p")
             await shown.look()
-            assert asked[0] > 1
+            assert requests[0] > 1
             assert "paused" not in shown.text
 
     asyncio.run(run())
@@ -243,10 +243,10 @@ def test_a_paused_screen_sends_no_requests() -> None:
     "trouble", [NoDaemonError("no daemon answers at x"), KeyError("a bug of ours")]
 )
 def test_an_error_is_shown_with_the_last_answer(trouble: Exception) -> None:
-    told_so = iter([every_state()])
+    answers = iter([every_state()])
 
     def ask() -> dict[str, Any]:
-        for answer in told_so:
+        for answer in answers:
             return answer
         raise trouble
 
@@ -263,7 +263,7 @@ def test_an_error_is_shown_with_the_last_answer(trouble: Exception) -> None:
 
 def test_the_plots_begin_with_the_daemon() -> None:
     """Long before the first look."""
-    answer = told(b.in_every_state()["warm"])
+    answer = answer_of(b.in_every_state()["warm"])
     seconds = range(-110, 0)
     rank = {"run": "gpt2", "rank": 0, "steps": [200 + at for at in seconds]}
     lengths = {"step_seconds": [0.036] * 110, "compile_seconds": [0.0] * 110}
@@ -298,25 +298,25 @@ def test_an_answer_after_the_screen_closed_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing is there to draw on; the traceback would be on the terminal of who has left."""
-    asked: list[threading.Thread] = []
+    requests: list[threading.Thread] = []
     died: list[object] = []
     answers = threading.Event()
 
     def ask() -> dict[str, Any]:
-        asked.append(threading.current_thread())
-        if len(asked) > 1:
+        requests.append(threading.current_thread())
+        if len(requests) > 1:
             answers.wait()
         return every_state()
 
     async def left(_: Top) -> None:
         answers.set()
-        while asked[1].is_alive():  # noqa: ASYNC110 - nobody tells
+        while requests[1].is_alive():  # noqa: ASYNC110 - no event to wait for
             await asyncio.sleep(0.01)
 
     async def run() -> None:
         async with screen(ask, SMALL) as shown:
             shown.app.look()
-            while len(asked) < 2:  # noqa: ASYNC110 - nobody tells
+            while len(requests) < 2:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0.01)
 
     monkeypatch.setattr(threading, "excepthook", died.append)
@@ -325,7 +325,7 @@ def test_an_answer_after_the_screen_closed_is_ignored(
     assert died == []
 
 
-def test_an_unknown_run_is_waited_for() -> None:
+def test_it_waits_for_an_unknown_run() -> None:
     def ask() -> dict[str, Any]:
         raise NoDaemonError("no run named 'x'")
 
@@ -336,39 +336,39 @@ def test_an_unknown_run_is_waited_for() -> None:
     asyncio.run(run())
 
 
-def test_texts_of_a_run_are_no_markup() -> None:
+def test_names_of_runs_are_never_markup() -> None:
     """A command escapes what steers a terminal; what Textual or rich would read is left."""
     name = "[bold red]gpt[/] [@click=app.quit]x[/]"
     slot = replace(b.RECOMPILING, identity=replace(b.RECOMPILING.identity, run=name))
     compilation = replace(b.RECOMPILATION, reason="[link=x]y[/link] :smile:", name="[i]f[/i]")
     view = b.view(slot, compilations=(compilation,))
-    text = drawn(same(told(view)), LARGE, "2")
+    text = drawn(same(answer_of(view)), LARGE, "2")
     for words in (name, "[i]f[/i]"):
         assert words in text
     assert "😄" not in text
 
 
 @pytest.mark.parametrize("size", [(20, 5), (200, 70)])
-def test_no_size_breaks_it(size: tuple[int, int]) -> None:
+def test_every_screen_size_works(size: tuple[int, int]) -> None:
     assert drawn(training(8, 3), size, "enter", "2", "3", "4", "5", "1", "enter", "e")
 
 
 def test_many_runs_come_and_go() -> None:
     def answers() -> Iterator[dict[str, Any]]:
         for count in (100, 3, 0, 50):
-            yield told(*(b.in_every_state(f"run-{n:03}")["warm"] for n in range(count)))
+            yield answer_of(*(b.in_every_state(f"run-{n:03}")["warm"] for n in range(count)))
 
     text = drawn(answers(), SMALL, "ctrl+end")
-    assert "50/50" in text
+    assert "row 50 of 50" in text
     assert "run-049" in text
 
 
 def test_the_screen_reports_that_nothing_runs() -> None:
-    assert "no run is known here" in drawn(same(told()), SMALL)
+    assert "no run is known here" in drawn(same(answer_of()), SMALL)
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
-def test_it_runs_on_a_terminal_from_the_records_until_it_is_left(tmp_path: Path, key: str) -> None:
+def test_it_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) -> None:
     with (
         held(write_record(tmp_path, compiling())),
         terminal("top", "--interval", "0.2", "--dir", str(tmp_path)) as shown,
@@ -392,7 +392,7 @@ def test_without_a_terminal_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize("interval", ["0", "nan", "soon"])
-def test_an_interval_that_is_none_is_refused(interval: str) -> None:
+def test_an_invalid_interval_is_refused(interval: str) -> None:
     refused = CliRunner().invoke(cli, ["top", "--interval", interval])
     assert refused.exit_code == 2
     assert "is not a number of seconds from 0.2 to 3600" in refused.stderr
@@ -403,9 +403,9 @@ def test_a_click_on_a_pane_s_name_opens_it() -> None:
     assert clicks == [f"app.pane({name!r})" for name in PANES]
 
 
-def test_a_gpu_has_a_bar_where_its_load_is_known_and_the_screen_is_wide() -> None:
+def test_a_wide_screen_has_a_bar_for_each_known_gpu_load() -> None:
     gpus_of = (b.gpu(0, utilization_ratio=0.5), b.gpu(1, utilization_ratio=None))
-    answer = told(gpus=gpus_of)
+    answer = answer_of(gpus=gpus_of)
     lines = gpus(answer, frozenset(), 160)
     assert "50 % ██████░░░░░░" in lines[1].plain
     assert "█" not in lines[2].plain

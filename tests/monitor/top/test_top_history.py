@@ -20,15 +20,15 @@ WHOSE = ("gpt2", 0)
 UUID = b.gpu().uuid
 
 
-def answer(**told: Any) -> dict[str, Any]:
-    """A warm rank's; ``told``: ``steps``, ``length``, ``watts``, or a key of ``compile``."""
+def answer(**values: Any) -> dict[str, Any]:
+    """A warm rank's; ``values``: ``steps``, ``length``, ``watts``, or a key of ``compile``."""
     found = status(b.snapshot(b.in_every_state()["warm"], gpus=(b.gpu(),)))
     rank = found["runs"][0]["ranks"][0]
-    rank["steps"] = told.get("steps", rank["steps"])
-    rank["step_seconds"]["last"] = told.get("length", 0.036)
+    rank["steps"] = values.get("steps", rank["steps"])
+    rank["step_seconds"]["last"] = values.get("length", 0.036)
     for key in ("phase", "seconds", "progress"):
-        rank["compile"][key] = told.get(key, rank["compile"][key])
-    found["gpus"][0]["power_watts"] = told.get("watts", 686.0)
+        rank["compile"][key] = values.get(key, rank["compile"][key])
+    found["gpus"][0]["power_watts"] = values.get("watts", 686.0)
     return found
 
 
@@ -40,7 +40,7 @@ def seen(*answers: dict[str, Any]) -> Seen:
     return history
 
 
-def test_a_step_is_a_point_of_the_look_that_saw_it_made_and_of_no_other() -> None:
+def test_each_step_is_a_point_of_one_poll() -> None:
     history = seen(
         answer(steps=5, length=9.0),
         answer(steps=6, length=1.0),
@@ -50,7 +50,7 @@ def test_a_step_is_a_point_of_the_look_that_saw_it_made_and_of_no_other() -> Non
     assert history.steps(WHOSE) == [(1.0, 1.0), (3.0, 2.0)]
 
 
-def test_compile_activity_between_two_looks_is_seen_too() -> None:
+def test_compile_activity_between_two_polls_is_an_interval() -> None:
     """It was over before the second; what it took tells of it."""
     history = seen(
         answer(seconds=10.0),
@@ -68,19 +68,19 @@ def test_a_missing_gpu_value_is_no_point() -> None:
     assert history.watts("another") == []
 
 
-def test_the_time_left_is_known_once_there_is_a_rate() -> None:
+def test_the_time_left_needs_a_rate() -> None:
     def kernels(*done: int, total: int = 86) -> float | None:
-        told = [answer(progress={"of": "kernels", "done": n, "total": total}) for n in done]
-        return seen(*told).seconds_left(WHOSE)
+        answers = [answer(progress={"of": "kernels", "done": n, "total": total}) for n in done]
+        return seen(*answers).seconds_left(WHOSE)
 
     assert kernels(10, 12) is None, "two kernels are no rate"
     assert kernels(10, 40) is None, "nor is one second"
     assert kernels(10, 20, 30) == pytest.approx(5.6)
-    assert kernels(10, 20, 5) is None, "it has begun anew"
+    assert kernels(10, 20, 5) is None, "the count started again"
     assert seen(answer()).seconds_left(WHOSE) is None
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its cells, of which a rank and a GPU each have one in each look, and by its looks."""
     monkeypatch.setattr(module, "_MOST_CELLS", 10)
     assert len(seen(*[answer() for _ in range(40)]).watts(UUID)) == 5
@@ -134,7 +134,7 @@ def test_the_daemons_history_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert [at for at, _ in history.activity(UUID)] == [-3.0, -2.0, -1.0, 0.0, 1.0]
 
 
-def test_a_rank_that_was_not_there_yet_has_no_points() -> None:
+def test_a_new_rank_has_no_earlier_points() -> None:
     history = seen(answer(steps=7))
     history.precede(frames(past(3, steps=[None, None, 6])))
     assert [at for at, _ in history.steps(WHOSE)] == [0.0]
@@ -153,7 +153,7 @@ def plot(
     return [line.plain[GUTTER:] for line in lines]
 
 
-def test_what_was_not_measured_is_blank_and_what_is_nothing_is_a_line() -> None:
+def test_unmeasured_columns_are_blank_and_zero_is_a_line() -> None:
     assert plot((0.5, 0.0), (1.5, 0.0), (8.5, 4.0), height=1) == ["▁▁      █ "]
 
 
@@ -166,13 +166,13 @@ def test_compile_intervals_are_shaded_and_make_no_scale() -> None:
     assert plot(*points, spans=((0.5, 1.7),)) == [" █ █      ", "░███      "]
 
 
-def test_columns_between_two_looks_are_filled_and_a_gap_is_left() -> None:
+def test_columns_between_two_polls_are_filled_except_for_gaps() -> None:
     points = ((0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (8.0, 1.0), (9.0, 1.0))
     assert plot(*points, width=20, height=1) == ["█████           ███ "]
 
 
 @pytest.mark.parametrize("height", [1, 2, 5])
-def test_no_plot_is_higher_or_wider_than_its_place(height: int) -> None:
+def test_a_plot_fits_its_place(height: int) -> None:
     lines = chart(
         Series("a name that is longer than its place", [(5.0, 1e9)], str, 1.0),
         [(-5.0, 50.0)],
@@ -185,9 +185,9 @@ def test_no_plot_is_higher_or_wider_than_its_place(height: int) -> None:
 
 def test_the_history_is_from_the_daemon_that_answers(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())), daemon(tmp_path) as url:
-        asked = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
-        wait_until(lambda: (past_of(**asked, dir=None) or {"ranks": []})["ranks"])
-        found = past_of(**asked, dir=None)
+        chosen = {"address": url.removeprefix("http://"), "prometheus": None, "access": {}}
+        wait_until(lambda: (past_of(**chosen, dir=None) or {"ranks": []})["ranks"])
+        found = past_of(**chosen, dir=None)
         assert found is not None
         assert [frame.ranks[WHOSE].steps for frame in frames(found)][-1] == 9
-        assert past_of(**{**asked, "address": None}, dir=str(tmp_path)) is None
+        assert past_of(**{**chosen, "address": None}, dir=str(tmp_path)) is None

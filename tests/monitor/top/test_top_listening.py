@@ -32,7 +32,7 @@ STATES = b.in_every_state()
 SIZE = (80, 24)
 
 
-def told(
+def answer_and_sample(
     *views: RankView, after: float = 0.0, **rest: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The answer and the sample of one moment."""
@@ -47,19 +47,19 @@ def stepped(view: RankView, steps: int) -> RankView:
 
 
 def test_a_sample_brings_an_answer_to_its_moment() -> None:
-    """All that the screen shows of a second that only counts on is as if it had been asked for."""
+    """The screen shows the same as after a request."""
     gpu = b.gpu()
-    before, _ = told(STATES["warm"], gpus=(gpu,))
-    asked, sample = told(
+    before, _ = answer_and_sample(STATES["warm"], gpus=(gpu,))
+    later, sample = answer_and_sample(
         stepped(STATES["warm"], 4711), after=1, gpus=(replace(gpu, power_watts=1.5),)
     )
-    assert at_the_moment(before, sample) == asked
+    assert at_the_moment(before, sample) == later
 
 
 def test_progress_is_from_the_sample_and_an_older_daemon_has_none() -> None:
-    before, _ = told(STATES["compiling"])
+    before, _ = answer_and_sample(STATES["compiling"])
     counting = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
-    _, sample = told(b.view(replace(b.COMPILING, compile=counting)), after=1)
+    _, sample = answer_and_sample(b.view(replace(b.COMPILING, compile=counting)), after=1)
     now = at_the_moment(before, sample)["runs"][0]
     assert now["ranks"][0]["compile"]["progress"] == {"of": "kernels", "done": 31, "total": 86}
     assert "kernels 31 of 86" in now["summary"]
@@ -69,8 +69,8 @@ def test_progress_is_from_the_sample_and_an_older_daemon_has_none() -> None:
 
 
 def test_the_age_of_the_last_step_is_from_the_sample_and_an_older_daemon_has_none() -> None:
-    before, _ = told(STATES["warm"])
-    _, sample = told(STATES["warm"], after=1)
+    before, _ = answer_and_sample(STATES["warm"])
+    _, sample = answer_and_sample(STATES["warm"], after=1)
     sample["ranks"][0]["last_step_age_seconds"] = 56.0
     (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
     assert rank["last_step_age_seconds"] == 56.0
@@ -80,24 +80,24 @@ def test_the_age_of_the_last_step_is_from_the_sample_and_an_older_daemon_has_non
 
 
 def test_a_rank_in_another_state_waits_for_the_answer() -> None:
-    before, _ = told(STATES["warm"])
-    _, sample = told(STATES["recompiling"], after=1)
+    before, _ = answer_and_sample(STATES["warm"])
+    _, sample = answer_and_sample(STATES["recompiling"], after=1)
     now = at_the_moment(before, sample)
     assert now["runs"][0]["ranks"] == before["runs"][0]["ranks"]
     assert now["summary"].startswith("gpt2: recompiling")
 
 
-def test_of_some_runs_the_sentence_is_theirs() -> None:
+def test_the_sentence_is_of_the_selected_runs() -> None:
     other = b.in_every_state("bert")["compiling"]
-    before, _ = told(STATES["warm"])
-    _, sample = told(STATES["warm"], other, after=1)
+    before, _ = answer_and_sample(STATES["warm"])
+    _, sample = answer_and_sample(STATES["warm"], other, after=1)
     assert at_the_moment(before, sample)["summary"].startswith("gpt2: warm")
 
 
 @pytest.mark.parametrize("change", [{"late_seconds": 7.0}, {"at": b.EPOCH}])
 def test_a_sample_that_is_late_or_earlier_changes_nothing(change: dict[str, Any]) -> None:
-    before, _ = told(STATES["warm"])
-    _, sample = told(stepped(STATES["warm"], 4711), after=1)
+    before, _ = answer_and_sample(STATES["warm"])
+    _, sample = answer_and_sample(stepped(STATES["warm"], 4711), after=1)
     assert at_the_moment(before, {**sample, **change}) is before
 
 
@@ -105,7 +105,7 @@ class Ear:
     """Hears what it is given, one after the other."""
 
     def __init__(self, *heard: Heard) -> None:
-        self._heard, self.asked = list(heard), 0
+        self._heard, self.requests = list(heard), 0
         self._over = threading.Event()
 
     def __call__(self) -> Heard:
@@ -116,33 +116,33 @@ class Ear:
 def shown(
     ear: Callable[[], Heard], then: Callable[[Screen, list[float]], Any], seconds: float
 ) -> None:
-    asked: list[float] = []
-    answer, _ = told(STATES["warm"])
+    requests: list[float] = []
+    answer, _ = answer_and_sample(STATES["warm"])
 
     def ask() -> dict[str, Any]:
-        asked.append(time.monotonic())
+        requests.append(time.monotonic())
         return answer
 
     async def run() -> None:
         async with screen(ask, SIZE, hear=ear, seconds=seconds) as one:
-            await then(one, asked)
+            await then(one, requests)
 
     asyncio.run(run())
 
 
 def test_an_event_causes_one_request_and_a_sample_is_drawn() -> None:
-    _, sample = told(stepped(STATES["warm"], 4711), after=50_000)
+    _, sample = answer_and_sample(stepped(STATES["warm"], 4711), after=50_000)
     heard = Heard(is_live=True, changed=False, sample=sample)
 
-    began = time.monotonic()  # it knows when it last asked from a moment before it does
+    began = time.monotonic()  # the time of a request is taken just before it
 
-    async def then(one: Screen, asked: list[float]) -> None:
-        while "4711" not in one.text or len(asked) < 2:
+    async def then(one: Screen, requests: list[float]) -> None:
+        while "4711" not in one.text or len(requests) < 2:
             await one.settle()
         for _ in range(20):
             await one.settle()
-        assert len(asked) == 2
-        assert asked[1] - began >= 1
+        assert len(requests) == 2
+        assert requests[1] - began >= 1
 
     shown(Ear(heard._replace(changed=True, sample=None), heard), then, 86400.0)
 
@@ -159,15 +159,15 @@ def test_an_invalid_sample_is_ignored(nonsense: dict[str, Any]) -> None:
 
 def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
     drawn, asking, seen = threading.Event(), threading.Event(), threading.Event()
-    asked: list[float] = []
-    answer, _ = told(STATES["warm"])
+    requests: list[float] = []
+    answer, _ = answer_and_sample(STATES["warm"])
 
     def broken() -> Heard:
         asking.wait()
         raise KeyError("a bug of ours")
 
     def ask() -> dict[str, Any]:
-        asked.append(time.monotonic())
+        requests.append(time.monotonic())
         if drawn.is_set():
             asking.set()
             seen.wait()  # an answer takes the words away
@@ -181,8 +181,8 @@ def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
             while "a bug of ours" not in one.text:
                 await one.draw()
             seen.set()
-            known = len(asked)
-            while len(asked) < known + 2 or "a bug of ours" in one.text:
+            known = len(requests)
+            while len(requests) < known + 2 or "a bug of ours" in one.text:
                 await one.draw()
 
     asyncio.run(run())
@@ -202,8 +202,8 @@ def test_with_a_daemon_samples_update_the_screen_and_requests_are_rare(tmp_path:
         known, began, since = len(before.asked), time.monotonic(), len(seen.written)
         while len(set(re.findall(r"for (\d+)", seen.written[since:]))) < 7:
             seen.read()
-        asked, seconds = len(before.asked) - known, time.monotonic() - began
-        assert asked <= seconds / 5 + 2
+        requests, seconds = len(before.asked) - known, time.monotonic() - began
+        assert requests <= seconds / 5 + 2
         one.warm()
         seen.read_until("warm")
         seen.type("q")
