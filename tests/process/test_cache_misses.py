@@ -66,17 +66,17 @@ def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Pat
 def test_a_bypass_says_its_reason(records: Path, tmp_path: Path) -> None:
     trained(records, tmp_path / "cache", "config.post_grad_custom_pre_pass = lambda graph: None")
     lines = said(records)
-    assert any(": passed by: " in line and "custom" in line for line in lines), lines
+    assert any(": bypassed: " in line and "custom" in line for line in lines), lines
 
 
 def test_nothing_of_a_key_but_names_and_hashes_leaves_the_training(
     records: Path, tmp_path: Path
 ) -> None:
-    from warmwatch_monitor.cache_misses.cache_keys import asked_in
+    from warmwatch_monitor.cache_misses.cache_keys import lookups_in
 
     trained(records, tmp_path / "cache")
     folder = slots.only(records)
-    hashes = next(one.hashes for one in asked_in(str(folder)) if one.hashes)
+    hashes = next(one.hashes for one in lookups_in(str(folder)) if one.hashes)
     assert {"gm", "torch_version", "example_inputs[0]"} <= set(hashes)
     assert all(len(short) <= 6 and short.isalnum() for short in hashes.values())
     told = [event for event in slots.events(folder) if event["event"] == "cache"]

@@ -15,7 +15,7 @@ from warmwatch_monitor.sources.records import journal, journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class Lookup(Struct, frozen=True, kw_only=True):
     """A lookup or a bypass of a compile cache.
 
     Attributes:
@@ -38,20 +38,20 @@ class Other(Struct, frozen=True, kw_only=True):
     """The lookup that a miss is compared with, in another rank or run. ``whose``: in words."""
 
     whose: str
-    asked: Asked
+    lookup: Lookup
 
 
 class Miss(Struct, frozen=True, kw_only=True):
     """A miss or a bypass.
 
     Attributes:
-        run, rank: where it happened. asked: the lookup. other: the lookup to compare with; ``None``
-            if there is none. differing: names of parts that differ; ``None`` if unknown.
+        run, rank: where it happened. other: the lookup to compare with; ``None`` if there
+            is none. differing: names of parts that differ; ``None`` if unknown.
     """
 
     run: str
     rank: int
-    asked: Asked
+    lookup: Lookup
     other: Other | None = None
     differing: tuple[str, ...] | None = None
 
@@ -61,33 +61,33 @@ _MOST = 2_000
 _PARTS = 2_000_000  # of all keys together: about 200 MB
 
 
-def asked_in(folder: str) -> list[Asked]:
+def lookups_in(folder: str) -> list[Lookup]:
     """All lookups of one record, oldest first. Raises OSError, RecordError."""
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(min(status.st_size, journal.LARGEST))
-    found: list[Asked] = []
+    found: list[Lookup] = []
     first: dict[str, Mapping[str, str]] = {}
     room = _PARTS
     for line in data.splitlines():
         if b'"event":"cache"' in line and len(found) < _MOST and room > 0:
             try:
-                found.append(_asked(journal_lines.parse(line), first))
+                found.append(_lookup(journal_lines.parse(line), first))
             except ValueError:
                 continue  # no agent writes this
             room -= len(found[-1].hashes)
     return found
 
 
-def _asked(entry: journal_lines.Entry, first: dict[str, Mapping[str, str]]) -> Asked:
+def _lookup(entry: journal_lines.Entry, first: dict[str, Mapping[str, str]]) -> Lookup:
     """Raises ValueError if the entry is not that of a cache."""
     cache = journal_lines.text(entry, "cache", journal_lines.LONGEST_NAME)
     verdict = journal_lines.text(entry, "verdict", journal_lines.LONGEST_NAME)
     if cache not in record.CACHES or verdict not in VERDICTS:
         raise ValueError("not a cache's")
     parts = entry.get("parts")
-    return Asked(
+    return Lookup(
         cache=cache,
         verdict=verdict,
         id=journal_lines.text(entry, "id", journal_lines.LONGEST_NAME),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from warmwatch.shared.record import RecordError
-from warmwatch_monitor.cache_misses.cache_keys import Asked, asked_in
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, lookups_in
 from warmwatch_monitor.cache_misses.diff import misses
 from warmwatch_monitor.cache_misses.wording import sentence
 from warmwatch_monitor.client.choice import Answer, choose_runs
@@ -49,8 +49,8 @@ def _as_run(reading: RecordReading) -> Answer:
     }
 
 
-def _read(folder: str) -> list[Asked]:
+def _read(folder: str) -> list[Lookup]:
     try:
-        return asked_in(folder)
+        return lookups_in(folder)
     except (OSError, RecordError):
         return []  # the record is gone, or belongs to another user

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from warmwatch_monitor.cache_misses.cache_keys import Asked, Miss, Other
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, Miss, Other
 from warmwatch_monitor.model import RecordReading
 
 
-def misses(readings: Sequence[RecordReading], read: Callable[[str], list[Asked]]) -> Iterator[Miss]:
+def misses(
+    readings: Sequence[RecordReading], read: Callable[[str], list[Lookup]]
+) -> Iterator[Miss]:
     """The misses in the latest start of each run among ``readings``, rank by rank."""
     for run in sorted({reading.slot.identity.run for reading in readings}):
         of_run = [one for one in readings if one.slot.identity.run == run]
@@ -19,28 +21,28 @@ def misses(readings: Sequence[RecordReading], read: Callable[[str], list[Asked]]
 
 
 def _of_run(
-    run: str, readings: Sequence[RecordReading], read: Callable[[str], list[Asked]]
+    run: str, readings: Sequence[RecordReading], read: Callable[[str], list[Lookup]]
 ) -> Iterator[Miss]:
     newest = max(readings, key=lambda one: one.began)
     latest = [one for one in readings if one.start == newest.start]
     by_rank = {one.slot.identity.rank: one for one in sorted(latest, key=lambda one: one.began)}
-    asked = {rank: read(one.folder) for rank, one in sorted(by_rank.items())}
-    for rank in asked:
+    lookups = {rank: read(one.folder) for rank, one in sorted(by_rank.items())}
+    for rank in lookups:
         before = _before(readings, by_rank[rank])
-        others = [(f"rank {other}'s", asked[other]) for other in asked if other != rank]
+        others = [(f"rank {other}'s", lookups[other]) for other in lookups if other != rank]
         if before is not None:
             others.append(("the run's before", read(before.folder)))
-        for place, one in enumerate(asked[rank]):
+        for place, one in enumerate(lookups[rank]):
             if one.verdict == "hit":
                 continue
-            found = _compared(run, rank, one, _same_question(asked[rank], place, others))
-            if found.differing is not None or not _told_better(one, asked[rank]):
+            found = _compared(run, rank, one, _same_lookup(lookups[rank], place, others))
+            if found.differing is not None or not _is_explained_elsewhere(one, lookups[rank]):
                 yield found
 
 
-def _told_better(one: Asked, asked: Sequence[Asked]) -> bool:
+def _is_explained_elsewhere(one: Lookup, lookups: Sequence[Lookup]) -> bool:
     """Whether another cache missed in the same compilation and reports its key's parts."""
-    same = (other for other in asked if other.id == one.id and other.cache != one.cache)
+    same = (other for other in lookups if other.id == one.id and other.cache != one.cache)
     return one.verdict == "miss" and not one.hashes and any(other.hashes for other in same)
 
 
@@ -51,8 +53,8 @@ def _before(readings: Sequence[RecordReading], of: RecordReading) -> RecordReadi
     return max(earlier, key=lambda one: one.began, default=None)
 
 
-def _same_question(
-    own: Sequence[Asked], place: int, others: Sequence[tuple[str, list[Asked]]]
+def _same_lookup(
+    own: Sequence[Lookup], place: int, others: Sequence[tuple[str, list[Lookup]]]
 ) -> Other | None:
     """The first lookup of the others in the same cache for the same compilation.
 
@@ -60,22 +62,22 @@ def _same_question(
     """
     which = (own[place].cache, own[place].id)
     turn = sum((one.cache, one.id) == which for one in own[:place])
-    for whose, asked in others:
-        same = [one for one in asked if (one.cache, one.id) == which and one.verdict != "bypass"]
+    for whose, lookups in others:
+        same = [one for one in lookups if (one.cache, one.id) == which and one.verdict != "bypass"]
         if turn < len(same):
-            return Other(whose=whose, asked=same[turn])
+            return Other(whose=whose, lookup=same[turn])
     return None
 
 
-def _compared(run: str, rank: int, asked: Asked, other: Other | None) -> Miss:
-    if other is None or asked.verdict == "bypass":
-        return Miss(run=run, rank=rank, asked=asked)
-    return Miss(run=run, rank=rank, asked=asked, other=other, differing=_differing(asked, other))
+def _compared(run: str, rank: int, lookup: Lookup, other: Other | None) -> Miss:
+    if other is None or lookup.verdict == "bypass":
+        return Miss(run=run, rank=rank, lookup=lookup)
+    return Miss(run=run, rank=rank, lookup=lookup, other=other, differing=_differing(lookup, other))
 
 
-def _differing(asked: Asked, other: Other) -> tuple[str, ...] | None:
-    mine, theirs = asked.hashes, other.asked.hashes
-    if asked.key is not None and asked.key == other.asked.key:
+def _differing(lookup: Lookup, other: Other) -> tuple[str, ...] | None:
+    mine, theirs = lookup.hashes, other.lookup.hashes
+    if lookup.key is not None and lookup.key == other.lookup.key:
         return ()
     if not mine or not theirs:
         return None

@@ -29,23 +29,23 @@ _PART = re.compile(r"(?P<name>\w+)(?:\[(?P<of>[\w.]+)\])?")
 
 def sentence(miss: Miss) -> str:
     """``gpt2 rank 1, 0/0 (Inductor): missed: 2 of 678 parts of its key differ from ...``."""
-    asked = miss.asked
-    of = f", {asked.id}" if asked.id else ""
-    head = f"{miss.run} rank {miss.rank}{of} ({_CACHES[asked.cache]})"
-    if asked.verdict == "bypass":
-        return f"{head}: passed by: {own_words(asked.reason or 'PyTorch gives no reason', 200)}"
+    lookup = miss.lookup
+    of = f", {lookup.id}" if lookup.id else ""
+    head = f"{miss.run} rank {miss.rank}{of} ({_CACHES[lookup.cache]})"
+    if lookup.verdict == "bypass":
+        return f"{head}: bypassed: {own_words(lookup.reason or 'PyTorch gives no reason', 200)}"
     return f"{head}: missed: {'; '.join(_why(miss))}"
 
 
 def _why(miss: Miss) -> Iterator[str]:
     if miss.other is None:
-        yield "nothing to compare it with: no other rank and no earlier run of this name asked it"
+        yield "nothing to compare it with: no other rank or earlier run of this name looked it up"
         return
-    whose, verdict = miss.other.whose, miss.other.asked.verdict
+    whose, verdict = miss.other.whose, miss.other.lookup.verdict
     if miss.differing is None:
-        yield f"its key is not {whose}, and of what it is made was not told"
+        yield f"its key differs from {whose}, and PyTorch does not report the parts of one of them"
     elif miss.differing:
-        total = max(miss.asked.parts or 0, len(miss.differing))
+        total = max(miss.lookup.parts or 0, len(miss.differing))
         many = f"parts of its key differ{'s' if len(miss.differing) == 1 else ''}"
         yield f"{len(miss.differing)} of {total:,} {many} from {whose}: {differing(miss.differing)}"
     elif verdict == "hit":

@@ -88,7 +88,7 @@ def _between(one: BreakEven) -> str:
 
 def _warnings(of: Comparison) -> Iterator[str]:
     if of.unknown:
-        yield f"not known of all of them, so not held against each other: {', '.join(of.unknown)}"
+        yield f"not known for all of them, so not compared: {', '.join(of.unknown)}"
     for one in of.sides:
         for period in one.slower:
             text = f"{one.label} was slower than before {slower_period(period)}"
@@ -136,10 +136,7 @@ def _method(of: Comparison) -> Section:
         )
     )
     items.append(
-        Item(
-            "Arguments and environment are not kept: whether these runs differed in them is not "
-            "known."
-        )
+        Item("Arguments and environment are not recorded: these runs may have differed in them.")
     )
     return Section("How to read it", items=tuple(items))
 

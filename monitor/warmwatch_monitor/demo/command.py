@@ -134,13 +134,13 @@ def _screen() -> Iterator[Callable[[Answer], None]]:
         with Live(console=console, auto_refresh=False) as live:
             yield lambda answer: live.update(picture(answer), refresh=True)
         return
-    began, told = time.monotonic(), [""]
+    began, printed = time.monotonic(), [""]
 
     def line(answer: Answer) -> None:
         rank = answer["runs"][0]["ranks"][0]
         now = f"{rank['state']} {rank['compile']['phase']} {min(rank['clean_steps'], 3)}"
-        if now != told[-1]:
-            told.append(now)
+        if now != printed[-1]:
+            printed.append(now)
             say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
 
     yield line

@@ -47,8 +47,8 @@ def goodput(report: Report) -> Markup | None:
     shown = [one for one in report.goodput.shares if one.ratio > 0]
     for one in shown:
         wide = one.ratio * _WIDTH
-        said = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
-        parts.append(_bar(x, 0, wide, 26, _CLASSES[one.name], said))
+        title = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
+        parts.append(_bar(x, 0, wide, 26, _CLASSES[one.name], title))
         x += wide
     key, height = _key(
         [(_CLASSES[one.name], f"{one.name} {percent(one.ratio)}") for one in shown], 46
@@ -131,9 +131,9 @@ def _linked(url: str | None, parts: Iterable[Markup]) -> Markup:
     return Markup('<a href="{}">{}</a>').format(url, drawn) if url else drawn
 
 
-def _block(x: float, y: float, wide: float, kind: str, label: str, said: str) -> Iterator[Markup]:
+def _block(x: float, y: float, wide: float, kind: str, label: str, title: str) -> Iterator[Markup]:
     """A bar, with its label if that fits."""
-    yield _bar(x, y, max(0.5, wide - 1), _BLOCK - 2, kind, f"{label}: {said}")
+    yield _bar(x, y, max(0.5, wide - 1), _BLOCK - 2, kind, f"{label}: {title}")
     room = int((wide - 8) / _SIGN)
     if room >= _LEAST_LABEL:
         shown = label if len(label) <= room else f"{label[: room - 1]}…"
@@ -177,10 +177,10 @@ def _key(entries: Sequence[tuple[str, str]], y: int) -> tuple[list[Markup], int]
     return parts, y + 8
 
 
-def _bar(x: float, y: float, wide: float, high: float, kind: str, said: str) -> Markup:
+def _bar(x: float, y: float, wide: float, high: float, kind: str, title: str) -> Markup:
     return Markup(
         '<rect class="{}" x="{:.2f}" y="{}" width="{:.2f}" height="{}"><title>{}</title></rect>'
-    ).format(kind, x, y, wide, high, said)
+    ).format(kind, x, y, wide, high, title)
 
 
 def _svg(height: int, words: str, parts: Sequence[Markup]) -> Markup:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot
     from warmwatch_monitor.model.run_summary import RunSummary
 
-_NONE = "no run is known here: there are no records, and none is remembered"
+_NONE = "No run found: there are no records, and the history is empty"
 
 
 def accounts(
@@ -62,7 +62,7 @@ def last_like(account: RunSummary) -> RunSummary | None:
     try:
         return next(iter(earlier(Store(settings), account)), None)
     except StoreError as error:
-        note(f"warmwatch: not held against earlier runs: {plain(str(error))}")
+        note(f"warmwatch: not compared with earlier runs: {plain(str(error))}")
         return None
 
 
@@ -204,4 +204,6 @@ def _remembered(history: Store, name: str, unknown: UnknownRunError) -> RunSumma
     except NotInHistoryError:
         if not unknown.known:
             raise
-        raise NotInHistoryError(f"{unknown}; nor is one remembered, see `warmwatch runs`") from None
+        raise NotInHistoryError(
+            f"{unknown}; the history has none either, see `warmwatch runs`"
+        ) from None

@@ -243,7 +243,7 @@ def _doubts(account: RunSummary) -> list[str]:
     return [
         words
         for words, holds in (
-            (f"{counted(left, 'compilation')} more were made than are kept", left),
+            (f"the list leaves out {counted(left, 'compilation')}", left),
             (f"the agent swallowed {counted(errors, 'error')} of its own", errors),
             (f"{seen} of {world} ranks were seen here", world is not None and seen < world),
         )

@@ -65,13 +65,13 @@ def _cost(one: Cost) -> Iterator[str]:
 def _remarks(report: Report) -> Iterator[str]:
     last, price = report.costs[-1], report.price_per_gpu_hour
     if len(report.ranks) > 1:
-        yield "Seconds are those of the slowest rank, all else is of all ranks together."
+        yield "Seconds are of the slowest rank; everything else is the sum of all ranks."
     if len(report.costs) > 1:
-        yield "The warm-up is by the clock, its steps and all; all compiling is the compiler alone."
+        yield "Warm-up is wall time and includes its steps; all compiling is compile time alone."
     if last.gpu_seconds is None:
-        yield "GPU-seconds, energy and money: no GPU of this run is known."
+        yield "No GPU was recorded, so there are no GPU-seconds, energy or money."
     elif last.joules is None:
-        yield "Energy: nobody measured it; the daemon (`warmwatch serve`) does while it runs."
+        yield "Energy was not measured; a running daemon (`warmwatch serve`) measures it."
     elif last.covered is not None and last.covered < _NEARLY:
         share = amounts.percent(last.covered)
         yield f"The energy is that of {share} of the compile time: the monitor came late."
@@ -111,7 +111,7 @@ def _row(one: RankLine) -> tuple[str, ...]:
 
 _SEEN = 0.0005  # seconds: less is shown as nothing
 _ALWAYS = "clean steps"
-_NOT_TOLD = {
+_NOT_REPORTED = {
     "clean steps": "how long the clean steps took together",
     "waiting for data": "waiting for data",
     "evaluation": "evaluations (frameworks report them, or warmwatch.evaluating())",
@@ -133,7 +133,7 @@ def where(report: Report) -> Section:
 
 def _lengths(report: Report) -> Iterator[str]:
     if report.rank is None:
-        yield "No rank of it is known, so nothing more is."
+        yield "No rank was recorded, so nothing more is known."
         return
     if len(report.ranks) > 1:
         yield f"This is rank {report.rank}, which compiled longest."
@@ -146,7 +146,7 @@ def _lengths(report: Report) -> Iterator[str]:
         yield eager
     yield f"Compiling: {_compiling(report)}."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
-        names = "; ".join(_NOT_TOLD[one] for one in untold)
+        names = "; ".join(_NOT_REPORTED[one] for one in untold)
         yield f"Not measured; counted as unaccounted or as steps: {names}."
 
 
@@ -182,7 +182,7 @@ def steady(report: Report) -> str:
     """The speed over the whole run, with its spread."""
     known = report.steady
     if known.seconds is None:
-        return "not known, for no step was clean"
+        return "not known: no step was clean"
     length, median = took(known.seconds), _median(known.seconds, known.median)
     spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
     spread = [f"median {median}", *spread] if median and median != length else spread

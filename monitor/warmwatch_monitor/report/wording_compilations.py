@@ -202,8 +202,8 @@ def since_last_time(report: Report) -> Section | None:
     if known is None:
         return None
     head = ": ".join(filter(None, [_lengths(known), "; ".join(_causes(known))]))
-    what = () if known.facts or list(_notable(known)) else ("Nothing that is known of it changed.",)
-    remark = f"Held against {known.run} ({known.id}), the last run like it that is remembered."
+    what = () if known.facts or list(_notable(known)) else ("No recorded property changed.",)
+    remark = f"Compared with {known.run} ({known.id}), the last comparable run in the history."
     return Section(_title(known), items=(Item(head, what),), remarks=(remark,))
 
 
@@ -242,9 +242,9 @@ def _changed_function(one: ChangedFunction) -> str:
     """``inductor 22 min more in `forward` (graph changed: 1,204 operators, was 1,180)``."""
     named, difference = called(one.name, one.file, one.line), one.seconds - one.before_seconds
     if not one.before_times:
-        return f"{took(one.seconds)} for {named}, which was not compiled then"
+        return f"{took(one.seconds)} for {named}, which was not compiled last time"
     if not one.times:
-        return f"{took(one.before_seconds)} less, for {named} is not compiled any more"
+        return f"{took(one.before_seconds)} less: {named} is no longer compiled"
     sign = 1 if difference > 0 else -1
     phase, spent = max(one.phases.items(), key=lambda item: sign * item[1], default=("", 0.0))
     amount = f"{phase} {took(abs(spent))}" if phase and sign * spent > 0 else took(abs(difference))

@@ -12,7 +12,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.cache_misses.cache_keys import Asked, asked_in
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, lookups_in
 from warmwatch_monitor.cache_misses.diff import misses
 from warmwatch_monitor.cache_misses.wording import sentence
 from warmwatch_monitor.model import RecordReading
@@ -24,10 +24,10 @@ def packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
-def journal(folder: Path, *entries: dict[str, Any]) -> list[Asked]:
+def journal(folder: Path, *entries: dict[str, Any]) -> list[Lookup]:
     lines = (json.dumps(entry, separators=(",", ":")) for entry in entries)
     (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    return asked_in(str(folder))
+    return lookups_in(str(folder))
 
 
 def test_parts_that_are_told_by_what_differs_are_put_together(tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def ranks(world: int = 2) -> list[RecordReading]:
     return [b.view(b.as_rank(b.WARM, rank, world)).record for rank in range(world)]
 
 
-def told(readings: list[RecordReading], *asked: Asked) -> list[str]:
-    """The sentences, where each record has one of ``asked``."""
-    by_folder = {one.folder: [was] for one, was in zip(readings, asked, strict=True)}
+def sentences(readings: list[RecordReading], *lookups: Lookup) -> list[str]:
+    """The sentences, where each record has one of ``lookups``."""
+    by_folder = {one.folder: [was] for one, was in zip(readings, lookups, strict=True)}
     return [sentence(miss) for miss in misses(readings, lambda folder: by_folder[folder])]
 
 
-KEY = Asked(
+KEY = Lookup(
     cache="inductor_fx",
     verdict="hit",
     id="0/0",
@@ -86,7 +86,7 @@ KEY = Asked(
 def test_what_differs_between_two_ranks_is_named() -> None:
     other = {**KEY.hashes, "device_index": "1", "inductor_config[max_autotune]": "y"}
     missed = replace(KEY, verdict="miss", key="b", hashes=other)
-    (line,) = told(ranks(), KEY, missed)
+    (line,) = sentences(ranks(), KEY, missed)
     assert line == (
         "gpt2 rank 1, 0/0 (Inductor): missed: 2 of 4,730 parts of its key differ from rank 0's: "
         "device index, inductor config max_autotune"
@@ -95,18 +95,18 @@ def test_what_differs_between_two_ranks_is_named() -> None:
 
 def test_an_equal_key_says_where_the_fault_is() -> None:
     missed = replace(KEY, verdict="miss")
-    (line,) = told(ranks(), KEY, missed)
+    (line,) = sentences(ranks(), KEY, missed)
     assert "its key is rank 0's, which hit: it looked into another" in line
-    lines = told(ranks(), missed, missed)
+    lines = sentences(ranks(), missed, missed)
     assert lines[0].endswith("its key is rank 1's, which missed too: nothing was in the cache")
 
 
 def test_a_bypass_says_its_reason_and_is_compared_with_nothing() -> None:
     passed = replace(KEY, verdict="bypass", reason="Unsupported post grad custom pass")
-    (line,) = told(ranks(), KEY, passed)
-    assert line.endswith("(Inductor): passed by: Unsupported post grad custom pass")
+    (line,) = sentences(ranks(), KEY, passed)
+    assert line.endswith("(Inductor): bypassed: Unsupported post grad custom pass")
 
 
 def test_where_there_is_nothing_to_compare_with_nothing_is_made_up() -> None:
-    (line,) = told(ranks(1), replace(KEY, verdict="miss"))
+    (line,) = sentences(ranks(1), replace(KEY, verdict="miss"))
     assert "nothing to compare it with" in line

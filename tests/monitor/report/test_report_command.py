@@ -135,7 +135,7 @@ def test_what_cannot_be_done_is_one_line(
 
 def test_without_any_record_there_is_nothing_to_report(tmp_path: Path) -> None:
     done = run("report", "--dir", str(tmp_path))
-    assert (done.exit_code, "no run is known" in done.output) == (5, True)
+    assert (done.exit_code, "No run found" in done.output) == (5, True)
 
 
 def test_runs_are_compared_and_exported(directory: str, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path)
     done = run("report", "whole111", "-v", **environ)
     assert done.exit_code == 0, done.output
     assert "Where the time went" in done.output
-    assert "Held against gpt2 (broken11)" in done.output
+    assert "Compared with gpt2 (broken11)" in done.output
 
 
 @pytest.mark.slow

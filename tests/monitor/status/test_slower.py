@@ -176,8 +176,8 @@ def test_changes_are_reported_with_their_cost() -> None:
             before(replace(a.FORWARD, name="loss")),
             "Slower than last time",
             (
-                "100 s for `forward` (model.py:31), which was not compiled then; 80 s less, for "
-                "`loss` (model.py:31) is not compiled any more"
+                "100 s for `forward` (model.py:31), which was not compiled last time; "
+                "80 s less: `loss` (model.py:31) is no longer compiled"
             ),
         ),
         (
