@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import common as build_common
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import common, units
 
-from warmwatch_dashboards.panels import About, Query, lines
+from warmwatch_dashboards.panels import About, Query, counts, lines
 from warmwatch_dashboards.queries import (
     CHOSEN,
     highest,
@@ -14,6 +14,7 @@ from warmwatch_dashboards.queries import (
     lowest,
     of_gpus_of_ranks,
     per_second,
+    seen,
     step_mean,
     step_quantile,
 )
@@ -21,7 +22,7 @@ from warmwatch_dashboards.queries import (
 
 def at_work() -> list[timeseries.Panel]:
     """How long steps take, and how hard the GPUs work for them."""
-    return [_steps(), _power(), _activity(), _memory(), _waiting(), _batches()]
+    return [_steps(), _power(), _activity(), _memory(), _waiting(), _batches(), _limits()]
 
 
 def _steps() -> timeseries.Panel:
@@ -136,4 +137,21 @@ def _batches() -> timeseries.Panel:
             lowest(f"max by (rank) ({per_second(f'warmwatch_steps_total{{{CHOSEN}}}')})", "rank"),
             "steps, rank {{rank}}",
         ),
+    )
+
+
+def _limits() -> timeseries.Panel:
+    holds = seen(f"warmwatch_limited_by{{{CHOSEN}}}")
+    return counts(
+        About(
+            title="What limits the speed",
+            description="The number of warm ranks by what limits their speed: waiting for batches, "
+            "gaps between kernels (host), the GPU's arithmetic or memory, collectives, and others. "
+            "A rank of which that is not known is not counted.",
+            unit=units.NoUnit,
+            width=24,
+            height=6,
+            none="not known",
+        ),
+        Query(f"sum by (limit) (max by (rank, limit) ({holds})) > 0", "{{limit}}"),
     )

@@ -19,9 +19,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-import warmwatch
-import warmwatch.auto  # noqa: F401 - attaches
 from torch import distributed, nn
+
+import warmwatch
+import warmwatch.auto
 
 WARM_STEPS, PROFILED_STEPS = 6, 10
 SAVE_EVERY = EVALUATE_EVERY = 20
@@ -161,7 +162,7 @@ def evaluation() -> Step:
 
     def loss(net: nn.Module) -> torch.Tensor:
         if next(steps) % EVALUATE_EVERY == EVALUATE_EVERY - 1:
-            with warmwatch.evaluation(), torch.no_grad():
+            with warmwatch.evaluating(), torch.no_grad():
                 for _ in range(EVALUATE_EVERY):
                     net(x).sum().item()
                     time.sleep(0.01)
@@ -189,7 +190,8 @@ def laggard() -> Step:
 
 def shared() -> Step:
     """Beside another process that uses the same GPU."""
-    code = "import torch; x = torch.randn(8192, 8192, device='cuda')\nwhile True: x @ x; torch.cuda.synchronize()"
+    code = "import torch; x = torch.randn(8192, 8192, device='cuda')"
+    code += "\nwhile True: x @ x; torch.cuda.synchronize()"
     OTHERS.append(subprocess.Popen([sys.executable, "-c", code]))
     time.sleep(8)
     return compute()

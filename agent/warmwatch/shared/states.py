@@ -51,6 +51,21 @@ CONDITIONS = (
     "silent",
     "slower",
 )
+# What can limit the speed of a rank that is warm or eager; the names are public.
+#   input, host, compute, memory, communication: what the step waits for
+#   throttled  reduced GPU clocks; shared: other programs on its GPU or its CPUs
+#   saving, evaluation: time between steps
+LIMITS = (
+    "input",
+    "host",
+    "compute",
+    "memory",
+    "communication",
+    "throttled",
+    "shared",
+    "saving",
+    "evaluation",
+)
 NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # a waiting client is notified, and may stop
 

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from warmwatch.shared.states import LIMITS
 from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
 from warmwatch_monitor.fleet.figures import figures, flag
 from warmwatch_monitor.fleet.samples import Telling, latest, sort, tell
 from warmwatch_monitor.model import (
     GpuReading,
+    LimitedBy,
     RankView,
     RunView,
     Sample,
@@ -101,7 +103,16 @@ def _view(
         gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
         oom_killed=flag(telling.value("oom_killed")),
         slower=_slower(telling) if "slower" in judgement.conditions else None,
+        limited_by=_limited_by(telling),
     )
+
+
+def _limited_by(telling: Telling) -> LimitedBy | None:
+    """What limits its speed; no series has the evidence."""
+    found = telling.chosen("limited_by")
+    if len(found) != 1 or found[0] not in LIMITS:
+        return None
+    return LimitedBy(verdict=found[0], share=telling.value("limited_share_ratio"))
 
 
 def _slower(telling: Telling) -> Slower | None:

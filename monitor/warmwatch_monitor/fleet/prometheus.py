@@ -38,9 +38,9 @@ _RANK_NAMES = (
     *("compile_limit_seconds", "collective_timeout_seconds"),
     *("checkpoint_seconds_total", "checkpoint_start_timestamp_seconds"),
     *("evaluation_seconds_total", "evaluation_start_timestamp_seconds", "evaluations_total"),
-    "between_cells_start_timestamp_seconds",
+    *("between_cells_start_timestamp_seconds", "limited_share_ratio"),
 )
-_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled")
+_ONE_HOT = ("state", "compile_phase", "condition", "compile_disabled", "limited_by")
 _GPU_NAMES = (
     *("utilization_ratio", "power_watts", "power_limit_watts"),
     *("sm_active_ratio", "tensor_active_ratio"),

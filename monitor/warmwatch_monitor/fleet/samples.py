@@ -9,7 +9,10 @@ from msgspec import Struct, field
 from warmwatch_monitor.model import Sample
 
 _MOST_DIGITS = 9  # of a rank, an index, an exit code
-_OWN_LABELS = ("state", "phase", "condition", "kind", "category", "cache", "by", "of", "backend")
+_OWN_LABELS = (
+    *("state", "phase", "condition", "kind", "category", "cache", "by", "of", "backend"),
+    "limit",
+)
 
 
 class Telling(Struct):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch.shared.verdict import CONDITIONS, State
+from warmwatch.shared.states import LIMITS
+from warmwatch.shared.verdict import CONDITIONS, WARM, State
 from warmwatch_monitor.metrics.compile import COMPILE_SERIES
 from warmwatch_monitor.metrics.families import (
     Distribution,
@@ -18,9 +19,25 @@ from warmwatch_monitor.metrics.families import (
     one_hot,
 )
 from warmwatch_monitor.metrics.training import PAUSE_SERIES, TRAINING_SERIES
-from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, RankView, Snapshot
+from warmwatch_monitor.model import BUCKET_SECONDS, Lengths, LimitedBy, RankView, Snapshot
 
 STATES = tuple(state.value for state in State)
+
+
+def _limit(view: RankView) -> LimitedBy | None:
+    """Of a rank that has ended there is no series."""
+    return view.limited_by if view.judgement.state in WARM else None
+
+
+def _limits(view: RankView) -> dict[str, float] | None:
+    known = _limit(view)
+    return one_hot([known.verdict], LIMITS) if known else None
+
+
+def _limit_share(view: RankView) -> float | None:
+    known = _limit(view)
+    return known.share if known else None
+
 
 STATE_SERIES: tuple[Series[RankView], ...] = (
     gauge(
@@ -56,6 +73,20 @@ STATE_SERIES: tuple[Series[RankView], ...] = (
         "condition",
         CONDITIONS,
         lambda view: one_hot(view.judgement.conditions, CONDITIONS),
+    ),
+    gauges(
+        "warmwatch_limited_by",
+        "1 for what limits the speed of a rank that is warm or eager, 0 for the others; absent "
+        "where that is not known.",
+        "limit",
+        LIMITS,
+        _limits,
+    ),
+    gauge(
+        "warmwatch_limited_share_ratio",
+        "Share of the time that the limit in warmwatch_limited_by takes; absent where only the "
+        "limit is known.",
+        _limit_share,
     ),
 )
 

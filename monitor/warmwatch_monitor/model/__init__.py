@@ -78,6 +78,7 @@ from warmwatch_monitor.model.snapshot import (
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
     Lengths,
+    LimitedBy,
     Pauses,
     Slower,
     SlowerPeriod,
@@ -124,6 +125,7 @@ __all__ = [
     "HostReading",
     "Lengths",
     "Life",
+    "LimitedBy",
     "Log",
     "LongStep",
     "Memory",

@@ -25,11 +25,13 @@ class GpuReading(Struct, frozen=True, kw_only=True):
         utilization_ratio: share of the last sample period (1/6 to 1 s) in which any kernel ran.
         memory_utilization_ratio: share of that period in which memory was read or written.
         sm_active_ratio, tensor_active_ratio, dram_active_ratio: from GPM, since the last reading.
+        nvlink_bytes: received by NVLink in a second, from GPM too.
         energy_joules: a counter; read_energy_ns: when it was read.
         clocks_hertz: by domain. throttled: by reason. ecc_errors: by kind, since the driver loaded.
         xid_errors: seen since this monitor subscribed to them; last_xid: the latest number.
         idle_watts: the lowest power seen while no kernel ran.
-        processes: pids on the host, which differ from those inside a container.
+        processes: pids on the host, which differ from those inside a container. process_ratios: of
+        several processes, the share of the time in which each one's kernels ran, by pid.
         trouble: why other fields are missing, such as a GPU that the driver has lost.
     """
 
@@ -46,6 +48,7 @@ class GpuReading(Struct, frozen=True, kw_only=True):
     sm_active_ratio: float | None = None
     tensor_active_ratio: float | None = None
     dram_active_ratio: float | None = None
+    nvlink_bytes: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     power_watts: float | None = None
@@ -60,6 +63,7 @@ class GpuReading(Struct, frozen=True, kw_only=True):
     last_xid: int | None = None
     idle_watts: float | None = None
     processes: tuple[int, ...] | None = None
+    process_ratios: tuple[tuple[int, float], ...] = ()
     trouble: str | None = None
 
 

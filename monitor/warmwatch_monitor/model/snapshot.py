@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import ENDED, Judgement, State
+from warmwatch.shared.verdict import ENDED, WARM, Judgement, State
 from warmwatch_monitor.model.estimate import Estimate
 from warmwatch_monitor.model.figures import Figures, Who
 from warmwatch_monitor.model.machine import (
@@ -19,7 +20,7 @@ from warmwatch_monitor.model.machine import (
     SourceHealth,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
-from warmwatch_monitor.model.steps import Slower, SlowerPeriod
+from warmwatch_monitor.model.steps import LimitedBy, Slower, SlowerPeriod
 from warmwatch_monitor.model.throughput import Utilization, utilization
 
 
@@ -53,6 +54,8 @@ class RankView(Struct, frozen=True, kw_only=True):
         estimate: how long its compilation may still take; ``None`` without a comparable one.
         slower: how it is slower than it was since its warm-up; ``None`` where it is not.
         slower_periods: the last times in which it was, of an ended rank too.
+        limited_by: what limits its speed while it is warm or eager, and of an ended rank when it
+        last was; ``None`` if not known.
         oom_killed: of a lost rank, whether the OOM killer ended it; ``None`` if not known.
     """
 
@@ -68,6 +71,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     oom_killed: bool | None = None
     slower: Slower | None = None
     slower_periods: tuple[SlowerPeriod, ...] = ()
+    limited_by: LimitedBy | None = None
 
     @property
     def record(self) -> RecordReading:
@@ -155,6 +159,21 @@ class RunView(Struct, frozen=True, kw_only=True):
     @property
     def living(self) -> tuple[RankView, ...]:
         return tuple(view for view in self.ranks if view.living)
+
+    @property
+    def limited_by(self) -> LimitedBy | None:
+        """What limits it while it is warm or eager: of the rank that the others wait for, else
+        the most frequent verdict of its ranks; ``None`` if not known.
+        """
+        if self.state not in WARM:
+            return None
+        known = [one for view in self.living if (one := view.limited_by) is not None]
+        counts = Counter(one.verdict for one in known)
+        if len(counts) > 1:  # ranks that only wait in collectives are no cause
+            del counts["communication"]
+        most = max(counts, key=lambda verdict: counts[verdict], default=None)
+        alike = [one for one in known if one.verdict == most]
+        return max(alike, key=lambda one: one.share or 0.0, default=None)
 
     @property
     def world_size(self) -> int | None:

@@ -166,3 +166,16 @@ class Pauses(Struct, frozen=True, kw_only=True):
     evaluations: int | None = None
     between_cells_since: float | None = None
     between_cells_for_seconds: float | None = None
+
+
+class LimitedBy(Struct, frozen=True, kw_only=True):
+    """What limits the speed of a rank.
+
+    Attributes:
+        verdict: one of ``states.LIMITS``. share: of the time, 0 to 1; ``None`` where only the limit
+        is known. evidence: clauses, the one behind the share first.
+    """
+
+    verdict: str
+    share: float | None = None
+    evidence: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, Readings
 
@@ -48,6 +49,7 @@ class Assembly:
         self._directories = settings.directories
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, EnergyUsed] = {}
+        self._windows: Windows = {}
         self._remembered: Mapping[str, Remembered] = {}
         self._left_out: Counter[str] = Counter()
         self._left_out_total: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
@@ -69,6 +71,12 @@ class Assembly:
         )
         before = retained(self._accounts, present, now_ns, self._retention_ns), runs
         self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
+        loads = runs, self._windows, host.machine if host else None
+        self._windows, runs = trial.of(
+            "judging what limits the speed",
+            lambda: with_limits(*loads, now_ns),
+            (self._windows, runs),
+        )
         judged = runs
         runs = trial.of(
             "estimating the time left", lambda: with_estimates(judged, now_ns, known), judged

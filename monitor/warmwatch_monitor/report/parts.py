@@ -253,6 +253,7 @@ class Report(Struct, frozen=True, kw_only=True):
         left_out: compilations beyond the limits of the history. doubts: reasons why the report is
         incomplete. changed: since the last comparable run in the history.
         slower: periods in which its steps took longer than before, as in ``/status``.
+        limited_by: what limited its speed when it was last warm, as in ``/status``.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -309,3 +310,4 @@ class Report(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
     changed: Changed | None = None
     slower: tuple[Mapping[str, Any], ...] = ()
+    limited_by: Mapping[str, Any] | None = None

@@ -183,6 +183,7 @@ def _of_rank(whole: Report, account: RankSummary, compiled: tuple[Priced, ...]) 
         steady=steady,
         baseline=rank.get("baseline"),
         slower=tuple(rank.get("slower_periods") or ()),
+        limited_by=rank.get("limited_by"),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
         **_rates(worth, steady.seconds),
         peak_memory_bytes=memory.get("peak_allocated"),

@@ -20,6 +20,7 @@ from warmwatch_monitor.report.wording_compilations import (
     timeline,
 )
 from warmwatch_monitor.status.words.baseline import gained
+from warmwatch_monitor.status.words.throughput import limited
 
 
 def to_do(report: Report) -> Section | None:
@@ -142,6 +143,9 @@ def _lengths(report: Report) -> Iterator[str]:
     yield f"Steady step: {steady(report)}."
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
+    if (limit := report.limited_by) is not None:
+        words = limited(limit["verdict"], limit["share"], limit["evidence"])
+        yield f"Speed {words}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."

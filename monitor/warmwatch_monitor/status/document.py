@@ -24,7 +24,7 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.rank import limited_by, rank
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.ends import ADVICE, deadline
 from warmwatch_monitor.status.words.ranks import differences
@@ -96,6 +96,7 @@ def run_document(view: RunView) -> schema.Run:
         warm=all_warm([view]),
         summary=words.summary,
         details=list(words.details),
+        limited_by=limited_by(view.limited_by),
         compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
         compile_joules=_sum(one.compile_joules for one in view.ranks),
         world_size=view.world_size,

@@ -8,6 +8,7 @@ from warmwatch_monitor.model import (
     DTYPE,
     Figures,
     Frame,
+    LimitedBy,
     LongStep,
     Memory,
     RankView,
@@ -106,6 +107,13 @@ def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
     )
 
 
+def limited_by(known: LimitedBy | None) -> schema.LimitedBy | None:
+    """What limits the speed."""
+    if known is None:
+        return None
+    return schema.LimitedBy(verdict=known.verdict, share=known.share, evidence=list(known.evidence))
+
+
 def batches(steps: Steps) -> schema.Batches | None:
     """Batches of DataLoaders, and the time waiting for them; ``None``: not known."""
     if steps.batches is None:
@@ -173,6 +181,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         long_steps=[long_step(one) for one in figures.log.long_steps],
         slower=None if view.slower is None else slower(view.slower),
         slower_periods=[slower_period(one) for one in view.slower_periods],
+        limited_by=limited_by(view.limited_by),
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),

@@ -135,6 +135,21 @@ def test_activity_needs_two_samples_and_a_tenth_of_a_second(
     assert only(source.read()).sm_active_ratio == pytest.approx(0.10), "too soon for a new one"
 
 
+def test_utilization_by_process_is_read_where_there_are_several(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    time.passes(2)
+    nvml.say(board(0, processes="17 42", process_use="17 30 42 60 42 40"))
+    assert only(source.read()).process_ratios == ((17, 0.3), (42, 0.5))
+    nvml.say(board(0, processes="17 42"))
+    assert only(source.read()).process_ratios == ((17, 0.3), (42, 0.5)), "too soon for a new one"
+    time.passes(2)
+    assert only(source.read()).process_ratios == ()
+    nvml.say(board(0, processes="17", process_use="17 30"))
+    time.passes(2)
+    assert only(source.read()).process_ratios == ()
+
+
 def test_a_metric_that_the_chip_does_not_have_is_absent_alone(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:

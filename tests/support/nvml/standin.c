@@ -11,6 +11,7 @@
  *   gpu0/delay = 8                  every call about the device takes so many microseconds of CPU
  *   gpu0/lost = 15                  every call about the device fails so, and the wait for events
  *   gpu0/mig = 2, gpu0/mig1/uuid = MIG-...
+ *   gpu0/process_use = 17 30 42 60  pids, each with its percent of utilization
  *   gpu0/xids = 79 48               each after the first is one event, once per writing
  * What the file does not say is not supported. Structures are those of NVML's public interface.
  */
@@ -231,6 +232,30 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *count, Process *o
     }
     *count = found;
     return found && (!out || found > room) ? SMALL : OK;
+}
+
+typedef struct {
+    unsigned pid;
+    unsigned long long at;
+    unsigned sm, memory, encoder, decoder;
+} Use;
+int nvmlDeviceGetProcessUtilization(void *d, Use *out, unsigned *count, unsigned long long since) {
+    char prefix[48], value[192], *rest = value;
+    (void)since;
+    prefix_of(d, prefix);
+    int code = look(prefix, "process_use", value);
+    if (code) return code;
+    unsigned found = 0, room = out ? *count : 0;
+    for (;;) {
+        char *start = rest;
+        unsigned pid = strtoul(start, &rest, 10);
+        if (rest == start) break;
+        unsigned sm = strtoul(rest, &rest, 10);
+        if (out && found < room) out[found] = (Use){pid, 1, sm, 0, 0, 0};
+        found++;
+    }
+    *count = found;
+    return !found ? 6 : !out || found > room ? SMALL : OK;
 }
 
 int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *pending) {

@@ -16,6 +16,8 @@ from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask, known
 
 _ENERGY_NS = 900 * 10**6  # "once a second", for polls that are a little early
 _RARELY_NS = 10 * 10**9
+_SHARED_NS = 2 * 10**9  # reading the processes' utilization takes 3 ms
+_MIB = 1 << 20
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -68,6 +70,7 @@ class Device:
         self._clock, self._gpm = clock, gpm
         self._energy: tuple[int, float | None] | None = None
         self._rare: tuple[int, _Rare] | None = None
+        self._ratios: tuple[int, tuple[tuple[int, float], ...]] = (0, ())
 
     def read(self) -> GpuReading:
         """Read it now.
@@ -86,6 +89,7 @@ class Device:
         activity = self._gpm.read(now_ns) if self._gpm else ActiveRatios()
         energy_ns, joules = self._read_energy(now_ns)
         rare = self._read_rarely(now_ns)
+        processes = _processes(handle)
         return GpuReading(
             **self.known(),
             at_ns=now_ns,
@@ -94,6 +98,7 @@ class Device:
             sm_active_ratio=activity.sm,
             tensor_active_ratio=activity.tensor,
             dram_active_ratio=activity.dram,
+            nvlink_bytes=activity.nvlink_bytes,
             memory_used_bytes=used,
             memory_total_bytes=total,
             power_watts=power,
@@ -105,7 +110,8 @@ class Device:
             throttled=_throttled(handle),
             ecc_errors=rare.ecc_errors,
             idle_watts=memory.idle_watts,
-            processes=_processes(handle),
+            processes=processes,
+            process_ratios=self._read_ratios(now_ns) if processes and processes[1:] else (),
         )
 
     def lost(self, trouble: str) -> GpuReading:
@@ -131,6 +137,19 @@ class Device:
             joules = _scaled(ask("nvmlDeviceGetTotalEnergyConsumption", self.handle), 1e-3)
             self._energy = (began_ns + self._clock.monotonic_ns()) // 2, joules
         return self._energy
+
+    def _read_ratios(self, now_ns: int) -> tuple[tuple[int, float], ...]:
+        """Utilization by process, of the samples since the last reading."""
+        if now_ns - self._ratios[0] >= _SHARED_NS:
+            since_us = max(0, round(self._clock.epoch() * 1e6) - _SHARED_NS // 1000)
+            samples = ask("nvmlDeviceGetProcessUtilization", self.handle, since_us) or ()
+            found: dict[int, list[int]] = {}
+            for one in samples:
+                if (used := known(one.smUtil)) is not None and one.pid:
+                    found.setdefault(one.pid, []).append(used)
+            ratios = sorted((pid, sum(ones) / len(ones) / 100) for pid, ones in found.items())
+            self._ratios = now_ns, tuple(ratios)
+        return self._ratios[1]
 
     def _read_rarely(self, now_ns: int) -> _Rare:
         if self._rare is None or now_ns - self._rare[0] >= _RARELY_NS:
@@ -238,11 +257,12 @@ _SHORTEST_NS = 100 * 10**6
 
 
 class ActiveRatios(Struct, frozen=True, kw_only=True):
-    """Ratios from 0 to 1, each ``None`` if unknown."""
+    """Ratios from 0 to 1, and bytes a second; each ``None`` if unknown."""
 
     sm: float | None = None
     tensor: float | None = None
     dram: float | None = None
+    nvlink_bytes: float | None = None
 
 
 class Gpm:
@@ -276,6 +296,7 @@ class Gpm:
                 ask("nvmlGpmSampleFree", sample)
 
     def _ratios(self, before: Any, fresh: Any) -> ActiveRatios:
-        percents = self._request.ask(before, fresh)
+        *percents, mebibytes = self._request.ask(before, fresh)
         sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
-        return ActiveRatios(sm=sm, tensor=tensor, dram=dram)
+        nvlink = None if mebibytes is None else mebibytes * _MIB
+        return ActiveRatios(sm=sm, tensor=tensor, dram=dram, nvlink_bytes=nvlink)

@@ -124,6 +124,7 @@ GPM_METRICS = (
     pynvml.NVML_GPM_METRIC_SM_UTIL,
     pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
     pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
 )
 
 
@@ -142,7 +143,7 @@ class GpmRequest:
         self._places = [first + size * place for place in range(len(GPM_METRICS))]
 
     def ask(self, first: Any, second: Any) -> list[float | None]:
-        """Percents between two samples, in the order of GPM_METRICS; ``None`` where unknown."""
+        """Values between two samples, in the order of GPM_METRICS; ``None`` where unknown."""
         self._request.sample1, self._request.sample2 = first, second
         if ask("nvmlGpmMetricsGet", self._request) is None:
             return [None] * len(GPM_METRICS)

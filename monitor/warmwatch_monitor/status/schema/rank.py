@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from warmwatch.shared.states import CONDITIONS, State
+from warmwatch.shared.states import CONDITIONS, LIMITS, State
 from warmwatch_monitor.status.schema.compile import Compile, Epoch, Joules, Number, Seconds
 
 
@@ -124,6 +124,20 @@ class SlowerPeriod(Struct, frozen=True, kw_only=True):
     """`seconds` divided by `before`."""
     causes: list[str]
     """Its last known causes; empty: none was known."""
+
+
+class LimitedBy(Struct, frozen=True, kw_only=True):
+    """What limits the speed of a rank that is warm or eager."""
+
+    verdict: Annotated[str, Meta(extra_json_schema={"enum": list(LIMITS)})]
+    """`input`: waiting for batches. `host`: gaps between kernels. `compute`, `memory`: arithmetic or
+    bandwidth of the GPU. `communication`: collectives. `throttled`: reduced clocks. `shared`: other
+    programs. `saving`, `evaluation`: time between steps.
+    """
+    share: Number | None = None
+    """Share of the time, 0 to 1; null where only the limit is known."""
+    evidence: list[str]
+    """The figures behind it, the most important first."""
 
 
 class Batches(Struct, frozen=True, kw_only=True):
@@ -354,6 +368,10 @@ class Rank(Struct, frozen=True, kw_only=True):
     """A lasting level at least 1.5 times the reference; null if there is none."""
     slower_periods: list[SlowerPeriod] = []
     """The last times, at most 16, in which it was slower; also of an ended rank."""
+    limited_by: LimitedBy | None = None
+    """What limits its speed while it is warm or eager; of an ended rank, when it last was. Null if
+    that is unknown.
+    """
     batches: Batches | None = None
     """Batches of DataLoaders; null if this PyTorch or Prometheus does not report them."""
     pauses: Pauses

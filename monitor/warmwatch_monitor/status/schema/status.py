@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.status.schema.compile import Epoch, Joules, Number, Seconds
-from warmwatch_monitor.status.schema.rank import Rank
+from warmwatch_monitor.status.schema.rank import LimitedBy, Rank
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
@@ -133,6 +133,10 @@ class Run(Struct, frozen=True, kw_only=True):
     """
     details: list[str] = []
     """Other facts, one clause each, the most important first. None of them is in `summary`."""
+    limited_by: LimitedBy | None = None
+    """What limits its speed while it is warm or eager: of the rank that the others wait for, else
+    of most ranks. Null if that is unknown.
+    """
     compile_gpu_seconds: Seconds | None = None
     """Compile time multiplied by GPUs, of all ranks; null if no rank reports a GPU."""
     compile_joules: Joules | None = None

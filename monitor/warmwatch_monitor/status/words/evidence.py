@@ -12,7 +12,7 @@ from warmwatch_monitor.status.words import baseline, gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed
 from warmwatch_monitor.status.words.requested import turned_off
-from warmwatch_monitor.status.words.throughput import throughput
+from warmwatch_monitor.status.words.throughput import limited, throughput
 
 _SHARE = 0.1  # of the step: what is less does not explain it
 _MOSTLY = 0.5
@@ -77,11 +77,17 @@ def evidence(view: RankView) -> list[str]:
         *_first_step(view),
         *filter(None, [baseline.measured(view.figures)]),
         *_throughput(view),
+        *_limit(view),
         *pauses.evidence(view),
         *long_step_evidence(view.figures),
         *requested.evidence(view.figures),
         *_doubts(view),
     ]
+
+
+def _limit(view: RankView) -> Iterator[str]:
+    if view.limited_by is not None and view.living:
+        yield limited(view.limited_by.verdict, view.limited_by.share, view.limited_by.evidence)
 
 
 def _stopped(view: RankView) -> Iterator[str]:

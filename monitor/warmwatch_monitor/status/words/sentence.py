@@ -30,6 +30,7 @@ from warmwatch_monitor.status.words.ends import words as deadline_words
 from warmwatch_monitor.status.words.progress import left, pausing, without_steps
 from warmwatch_monitor.status.words.requested import remedy
 from warmwatch_monitor.status.words.states import elapsed, leads_with, says
+from warmwatch_monitor.status.words.throughput import limited, limited_shortly
 
 _NO_RUN = "no run is known here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
@@ -131,6 +132,13 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
         yield Clause(gpus.meanwhile(speaker.gpus), Importance.CONTEXT)
 
 
+def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+    """What limits its speed."""
+    if (known := run.limited_by) is not None:
+        whole = limited(known.verdict, known.share, known.evidence)
+        yield Clause(whole, Importance.CONTEXT, limited_shortly(known.verdict, known.share))
+
+
 def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
     """Ranks that broke off while others live."""
     broken: dict[str, list[int]] = {}
@@ -175,6 +183,7 @@ def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
     _meanwhile,
+    _limit,
     _losses,
     _conditions,
     _changing,

@@ -1,8 +1,8 @@
-"""Throughput and MFU in words: ``0.94 M tokens/s, MFU 41 %``. Pure."""
+"""Throughput, MFU, and what limits the speed, in words: ``0.94 M tokens/s, MFU 41 %``. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
@@ -39,6 +39,18 @@ def _parts(
             yield f"{_rounded(number)} {noun}/s"
     if mfu is not None:
         yield f"MFU {about}{mfu * 100:.2g} %"
+
+
+def limited(verdict: str, share: float | None, evidence: Sequence[str]) -> str:
+    """``limited by input: 62 % of the time waits for batches``; without evidence the share."""
+    if evidence:
+        return f"limited by {verdict}: {', '.join(evidence)}"
+    return limited_shortly(verdict, share)
+
+
+def limited_shortly(verdict: str, share: float | None) -> str:
+    """``limited by input (62 %)``."""
+    return f"limited by {verdict}" + ("" if share is None else f" ({100 * share:.0f} %)")
 
 
 def _rounded(number: float) -> str:

@@ -1,0 +1,444 @@
+"""What limits the speed of a warm or eager rank: one verdict, its share, the evidence. Pure.
+
+:func:`follow` averages what each poll measured since the last compile activity, into a
+:class:`Window` of fixed size. :func:`limited_by` maps such averages to a verdict:
+
+1. Overheads: time in which the GPU could have worked and did not. Saving, evaluation, waiting for
+   batches, and gaps between kernels (``host``). The largest one of at least OVERHEAD decides.
+2. Else the GPU is what the training waits for, and one thing must explain that: reduced clocks,
+   another program on it, waiting in collectives, arithmetic, or memory bandwidth.
+
+There is no verdict where a reading is missing, or two explanations fit. Without GPM, utilization
+shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
+
+A verdict does not flap: averages span half a minute or four steps, the present verdict leaves at
+lower limits than it came at, and another must exceed it by MARGIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch.shared.verdict import WARM
+from warmwatch_monitor.model import GpuReading, HostReading, LimitedBy, RankView, RunView
+from warmwatch_monitor.model.machine import LOW_POWER_RATIO
+
+# Less than a fifth of the time is not worth a change of the program; profilers warn there too.
+OVERHEAD = 0.2
+MARGIN = 0.05
+# GPM's activity while such kernels run, on H200: matrix products 0.71 (TF32, GPT-2) to 0.97 (8192
+# square, bfloat16), streams 0.84 to 0.92. So activity over this is about the share of their time.
+_TENSOR_PEAK, _DRAM_PEAK = 0.8, 0.92
+SATURATED = 0.5  # of the time; what takes less is not what a step mostly waits for
+_LEAD = 0.15  # of one share over the other, as they are known to so much; else both explain it
+_LITTLE = 0.3  # the resource explains nothing
+_ALL_SMS = 0.8  # so many SMs busy with neither: other arithmetic
+# NCCL's kernels run on about a quarter of the SMs, on two H200 by NVLink; tiny kernels on 2 %.
+_NCCL_SMS, _FEWEST_SMS = 0.25, 0.1
+_NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
+_CPU_BOUND = 0.7  # of a core: the thread that launches kernels does little else
+_CROWDED = 1.2  # runnable threads for each CPU
+_NEAR_LIMIT = 0.95
+# These reasons also hold on a healthy GPU under load.
+_HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
+
+_POLL_NS = 10**9  # NVML's averages are not shorter
+_WINDOW, _WINDOW_STEPS = 30.0, 4
+_RARE = 600.0  # saves and evaluations are minutes apart
+_LEAST, _LEAST_STEPS = 5.0, 3
+_FIRST_LOOK = 30.0
+_SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """Averages of what may limit a rank; ``None`` is "not known".
+
+    Attributes:
+        waiting, saving, evaluating: shares of the time.
+        busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
+        nvlink_bytes: received in a second. others: share of the time in which kernels of processes
+        of other runs ran.
+        power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
+        by reason. cpu: cores that the process uses. crowded: runnable threads for each CPU.
+        gpus: whether it uses any. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
+        mfu: Model FLOPs utilization.
+    """
+
+    waiting: float | None = None
+    saving: float | None = None
+    evaluating: float | None = None
+    busy: float | None = None
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+    nvlink_bytes: float | None = None
+    others: float | None = None
+    power: float | None = None
+    watts: float | None = None
+    limit_watts: float | None = None
+    throttled: Mapping[str, float] = {}
+    cpu: float | None = None
+    crowded: float | None = None
+    gpus: bool = False
+    ranks: int = 1
+    cudagraphs: str | None = None
+    mfu: float | None = None
+
+
+def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
+    """What limits a rank with this load; ``held`` is the verdict until now."""
+    overheads = [
+        one
+        for one in _overheads(load)
+        if one.share is not None and one.share >= OVERHEAD - MARGIN * (one.verdict == held)
+    ]
+    if overheads:
+        return max(overheads, key=lambda one: (one.share or 0.0) + MARGIN * (one.verdict == held))
+    return next(_of_gpu(load, held), None)
+
+
+def _overheads(load: Load) -> Iterator[LimitedBy]:
+    """The overheads that are known, whatever their share."""
+    if load.saving is not None:
+        words = f"{_percent(load.saving)} of the time saves checkpoints"
+        yield LimitedBy(verdict="saving", share=load.saving, evidence=(words,))
+    if load.evaluating is not None:
+        words = f"{_percent(load.evaluating)} of the time evaluates"
+        yield LimitedBy(verdict="evaluation", share=load.evaluating, evidence=(words,))
+    if (waiting := _waiting(load)) is not None:
+        words = f"{_percent(waiting)} of the time waits for batches"
+        busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
+        yield LimitedBy(verdict="input", share=waiting, evidence=(words, *busy))
+    if (gaps := _gaps(load)) is not None:
+        yield _host(load, gaps)
+
+
+def _waiting(load: Load) -> float | None:
+    """The share in which the loop waits for batches and the GPU has nothing left to do.
+
+    The CPU runs ahead of the GPU: a wait during which queued kernels run costs nothing. So it is
+    not known where the GPU is not.
+    """
+    if load.waiting is None or (load.gpus and load.busy is None):
+        return None
+    return min(load.waiting, 1.0 - load.busy) if load.busy is not None else load.waiting
+
+
+def _gaps(load: Load) -> float | None:
+    """The share in which no kernel runs and no batch is awaited, of a process that is busy."""
+    if load.busy is None or load.cpu is None or load.cpu < _CPU_BOUND:
+        return None
+    return max(0.0, 1.0 - load.busy - (load.waiting or 0.0))
+
+
+def _host(load: Load, gaps: float) -> LimitedBy:
+    words = [
+        f"no kernel runs {_percent(gaps)} of the time, and no batch is awaited",
+        f"the process uses {load.cpu:.1f} cores",
+    ]
+    if load.crowded is not None and load.crowded >= _CROWDED:
+        words.append(f"{load.crowded:.1f} runnable threads for each CPU")
+        return LimitedBy(verdict="shared", share=gaps, evidence=tuple(words))
+    if load.cudagraphs == "off":
+        words.append('CUDA graphs are off: mode="reduce-overhead" may help')
+    elif load.cudagraphs == "skipped":
+        words.append("CUDA graphs were requested and skipped")
+    return LimitedBy(verdict="host", share=gaps, evidence=tuple(words))
+
+
+def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
+    """What explains that the GPU is busy, the most certain first."""
+    if load.busy is None:
+        return
+    reason, share = max(
+        ((name, one) for name, one in load.throttled.items() if name not in _HARMLESS),
+        key=lambda one: one[1],
+        default=("", 0.0),
+    )
+    if share >= OVERHEAD - MARGIN * (held == "throttled"):
+        words = f"reduced clocks {_percent(share)} of the time ({reason})"
+        yield LimitedBy(verdict="throttled", share=share, evidence=(words,))
+    if load.others is not None and load.others >= OVERHEAD - MARGIN * (held == "shared"):
+        words = f"other programs use the GPU {_percent(load.others)} of the time"
+        yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
+    yield from _pipes(load, held)
+
+
+def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:
+    """Arithmetic, memory bandwidth, or collectives, by GPM's activity."""
+    if load.sm is None or load.tensor is None or load.dram is None or load.busy is None:
+        return
+    tensor, dram = min(1.0, load.tensor / _TENSOR_PEAK), min(1.0, load.dram / _DRAM_PEAK)
+    sms = load.sm if load.sm >= _ALL_SMS else 0.0
+    measured = (
+        f"tensor cores {_percent(load.tensor)}, SMs {_percent(load.sm)}, "
+        f"memory bandwidth {_percent(load.dram)}"
+    )
+    compute = sms if max(tensor, dram) < _LITTLE else tensor
+    if compute >= SATURATED - MARGIN * (held == "compute") and (
+        compute - dram >= _LEAD - MARGIN * (held == "compute")
+    ):
+        yield LimitedBy(verdict="compute", share=compute, evidence=(measured, *_around(load)))
+    if dram >= SATURATED - MARGIN * (held == "memory") and (
+        dram - compute >= _LEAD - MARGIN * (held == "memory")
+    ):
+        yield LimitedBy(verdict="memory", share=dram, evidence=(measured,))
+    collective = _collective(load)
+    if collective >= SATURATED - MARGIN * (held == "communication") and (
+        tensor < _LITTLE and dram < SATURATED
+    ):
+        kernels = (
+            f"kernels run {_percent(load.busy)} of the time, on {_percent(load.sm)} of the SMs"
+        )
+        traffic = load.nvlink_bytes or 0.0
+        moved = f"NVLink receives {traffic / 1e9:.0f} GB/s, " if traffic > _NVLINK_BYTES else ""
+        words = (kernels, f"{moved}{_watts(load)}")
+        yield LimitedBy(verdict="communication", share=collective, evidence=words)
+
+
+def _collective(load: Load) -> float:
+    """Share of the time in which NCCL's kernels fit what is measured; 0 if they do not.
+
+    They occupy few SMs, where other kernels occupy nearly all. They draw little power while they
+    wait, or they move data. Tiny kernels occupy fewer SMs.
+    """
+    if load.ranks < 2 or load.busy is None or load.sm is None or load.power is None:
+        return 0.0
+    waits = load.sm >= _FEWEST_SMS and load.power < LOW_POWER_RATIO
+    moves = load.nvlink_bytes is not None and load.nvlink_bytes >= _NVLINK_BYTES
+    if not waits and not moves:
+        return 0.0
+    return max(0.0, min(load.busy, (load.busy - load.sm) / (1.0 - _NCCL_SMS)))
+
+
+def _around(load: Load) -> Iterator[str]:
+    if load.mfu is not None:
+        yield f"MFU {_percent(load.mfu)}"
+    if load.power is not None and load.power >= _NEAR_LIMIT:
+        yield f"at its power limit ({_watts(load)})"
+
+
+def _watts(load: Load) -> str:
+    return f"{load.watts or 0:.0f} of {load.limit_watts or 0:.0f} W"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+class Mean(NamedTuple):
+    """An average over the last ``seconds``, at most those of its window."""
+
+    value: float
+    seconds: float
+
+    def with_more(self, value: float, seconds: float, window: float) -> Mean:
+        weight = min(self.seconds, max(0.0, window - seconds))
+        total = weight + seconds
+        return Mean((self.value * weight + value * seconds) / total, total) if total else self
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """The averages of one rank between two polls, by name of their field in :class:`Load`.
+
+    Attributes:
+        at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
+        wait_ns, saving_ns, evaluating_ns: totals at that step. gpu_ns: the last GPU reading.
+        cpu_seconds: of its process. verdict: the last one.
+    """
+
+    at_ns: int
+    begun: int
+    step_ns: int
+    wait_ns: int
+    saving_ns: int
+    evaluating_ns: int
+    gpu_ns: int = 0
+    cpu_seconds: float | None = None
+    means: Mapping[str, Mean] = {}
+    throttled: Mapping[str, Mean] = {}
+    verdict: LimitedBy | None = None
+
+
+def follow(
+    known: Window | None, view: RankView, now_ns: int, pids: Collection[int | None]
+) -> Window:
+    """``known`` with what this poll of a rank that is warm or eager adds.
+
+    ``pids``: of all ranks of its run.
+    """
+    slot = view.record.slot
+    steps, counts = slot.steps, slot.compile
+    now = Window(
+        at_ns=now_ns,
+        begun=counts.begun,
+        step_ns=steps.last_step_ns,
+        wait_ns=steps.batch_wait_ns,
+        saving_ns=counts.saving_ns,
+        evaluating_ns=counts.evaluating_ns,
+        gpu_ns=max((one.at_ns for one in view.gpus), default=0),
+        cpu_seconds=view.process.cpu_seconds if view.process else None,
+    )
+    if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
+        return replace(now, means={} if known else _first_look(view))
+    step = view.figures.steps.length or 0.0
+    means, throttled = dict(known.means), dict(known.throttled)
+    window = max(_WINDOW, _WINDOW_STEPS * step)
+    if took := (now.step_ns - known.step_ns) / 1e9:
+        for name, spent, span in (
+            ("waiting", now.wait_ns - known.wait_ns, window),
+            ("saving", now.saving_ns - known.saving_ns, max(_RARE, window)),
+            ("evaluating", now.evaluating_ns - known.evaluating_ns, max(_RARE, window)),
+        ):
+            _add(means, name, min(1.0, spent / 1e9 / took), took, span)
+    took = (now.gpu_ns - known.gpu_ns) / 1e9
+    if took > 0 and known.gpu_ns and _is_training(view):
+        for name, value in _measured(view, pids):
+            _add(means, name, value, took, window)
+        reasons = {name for gpu in view.gpus for name, holds in gpu.throttled if holds}
+        for name in {name for gpu in view.gpus for name, _ in gpu.throttled}:
+            _add(throttled, name, float(name in reasons), took, window)
+    took = (now_ns - known.at_ns) / 1e9
+    if took > 0 and now.cpu_seconds is not None and known.cpu_seconds is not None:
+        _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
+    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
+
+
+def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window: float) -> None:
+    means[name] = means.get(name, Mean(0.0, 0.0)).with_more(value, seconds, window)
+
+
+def _first_look(view: RankView) -> dict[str, Mean]:
+    """Shares of the whole run, for a reader that comes late; empty if it has run too briefly.
+
+    Evaluations before may have compiled, which is no share of a warm run.
+    """
+    steps, pauses = view.figures.steps, view.figures.pauses
+    saving, evaluating = pauses.saving_seconds or 0.0, pauses.evaluating_seconds or 0.0
+    ran = (steps.clean.sum_seconds or 0.0) + saving + evaluating
+    if ran < _FIRST_LOOK or view.figures.compile.seconds > MARGIN * ran:
+        return {}
+    waited = (steps.batch_wait_seconds or 0.0, saving, evaluating)
+    names = ("waiting", "saving", "evaluating")
+    return {name: Mean(min(1.0, one / ran), ran) for name, one in zip(names, waited, strict=True)}
+
+
+def _is_training(view: RankView) -> bool:
+    """Whether GPU readings are of its steps, and not of a pause that lasts or has just ended."""
+    pauses, progress = view.figures.pauses, view.figures.progress
+    if pauses.saving_since or pauses.evaluating_since or pauses.between_cells_since:
+        return False
+    return progress.gap_seconds is None or progress.gap_seconds >= _SETTLED
+
+
+def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[str, float]]:
+    """Means over its GPUs, of what all of them report."""
+    columns: Mapping[str, Sequence[float | None]] = {
+        "busy": [one.utilization_ratio for one in view.gpus],
+        "sm": [one.sm_active_ratio for one in view.gpus],
+        "tensor": [one.tensor_active_ratio for one in view.gpus],
+        "dram": [one.dram_active_ratio for one in view.gpus],
+        "nvlink_bytes": [one.nvlink_bytes for one in view.gpus],
+        "watts": [one.power_watts for one in view.gpus],
+        "limit_watts": [one.power_limit_watts for one in view.gpus],
+        "others": [_others(one, view.record.pid, pids) for one in view.gpus],
+    }
+    for name, column in columns.items():
+        known = [value for value in column if value is not None]
+        if known and len(known) == len(column):
+            yield name, sum(known) / len(known)
+
+
+def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> float | None:
+    """Utilization by processes of other runs; ``None`` if not known.
+
+    NVML has the pids of the host. If the rank's own is not among them, it is in a container.
+    """
+    if gpu.processes is None or own not in gpu.processes:
+        return None
+    return min(1.0, sum(ratio for pid, ratio in gpu.process_ratios if pid not in pids))
+
+
+def load_of(window: Window, view: RankView, host: HostReading | None) -> Load:
+    """The averages of ``window`` that cover enough time."""
+    step = view.figures.steps.length
+    least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
+    known = {name: one.value for name, one in window.means.items() if one.seconds >= least}
+    watts, limit = known.get("watts"), known.get("limit_watts")
+    if not view.figures.steps.batches:
+        known.pop("waiting", None)
+    compile, who = view.figures.compile, view.figures.who
+    kinds = compile.compilations or {}
+    graphs = None if compile.compilations is None else "on" if kinds.get("cudagraph") else "off"
+    return Load(
+        **known,
+        power=watts / limit if watts is not None and limit else None,
+        throttled={
+            name: one.value for name, one in window.throttled.items() if one.seconds >= least
+        },
+        crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
+        gpus=bool(who.gpus),
+        ranks=who.world_size or 1,
+        cudagraphs="skipped" if compile.cudagraph_skips else graphs,
+        mfu=view.utilization.ratio if view.utilization else None,
+    )
+
+
+Windows = Mapping[str, Window]
+
+
+def with_limits(
+    runs: Sequence[RunView],
+    known: Windows,
+    host: HostReading | None,
+    now_ns: int,
+) -> tuple[dict[str, Window], tuple[RunView, ...]]:
+    """The windows for the next poll, and ``runs`` with what limits their ranks."""
+    windows, judged = {}, []
+    for run in runs:
+        ranks, pids = [], {one.record.pid for one in run.ranks}
+        for view in run.ranks:
+            folder = view.record.folder
+            window = known.get(folder)
+            if view.living and view.judgement.state in WARM and view.figures.steps.count:
+                if window is None or now_ns - window.at_ns >= _POLL_NS:
+                    window = follow(window, view, now_ns, pids)
+                    load = load_of(window, view, host)
+                    held = window.verdict.verdict if window.verdict else None
+                    window = replace(window, verdict=limited_by(load, held))
+            elif view.living and window is not None:
+                window = None  # it compiles: what limited it before is past
+            if window is not None:
+                windows[folder] = window
+                view = replace(view, limited_by=window.verdict)
+            ranks.append(view)
+        judged.append(replace(run, ranks=_with_laggard(ranks)))
+    return windows, tuple(judged)
+
+
+def _with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
+    """``ranks``, with the one that all others wait for in collectives, if there is one."""
+    living = [one for one in ranks if one.living]
+    waiting = [one for one in living if _is_limited_by(one, "communication")]
+    if not waiting or len(living) - len(waiting) != 1:
+        return tuple(ranks)
+    last = next(one for one in living if one not in waiting)
+    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
+    words = f"waits for rank {last.rank}{why}"
+    return tuple(
+        replace(
+            one,
+            limited_by=replace(one.limited_by, evidence=(words, *one.limited_by.evidence)),
+        )
+        if one in waiting and one.limited_by
+        else one
+        for one in ranks
+    )
+
+
+def _is_limited_by(view: RankView, verdict: str) -> bool:
+    return view.limited_by is not None and view.limited_by.verdict == verdict

@@ -1,0 +1,383 @@
+"""What limits the speed: averages of each poll, and the verdict from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support import builders as b
+from support.builders import NOW, SECOND
+from support.values import replace
+from warmwatch.shared.states import LIMITS
+from warmwatch_monitor.model import (
+    HostReading,
+    ProcessReading,
+    RankView,
+    RecordReading,
+)
+from warmwatch_monitor.pipeline.limits import (
+    MARGIN,
+    OVERHEAD,
+    Load,
+    Window,
+    follow,
+    limited_by,
+    load_of,
+    with_limits,
+)
+from warmwatch_monitor.pipeline.runs import view as view_of
+from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.words.sentence import answer
+
+# averages of an H100, as shared recordings and `tests/gpu/limits.py` have them
+AT_WORK = Load(gpus=True, busy=0.99, sm=0.88, tensor=0.52, dram=0.43, watts=686, power=0.98, cpu=1)
+STREAM = Load(gpus=True, busy=1.0, sm=0.95, tensor=0.0, dram=0.88, watts=480, power=0.69, cpu=1)
+TINY = Load(gpus=True, busy=0.3, sm=0.01, tensor=0.0, dram=0.01, watts=130, power=0.19, cpu=1)
+# two H200: all-reduces of 1 GB, whose kernels take 66 % of the step by the profiler; a rank that
+# waits for another one in 95 % of it
+COPIES = Load(
+    gpus=True,
+    busy=0.865,
+    sm=0.454,
+    tensor=0.025,
+    dram=0.419,
+    watts=405,
+    power=0.58,
+    nvlink_bytes=148e9,
+    ranks=2,
+)
+WAITS = replace(
+    COPIES, busy=0.995, sm=0.274, tensor=0.066, dram=0.042, power=0.33, nvlink_bytes=3e9
+)
+AS_READ = {"utilization_ratio": 0.99}  # as builders.gpu() has the rest
+
+
+@pytest.mark.parametrize(
+    ("load", "verdict"),
+    [
+        (AT_WORK, "compute"),
+        (replace(AT_WORK, tensor=0.0, dram=0.1), "compute"),  # in float32: all SMs, no tensor core
+        (replace(AT_WORK, tensor=0.40, dram=0.48), None),  # both explain it
+        (replace(AT_WORK, tensor=None, sm=None, dram=None), None),  # utilization alone: no GPM
+        (replace(AT_WORK, throttled={"sw_power_cap": 1.0}), "compute"),
+        (replace(AT_WORK, throttled={"hw_thermal_slowdown": 0.4}), "throttled"),
+        (replace(AT_WORK, throttled={"hw_thermal_slowdown": 0.1}), "compute"),
+        (replace(AT_WORK, others=0.3), "shared"),
+        (replace(AT_WORK, others=0.1), "compute"),
+        (replace(AT_WORK, waiting=0.6), "compute"),  # queued kernels run during the wait
+        (replace(AT_WORK, saving=0.3), "saving"),
+        (replace(AT_WORK, saving=0.21, evaluating=0.5), "evaluation"),
+        (STREAM, "memory"),
+        (TINY, "host"),
+        (replace(TINY, crowded=3.0), "shared"),
+        (replace(TINY, cpu=0.1), None),  # the process sleeps: what it waits for is not known
+        (replace(TINY, cpu=None), None),
+        (replace(TINY, waiting=0.65), "input"),
+        (replace(TINY, waiting=0.65, busy=None), None),  # queued kernels may run
+        (COPIES, "communication"),
+        (replace(COPIES, ranks=1), None),
+        (replace(COPIES, nvlink_bytes=None), None),
+        (WAITS, "communication"),
+        (replace(WAITS, power=0.9), None),
+        (replace(WAITS, sm=0.02), None),  # tiny kernels
+        (Load(waiting=0.4), "input"),  # without a GPU nothing runs during the wait
+        (Load(waiting=0.1, cpu=1.0), None),
+        (Load(), None),
+    ],
+)
+def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
+    found = limited_by(load)
+    assert (found.verdict if found else None) == verdict
+    assert found is None or (found.evidence and all(found.evidence))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "words"),
+    [
+        ("off", 'CUDA graphs are off: mode="reduce-overhead" may help'),
+        ("skipped", "CUDA graphs were requested and skipped"),
+        ("on", None),
+    ],
+)
+def test_gaps_between_kernels_name_cuda_graphs(graphs: str, words: str | None) -> None:
+    found = limited_by(replace(TINY, cudagraphs=graphs))
+    assert found is not None
+    assert [one for one in found.evidence if "CUDA graphs" in one] == ([words] if words else [])
+
+
+SHARES = st.none() | st.floats(0, 1)
+LOADS = st.builds(
+    Load,
+    **dict.fromkeys(
+        ("waiting", "saving", "evaluating", "busy", "sm", "tensor", "dram", "others"), SHARES
+    ),
+    power=SHARES,
+    cpu=st.none() | st.floats(0, 4),
+    crowded=st.none() | st.floats(0, 9),
+    gpus=st.booleans(),
+    ranks=st.integers(1, 3),
+    throttled=st.dictionaries(st.sampled_from(["hw_slowdown", "sw_power_cap"]), st.floats(0, 1)),
+)
+
+
+@given(LOADS, st.none() | st.sampled_from(LIMITS))
+def test_a_verdict_has_a_name_of_the_list_and_a_share(load: Load, held: str | None) -> None:
+    found = limited_by(load, held)
+    if found is not None:
+        assert found.verdict in LIMITS
+        assert found.share is not None
+        assert 0 <= found.share <= 1
+
+
+@given(LOADS, st.floats(0, 1), st.sampled_from(["saving", "evaluating", "waiting"]))
+def test_more_of_what_limits_it_does_not_change_the_verdict(
+    load: Load, more: float, name: str
+) -> None:
+    verdict = {"saving": "saving", "evaluating": "evaluation", "waiting": "input"}[name]
+    before = limited_by(load)
+    now = limited_by(replace(load, **{name: max(getattr(load, name) or 0.0, more)}))
+    if before is not None and before.verdict == verdict:
+        assert now is not None
+        assert now.verdict == verdict
+        assert (now.share or 0) >= (before.share or 0)
+
+
+@given(LOADS)
+def test_a_verdict_holds_until_the_load_has_changed_by_a_margin(load: Load) -> None:
+    found = limited_by(load)
+    held = limited_by(load, found.verdict if found else None)
+    assert (held.verdict if held else None) == (found.verdict if found else None)
+
+
+def test_a_share_around_the_limit_does_not_flap() -> None:
+    held, seen = None, []
+    for share in (0.19, 0.21, 0.19, 0.17, 0.19, 0.21, 0.14, 0.19):
+        found = limited_by(Load(waiting=share), held)
+        held = found.verdict if found else None
+        seen.append(held)
+    assert seen == [None, *["input"] * 5, None, None]
+    assert pytest.approx(0.15) == OVERHEAD - MARGIN
+
+
+class Training:
+    """A warm rank that is polled once a second, with steps of half a second."""
+
+    def __init__(self, **gpu: float | None) -> None:
+        self.gpu = gpu
+        self.window: Window | None = None
+        self.seconds = 0
+        self.spent = {"batch_wait_ns": 0, "saving_ns": 0, "evaluating_ns": 0, "cpu": 0.0}
+
+    def view(self, *, begun: int = 2, run: str = "gpt2", **identity: object) -> RankView:
+        """As of now."""
+        at, gpu = NOW + self.seconds * SECOND, None
+        if self.gpu:
+            gpu = replace(b.gpu(0, **self.gpu), at_ns=at)
+            identity = {"gpus": (gpu.uuid,), **identity}
+        slot = replace(
+            b.WARM,
+            identity=replace(b.WARM.identity, run=run, **identity),
+            compile=replace(
+                b.WARM.compile,
+                begun=begun,
+                activities_seen=begun,
+                saving_ns=self.spent["saving_ns"],
+                evaluating_ns=self.spent["evaluating_ns"],
+            ),
+            steps=replace(
+                b.WARM.steps,
+                steps=b.WARM.steps.steps + 2 * self.seconds,
+                last_step_ns=at,
+                batches=9,
+                batch_wait_ns=self.spent["batch_wait_ns"],
+            ),
+            recent=b.ring(*(SECOND // 2,) * 8),
+        )
+        process = ProcessReading(
+            pid=1, cpu_seconds=self.spent["cpu"], resident_bytes=1, cpu_ratio=1.0
+        )
+        reading = RecordReading(folder=f"/d/{run}", slot=slot, alive=True, pid=1)
+        return view_of(reading, at, process=process, gpus=(gpu,) if gpu else ())
+
+    def after(self, seconds: int, *, cpu: float = 1.0, **spent: float) -> Load:
+        """The averages after as many polls; ``spent``: seconds of each second."""
+        for _ in range(seconds):
+            self.seconds += 1
+            self.spent["cpu"] += cpu
+            for name, share in spent.items():
+                self.spent[name] += round(share * SECOND)
+            self.window = follow(self.window, self.view(), NOW + self.seconds * SECOND, {1})
+        assert self.window is not None
+        return load_of(self.window, self.view(), None)
+
+
+def test_averages_are_those_of_the_polls() -> None:
+    load = Training(tensor_active_ratio=0.3).after(40, batch_wait_ns=0.25, saving_ns=0.1, cpu=0.7)
+    assert load.waiting == pytest.approx(0.25)
+    assert load.saving == pytest.approx(0.1)
+    assert load.evaluating == 0
+    assert load.cpu == pytest.approx(0.7)
+    assert (load.tensor, load.sm, load.busy) == pytest.approx((0.3, 0.88, 0.99))
+    assert load.power == pytest.approx(686 / 700)
+
+
+def test_averages_follow_a_change_within_a_minute() -> None:
+    training = Training()
+    training.after(600, batch_wait_ns=0.0)
+    assert (training.after(60, batch_wait_ns=0.5).waiting or 0) == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_few_seconds_give_no_verdict() -> None:
+    assert Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9) == Load(
+        gpus=True, cudagraphs="off"
+    )
+
+
+def test_averages_start_over_after_compile_activity() -> None:
+    training = Training()
+    training.after(40, batch_wait_ns=0.5)
+    window = follow(training.window, training.view(begun=3), NOW + 41 * SECOND, {1})
+    assert not window.means
+    assert window.verdict is None
+
+
+def test_gpu_readings_during_a_save_do_not_count() -> None:
+    training = Training(utilization_ratio=1.0)
+    training.after(20)
+    training.gpu["utilization_ratio"] = 0.0
+    training.seconds += 1
+    view = training.view()
+    view = replace(
+        view, figures=replace(view.figures, pauses=replace(view.figures.pauses, saving_since=1.0))
+    )
+    assert training.window is not None
+    window = follow(training.window, view, NOW + training.seconds * SECOND, {1})
+    assert window.means["busy"].value == 1.0
+
+
+def test_a_reader_that_comes_late_has_the_shares_of_the_whole_run() -> None:
+    """As ``warmwatch status`` without a daemon has."""
+    view = Training().view()
+    ran = view.figures.steps.clean.sum_seconds or 0.0
+    assert ran > 100
+    waited = replace(view.figures.steps, batch_wait_seconds=0.4 * ran)
+    compiled = replace(view.figures.compile, seconds=0.0)
+    view = replace(view, figures=replace(view.figures, steps=waited, compile=compiled))
+    found = with_limits(b.runs(view), {}, None, NOW)[1][0]
+    assert found.limited_by is not None
+    assert found.limited_by.verdict == "input"
+    assert found.limited_by.share == pytest.approx(0.4)
+
+
+def _later(view: RankView, seconds: int) -> RankView:
+    record = view.record
+    steps = replace(
+        record.slot.steps, last_step_ns=record.slot.steps.last_step_ns + seconds * SECOND
+    )
+    return replace(
+        view,
+        reading=replace(record, slot=replace(record.slot, steps=steps)),
+        gpus=tuple(replace(one, at_ns=one.at_ns + seconds * SECOND) for one in view.gpus),
+        process=replace(view.process, cpu_seconds=float(seconds)) if view.process else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("listed", "ratios", "others"),
+    [
+        ((1, 9), ((1, 0.6), (9, 0.3)), 0.3),
+        ((1, 9), ((1, 0.6),), 0.0),  # it only holds memory
+        ((1, 2), ((1, 0.6), (2, 0.3)), 0.0),  # a rank of the same run
+        ((1,), (), 0.0),
+        ((8, 9), ((8, 0.6), (9, 0.3)), None),  # pids of another namespace
+        (None, (), None),
+    ],
+)
+def test_other_programs_on_the_gpu(
+    listed: tuple[int, ...] | None, ratios: tuple[tuple[int, float], ...], others: float | None
+) -> None:
+    training = Training(**AS_READ)
+    window = None
+    for second in range(10):
+        training.seconds = second
+        view = training.view()
+        gpus = tuple(replace(one, processes=listed, process_ratios=ratios) for one in view.gpus)
+        window = follow(window, replace(view, gpus=gpus), NOW + second * SECOND, {1, 2})
+    assert window is not None
+    assert load_of(window, training.view(), None).others == pytest.approx(others)
+
+
+def test_ranks_in_a_collective_name_the_one_that_they_wait_for() -> None:
+    waits = {
+        "sm_active_ratio": 0.27,
+        "tensor_active_ratio": 0.0,
+        "dram_active_ratio": 0.0,
+        "power_watts": 180.0,
+        "utilization_ratio": 1.0,
+    }
+    views = [
+        Training(**(waits if number else AS_READ)).view(rank=number, world_size=3)
+        for number in range(3)
+    ]
+    views = [
+        replace(view, reading=replace(view.record, folder=f"/d/{number}"))
+        for number, view in enumerate(views)
+    ]
+    windows: dict[str, Window] = {}
+    for second in range(20):
+        moved = [_later(view, second) for view in views]
+        windows, (run,) = with_limits(b.runs(*moved), windows, None, NOW + second * SECOND)
+    assert [one.limited_by.verdict for one in run.ranks if one.limited_by] == [
+        "compute",
+        *["communication"] * 2,
+    ]
+    assert run.ranks[1].limited_by is not None
+    assert run.ranks[1].limited_by.evidence[0] == "waits for rank 0, which compute limits"
+    assert run.limited_by is not None
+    assert run.limited_by.verdict == "compute"
+
+
+def test_a_rank_that_compiles_again_has_no_verdict() -> None:
+    _, (run,) = with_limits(b.runs(b.view(b.RECOMPILING)), {}, None, NOW)
+    assert run.limited_by is None
+    assert rank(run.ranks[0]).limited_by is None
+
+
+RECORDING = Path(__file__).parents[2] / "captures" / "h100_gpt2_124m_default.json"
+
+
+def test_the_recorded_gpt2_has_no_single_limit() -> None:
+    """Its tensor cores and its memory are used alike: 40 % and 48 %."""
+    recorded = json.loads(RECORDING.read_text())["nvml"]
+    steady = [one for one in recorded if one["gpm"]["sm"] > 60]
+    assert len(steady) >= 3
+
+    def mean(name: str) -> float:
+        return sum(one["gpm"][name] for one in steady) / len(steady) / 100
+
+    load = Load(gpus=True, busy=0.86, sm=mean("sm"), tensor=mean("tensor"), dram=mean("dram"))
+    assert limited_by(load) is None
+
+
+def test_the_sentence_names_it_shortly_and_the_details_in_full() -> None:
+    training = Training(**AS_READ)
+    training.after(20)
+    view = replace(training.view(), limited_by=limited_by(AT_WORK))
+    said = answer(b.snapshot(view))
+    whole = "limited by compute: tensor cores 52 %, SMs 88 %, memory bandwidth 43 %, at its power"
+    assert any(one.startswith(whole) for one in said.details)
+    assert len(said.summary) <= 120
+
+
+HOST = HostReading(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
+
+
+def test_the_load_of_the_host_is_for_each_cpu() -> None:
+    training = Training()
+    training.after(10)
+    assert training.window is not None
+    assert load_of(training.window, training.view(), HOST).crowded == 3.0
