@@ -241,8 +241,9 @@ def many_nodes(prometheus: str, training: Training, folder: Path) -> Iterator[st
         with urlopen(target["scrapeUrl"]) as reply:
             return str(reply.read().decode())
 
-    # which is there once energy was measured over several steps
-    wait_until(lambda: "warmwatch_clean_step_energy_joules{" in metrics())
+    # which are there once energy and activity were measured over several steps
+    late = ("warmwatch_clean_step_energy_joules{", "warmwatch_limited_by{")
+    wait_until(lambda: all(name in metrics() for name in late))
     nodes = ManyNodes(metrics())
 
     class Handler(BaseHTTPRequestHandler):

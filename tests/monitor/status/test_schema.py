@@ -27,6 +27,7 @@ from warmwatch_monitor.model import (
     FunctionCost,
     GraphBreak,
     HostReading,
+    LimitedBy,
     LongStep,
     ObservedTraining,
     ProcessReading,
@@ -76,6 +77,10 @@ SLOWER_PERIOD = SlowerPeriod(
 )
 
 
+LIMITED = LimitedBy(verdict="input", share=0.4, evidence=("40 % of the time waits for batches",))
+OTHER = replace(b.WARM.identity, run="other")
+
+
 def everything() -> Snapshot:
     """Every part of the answer that may be absent is there."""
     spent = Spending(compile_joules=9.0, compile_seconds=3.0, clean_joules=8.0, clean_steps=2.0)
@@ -96,6 +101,7 @@ def everything() -> Snapshot:
             slower=Slower(seconds=0.4, ratio=16.7, before=0.024, causes=("load 9 on 2 CPUs",)),
             slower_periods=(SLOWER_PERIOD,),
         ),
+        replace(b.view(replace(b.WARM, identity=OTHER)), limited_by=LIMITED),
         replace(_recompiling(b.as_rank(recompiling, 1, 4), cost), estimate=LEFT),
         _failed(b.view(b.as_rank(b.ended("failed"), 2, 4), alive=False)),
         gpus=(GPU, replace(GPU, uuid="GPU-1", trouble="the driver has lost it")),
