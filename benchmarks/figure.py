@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``value`` is to be at most ``limit``; without one it is said for information."""
+    """``value`` is to be at most ``limit``; without one it is printed for information."""
 
     name: str
     value: float

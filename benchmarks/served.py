@@ -1,4 +1,4 @@
-"""A daemon for a benchmark: started on a free port, asked over HTTP, ended with the ``with``."""
+"""A daemon for a benchmark: started on a free port, queried over HTTP, ended with the ``with``."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ instructions() { # one a line: comments left out, continued lines joined
     sed -e '/^ *#/d' "$file" | sed -e ':a' -e '/\\$/{N;s/ *\\\n */ /;ba' -e '}' | sed -e '/^$/d'
 }
 
-inside() { # ROOT COMMAND: a shell line in the root; its pip is told what this machine's pip is told
-    local wheels=${PIP_FIND_LINKS:-} told
-    mapfile -t told < <(env | grep '^PIP_')
+inside() { # ROOT COMMAND: a shell line in the root; its pip has this machine's pip settings
+    local wheels=${PIP_FIND_LINKS:-} settings
+    mapfile -t settings < <(env | grep '^PIP_')
     if [ -d "$wheels" ]; then mkdir -p "$1$wheels"; fi
     unshare --mount --pid --ipc --fork bash -euc '
         mount -t proc proc "$1/proc"
@@ -38,7 +38,7 @@ inside() { # ROOT COMMAND: a shell line in the root; its pip is told what this m
         if [ -d "$3" ]; then mount --bind "$3" "$1$3"; fi
         exec chroot "$1" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "${@:4}" \
             sh -euc ". /.environment; cd \"\$WORKDIR\"; $2"
-    ' - "$1" "$2" "$wheels" "${told[@]}"
+    ' - "$1" "$2" "$wheels" "${settings[@]}"
 }
 
 from() { # BASE STAGE: a stage begins
@@ -143,7 +143,7 @@ serve() {
     echo "HEALTHCHECK passes"
 }
 
-monitor() { # its pid, which it said first
+monitor() { # its pid, the first line of its output
     head -n 1 "$work/monitor.output"
 }
 

@@ -1,4 +1,4 @@
-"""Write ``dashboards/json/``; with ``--check`` only say whether it is what the code gives."""
+"""Write ``dashboards/json/``; with ``--check`` only compare it with what the code gives."""
 
 from __future__ import annotations
 

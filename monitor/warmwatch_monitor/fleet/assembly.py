@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
 from warmwatch_monitor.fleet.figures import figures, flag
-from warmwatch_monitor.fleet.samples import Telling, latest, sort, tell
+from warmwatch_monitor.fleet.samples import RankSeries, add_to_device, add_to_rank, latest
 from warmwatch_monitor.model import (
     GpuReading,
     LimitedBy,
@@ -31,16 +31,18 @@ _TOGETHER_SECONDS = 10.0  # includes the clock difference between hosts
 
 def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
     """All runs in the samples, at ``epoch``."""
-    ranks: dict[tuple[str, int], dict[str, Telling]] = {}
+    ranks: dict[tuple[str, int], dict[str, RankSeries]] = {}
     devices: dict[str, dict[str, float | str]] = {}
     for sample in samples:
         if sample.name.startswith("gpu_"):
-            tell(devices, sample)
+            add_to_device(devices, sample)
         else:
-            sort(ranks, sample)
+            add_to_rank(ranks, sample)
     now_ns = round(epoch * _SECOND)
     gpus = {uuid: gpu(uuid, device, now_ns) for uuid, device in devices.items()}
-    views = [_view(who, latest(tellings), gpus, epoch) for who, tellings in sorted(ranks.items())]
+    views = [
+        _view(who, latest(by_instance), gpus, epoch) for who, by_instance in sorted(ranks.items())
+    ]
     health = SourceHealth(source="prometheus", up=True, last_success=epoch)
     return Snapshot(
         epoch=epoch,
@@ -91,50 +93,50 @@ def _ended_together(views: Sequence[RankView]) -> bool | None:
 
 
 def _view(
-    who: tuple[str, int], telling: Telling, gpus: Mapping[str, GpuReading], epoch: float
+    who: tuple[str, int], series: RankSeries, gpus: Mapping[str, GpuReading], epoch: float
 ) -> RankView | None:
     """``None`` without a state: a daemon of another version, or an incomplete scrape."""
-    judgement = _judgement(telling)
+    judgement = _judgement(series)
     if judgement is None:
         return None
     return RankView(
-        figures=figures(who, telling, judgement, epoch),
+        figures=figures(who, series, judgement, epoch),
         judgement=judgement,
-        gpus=tuple(gpus[uuid] for uuid in sorted(telling.gpus) if uuid in gpus),
-        oom_killed=flag(telling.value("oom_killed")),
-        slower=_slower(telling) if "slower" in judgement.conditions else None,
-        limited_by=_limited_by(telling),
+        gpus=tuple(gpus[uuid] for uuid in sorted(series.gpus) if uuid in gpus),
+        oom_killed=flag(series.value("oom_killed")),
+        slower=_slower(series) if "slower" in judgement.conditions else None,
+        limited_by=_limited_by(series),
     )
 
 
-def _limited_by(telling: Telling) -> LimitedBy | None:
+def _limited_by(series: RankSeries) -> LimitedBy | None:
     """What limits its speed; no series has the evidence."""
-    found = telling.chosen("limited_by")
+    found = series.chosen("limited_by")
     if len(found) != 1 or found[0] not in LIMITS:
         return None
-    return LimitedBy(verdict=found[0], share=telling.value("limited_share_ratio"))
+    return LimitedBy(verdict=found[0], share=series.value("limited_share_ratio"))
 
 
-def _slower(telling: Telling) -> Slower | None:
+def _slower(series: RankSeries) -> Slower | None:
     """How a rank is slower than before; no series has the step or the causes."""
-    ratio, before = telling.value("slower_ratio"), telling.value("slower_before_seconds")
+    ratio, before = series.value("slower_ratio"), series.value("slower_before_seconds")
     if not ratio or not before:
         return None
     return Slower(seconds=ratio * before, ratio=ratio, before=before, causes=None)
 
 
-def _judgement(telling: Telling) -> Judgement | None:
-    states = telling.chosen("state")
+def _judgement(series: RankSeries) -> Judgement | None:
+    states = series.chosen("state")
     if len(states) != 1 or states[0] not in {state.value for state in State}:
         return None
-    phases = telling.chosen("compile_phase")
+    phases = series.chosen("compile_phase")
     return Judgement(
         state=State(states[0]),
         since_ns=None,  # of the local monotonic clock; the figures have the wall-clock time
-        compiling="compile_start_timestamp_seconds" in telling.single,
+        compiling="compile_start_timestamp_seconds" in series.single,
         phase=phases[0] if phases else None,
-        clean_steps=telling.count("clean_steps") or 0,
-        conditions=tuple(name for name in CONDITIONS if name in telling.chosen("condition")),
+        clean_steps=series.count("clean_steps") or 0,
+        conditions=tuple(name for name in CONDITIONS if name in series.chosen("condition")),
     )
 
 

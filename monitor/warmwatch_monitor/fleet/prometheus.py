@@ -93,7 +93,7 @@ class PrometheusSource:
 
 
 UNAUTHORIZED = 401
-_CREDENTIALS = "give --token-file or --user-file with what it knows"
+_CREDENTIALS = "give --token-file or --user-file with its credentials"
 _OTHER = "give the address of a Prometheus server, such as http://prometheus:9090"
 
 

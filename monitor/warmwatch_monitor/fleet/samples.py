@@ -15,7 +15,7 @@ _OWN_LABELS = (
 )
 
 
-class Telling(Struct):
+class RankSeries(Struct):
     """The samples of one rank from one daemon: values by name, and by name and label value."""
 
     instance: str
@@ -52,34 +52,34 @@ class Telling(Struct):
         return tuple(label for (known, label), on in self.labelled.items() if known == name and on)
 
 
-def sort(ranks: dict[tuple[str, int], dict[str, Telling]], sample: Sample) -> None:
+def add_to_rank(ranks: dict[tuple[str, int], dict[str, RankSeries]], sample: Sample) -> None:
     labels = sample.labels
     rank = whole(labels.get("rank", ""))
     if "run" not in labels or rank is None:
         return
     instance = labels.get("instance", "")
-    tellings = ranks.setdefault((labels["run"], rank), {})
-    telling = tellings.setdefault(instance, Telling(instance))
+    by_instance = ranks.setdefault((labels["run"], rank), {})
+    series = by_instance.setdefault(instance, RankSeries(instance))
     if sample.name == "run_info":
-        telling.info = labels
+        series.info = labels
     elif sample.name == "end_info":
-        telling.end = labels
+        series.end = labels
     elif sample.name == "rank_gpu_info":
-        telling.gpus.update({labels["uuid"]} if "uuid" in labels else ())
+        series.gpus.update({labels["uuid"]} if "uuid" in labels else ())
     elif own := [labels[name] for name in _OWN_LABELS if name in labels]:
-        telling.labelled[sample.name, own[0]] = sample.value
+        series.labelled[sample.name, own[0]] = sample.value
     else:
-        telling.single[sample.name] = sample.value
+        series.single[sample.name] = sample.value
 
 
-def latest(tellings: Mapping[str, Telling]) -> Telling:
+def latest(by_instance: Mapping[str, RankSeries]) -> RankSeries:
     """From the daemon where the rank attached last: a restart can move the rank."""
     return max(
-        tellings.values(), key=lambda t: (t.value("attach_timestamp_seconds") or 0.0, t.instance)
+        by_instance.values(), key=lambda t: (t.value("attach_timestamp_seconds") or 0.0, t.instance)
     )
 
 
-def tell(devices: dict[str, dict[str, float | str]], sample: Sample) -> None:
+def add_to_device(devices: dict[str, dict[str, float | str]], sample: Sample) -> None:
     uuid, index = sample.labels.get("uuid"), sample.labels.get("gpu", "")
     if uuid is not None and whole(index) is not None:
         device = devices.setdefault(uuid, {"index": index})

@@ -74,7 +74,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauges(
         "warmwatch_compile_progress_planned",
-        "Of how many; absent likewise.",
+        "The total of what the activity in progress counts; absent where it counts none.",
         "of",
         PROGRESS,
         _planned,
@@ -149,7 +149,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_cudagraph_skips_total",
-        "How often CUDA graphs were asked for and left out.",
+        "How often requested CUDA graphs were skipped.",
         lambda view: view.figures.compile.cudagraph_skips,
     ),
     counter(

@@ -99,7 +99,7 @@ def _observed(snapshot: Snapshot) -> Family:
     family = Family(
         name="warmwatch_observed_processes",
         help="Processes that look like trainings without the agent, by whether they are likely to "
-        "compile, as far as it can be told from outside.",
+        "compile, as far as that shows from outside.",
         type="gauge",
         label="likely_compiling",
         columns=tuple(_LIKELY),

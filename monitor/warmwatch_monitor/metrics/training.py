@@ -43,13 +43,13 @@ PAUSE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_evaluation_seconds_total",
-        "Time in which the training evaluated, the one in progress included; absent until one was "
-        "told of.",
+        "Time in which the training evaluated, the one in progress included; absent until the "
+        "first is reported.",
         lambda view: view.figures.pauses.evaluating_seconds,
     ),
     counter(
         "warmwatch_evaluations_total",
-        "Evaluations that have ended; absent until one was told of.",
+        "Evaluations that have ended; absent until the first is reported.",
         lambda view: view.figures.pauses.evaluations,
     ),
     gauge(
@@ -130,18 +130,18 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_world_size",
-        "Ranks of the whole run as its launcher says, those on other hosts included.",
+        "Ranks of the whole run by its launcher, including those on other hosts.",
         lambda view: view.figures.who.world_size,
     ),
     gauge(
         "warmwatch_expected_ranks",
-        "How many ranks of the run have the agent; absent where the user did not say.",
+        "How many ranks of the run have the agent; absent unless the user sets it.",
         lambda view: view.figures.who.expected_ranks,
     ),
     gauges(
         "warmwatch_collective_timeout_seconds",
-        "After which the rank's collectives give up, the shortest of its process groups, with that "
-        "one's backend; absent where there is none.",
+        "Timeout of the rank's collectives, the shortest of its process groups, with that one's "
+        "backend; absent where there is none.",
         "backend",
         BACKENDS,
         _collective_timeout,
@@ -185,20 +185,20 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauges(
         "warmwatch_torch_memory_bytes",
-        "What CUDA's caching allocator held when it was last looked at, at rare moments (the end "
-        "of a compilation, warm); peaks since the program reset them. Absent until CUDA is up.",
+        "Memory of CUDA's caching allocator, read at rare moments (the end of a compilation, "
+        "warm); peaks since the program reset them. Absent until CUDA is initialized.",
         "kind",
         MEMORY,
         _torch_memory,
     ),
     counter(
         "warmwatch_tokens_total",
-        "Tokens trained on: steps times what the user said a step is worth.",
+        "Tokens trained on: steps times the tokens of a step that the user sets.",
         lambda view: view.figures.steps.tokens,
     ),
     counter(
         "warmwatch_samples_total",
-        "Samples trained on: steps times what the user said a step is worth.",
+        "Samples trained on: steps times the samples of a step that the user sets.",
         lambda view: view.figures.steps.samples,
     ),
     gauge(

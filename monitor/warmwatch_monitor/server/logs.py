@@ -182,7 +182,7 @@ class _Dropping(QueueHandler):
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        if self._lines.qsize() < _QUEUED:  # else nobody reads the log
+        if self._lines.qsize() < _QUEUED:  # else the log is not read
             self._lines.put_nowait(record)
 
 

@@ -1,4 +1,4 @@
-"""Series of batches and of ends: what they say, and that a Prometheus gives the same back."""
+"""Series of batches and of ends, and the same values read back from a Prometheus."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def samples(snapshot: Snapshot) -> list[Sample]:
     ]
 
 
-def told(view: RankView, name: str) -> list[tuple[dict[str, str], float]]:
+def values(view: RankView, name: str) -> list[tuple[dict[str, str], float]]:
     """The samples of a series, without the rank's labels."""
     found = [sample for sample in samples(b.snapshot(view)) if sample.name == name]
     rank = ("run", "rank")
@@ -39,7 +39,7 @@ def told(view: RankView, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def back(snapshot: Snapshot) -> RunView:
-    """The one run of ``snapshot`` as a Prometheus that scraped it tells of it."""
+    """The one run of ``snapshot`` as read from a Prometheus that scraped it."""
     (run,) = assemble(samples(snapshot), b.EPOCH).runs
     return run
 
@@ -51,21 +51,21 @@ def left(how: str, code: int | None = None) -> Slot:
 
 def test_batches_are_counted_with_the_time_in_which_the_training_waited_for_them() -> None:
     view = b.view(FED)
-    assert told(view, "batches_total") == [({}, 3610)]
-    assert told(view, "data_wait_seconds_total") == [({}, 2.5)]
-    assert told(view, "last_batch_timestamp_seconds") == [({}, b.EPOCH - 3)]
+    assert values(view, "batches_total") == [({}, 3610)]
+    assert values(view, "data_wait_seconds_total") == [({}, 2.5)]
+    assert values(view, "last_batch_timestamp_seconds") == [({}, b.EPOCH - 3)]
 
 
-def test_a_training_without_a_data_loader_waits_for_nobody_knows_how_long() -> None:
+def test_without_a_data_loader_the_wait_is_not_known() -> None:
     view = b.view(b.WARM)
-    assert told(view, "batches_total") == [({}, 0)]
-    assert told(view, "data_wait_seconds_total") == []
-    assert told(view, "last_batch_timestamp_seconds") == []
+    assert values(view, "batches_total") == [({}, 0)]
+    assert values(view, "data_wait_seconds_total") == []
+    assert values(view, "last_batch_timestamp_seconds") == []
 
 
-def test_batches_are_not_known_where_this_torch_lacks_the_seam() -> None:
+def test_batches_are_not_known_where_this_torch_lacks_the_hook_point() -> None:
     blind = b.view(replace(FED, identity=replace(FED.identity, missing=("batches",))))
-    assert told(blind, "batches_total") == told(blind, "data_wait_seconds_total") == []
+    assert values(blind, "batches_total") == values(blind, "data_wait_seconds_total") == []
 
 
 @pytest.mark.parametrize(
@@ -79,22 +79,20 @@ def test_batches_are_not_known_where_this_torch_lacks_the_seam() -> None:
         (b.view(b.WARM, alive=False, gone=5), "lost", ""),
     ],
 )
-def test_an_end_is_told_with_its_exit_code_where_that_is_known(
-    view: RankView, end: str, code: str
-) -> None:
+def test_an_end_has_its_exit_code_where_that_is_known(view: RankView, end: str, code: str) -> None:
     known = {"end": end, "exit_code": code}
-    assert told(view, "end_info") == [(known, 1)]
+    assert values(view, "end_info") == [(known, 1)]
 
 
 def test_a_living_rank_has_no_end() -> None:
     for name in ("end_info", "oom_killed"):
-        assert told(b.view(b.WARM), name) == []
+        assert values(b.view(b.WARM), name) == []
 
 
 @pytest.mark.parametrize("killed", [True, False, None])
-def test_want_of_memory_is_told_of_a_lost_rank_where_it_is_known(killed: bool | None) -> None:
+def test_a_lost_rank_was_oom_killed_or_not_where_that_is_known(killed: bool | None) -> None:
     lost = replace(b.view(b.WARM, alive=False, gone=5), oom_killed=killed)
-    assert told(lost, "oom_killed") == ([] if killed is None else [({}, killed)])
+    assert values(lost, "oom_killed") == ([] if killed is None else [({}, killed)])
     assert back(b.snapshot(lost)).ranks[0].oom_killed is killed
 
 
@@ -117,7 +115,7 @@ def _run(*ends: float | None) -> Snapshot:
         ((None, None), None),
     ],
 )
-def test_whether_the_ranks_of_a_run_ended_together_is_told_by_run(
+def test_whether_the_ranks_of_a_run_ended_together_is_a_series_of_the_run(
     ends: tuple[float | None, ...], together: bool | None
 ) -> None:
     snapshot = _run(*ends)
@@ -153,11 +151,11 @@ def test_a_rank_keeps_its_series_until_a_scrape_has_seen_their_final_values() ->
 
 def test_of_an_ended_rank_only_labels_that_are_not_0_stay_and_a_0_is_still_known() -> None:
     settled = samples(replace(ENDED, epoch=ENDED.epoch + 180))
-    values = {
+    columns = {
         name: {s.labels[label]: s.value for s in settled if s.name == name}
         for name, label in (("state", "state"), ("compile_phase", "phase"))
     }
-    assert values == {"state": {"finished": 1}, "compile_phase": {"dynamo": 0}}
+    assert columns == {"state": {"finished": 1}, "compile_phase": {"dynamo": 0}}
     assert sum(s.name == "recompiles_total" for s in settled) == 1
     assert len([s for s in settled if "rank" in s.labels]) < 60
 
@@ -170,6 +168,6 @@ def test_a_prometheus_gives_back_the_counters_of_an_ended_rank() -> None:
     assert sum((after.recompiles or {"": -1}).values()) == sum((before.recompiles or {}).values())
 
 
-def test_a_rank_whose_end_has_no_known_time_is_not_waited_for() -> None:
+def test_a_rank_whose_end_has_no_known_time_is_settled() -> None:
     lost = samples(b.snapshot(b.view(b.WARM, alive=False, gone=None)))
     assert "step_seconds_bucket" not in {s.name for s in lost}

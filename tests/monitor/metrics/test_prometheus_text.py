@@ -1,4 +1,4 @@
-"""/metrics: names, values, what is absent, and what promtool and OpenMetrics parsers say of it."""
+"""/metrics: names, values, what is absent, and the checks of promtool and OpenMetrics parsers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_output_without_a_run_is_the_reviewed_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [*STATES, "rich", "empty"])
-def test_promtool_has_nothing_to_say(state: str) -> None:
+def test_promtool_reports_nothing(state: str) -> None:
     snapshots = {"rich": rich(), "empty": b.snapshot()}
     snapshot = snapshots.get(state) or b.snapshot(STATES[state])
     done = subprocess.run(
@@ -120,7 +120,7 @@ def test_promtool_has_nothing_to_say(state: str) -> None:
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,*/*;q=0.2",
     ],
 )
-def test_openmetrics_is_given_where_asked_for_and_says_the_same(accept: str) -> None:
+def test_openmetrics_is_sent_where_requested_and_has_the_same_values(accept: str) -> None:
     body, content_type = render(rich(), accept, version="0.1.0")
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     samples = [s for family in openmetrics(body.decode()) for s in family.samples]
@@ -129,9 +129,9 @@ def test_openmetrics_is_given_where_asked_for_and_says_the_same(accept: str) -> 
 
 def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -> None:
     user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
-    told = replace(b.WARM.compile, samples_per_step=16)
+    counts = replace(b.WARM.compile, samples_per_step=16)
     steps = replace(b.WARM.steps, batches=3610, last_batch_ns=b.ago(3))
-    full = b.view(replace(b.WARM, steps=steps, identity=user, compile=told), process=PROCESS)
+    full = b.view(replace(b.WARM, steps=steps, identity=user, compile=counts), process=PROCESS)
     assert {name for name, _ in series(b.snapshot(full))} == {
         "warmwatch_" + name
         for name in (
@@ -169,7 +169,7 @@ def test_exactly_the_series_of_the_present_state_is_1(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_metrics_say_what_status_says(state: str) -> None:
+def test_the_metrics_agree_with_status(state: str) -> None:
     view = STATES[state]
     rank = status(b.snapshot(view))["runs"][0]["ranks"][0]
     found = series(b.snapshot(view))
@@ -202,20 +202,20 @@ def test_what_is_not_known_has_no_series() -> None:
     assert of_rank(starting, "warmwatch_compile_workers", state="busy") is None
 
 
-def test_workers_that_were_looked_at_once_are_neither_busy_nor_idle() -> None:
+def test_workers_that_were_read_only_once_are_neither_busy_nor_idle() -> None:
     once = b.view(b.WARM, process=replace(PROCESS, workers_busy=None, workers_idle=None))
     assert of_rank(once, "warmwatch_compile_workers", state="idle") is None
     assert of_rank(once, "warmwatch_process_cpu_seconds_total") == 180.25
 
 
-def test_tokens_are_steps_times_what_the_user_said() -> None:
+def test_tokens_are_steps_times_those_of_a_step() -> None:
     assert of_rank(b.view(b.WARM), "warmwatch_tokens_total") == 3602 * 16384
 
 
-def test_tokens_of_a_value_said_anew_are_those_before_it_and_those_since() -> None:
-    told = {"tokens_per_step": 10, "tokens_before": 3600 * 16384, "worth_since": 3600}
-    anew = replace(b.WARM, compile=replace(b.WARM.compile, **told))
-    assert of_rank(b.view(anew), "warmwatch_tokens_total") == 3600 * 16384 + 2 * 10
+def test_tokens_of_a_changed_value_are_those_before_and_those_since() -> None:
+    changed = {"tokens_per_step": 10, "tokens_before": 3600 * 16384, "worth_since": 3600}
+    later = replace(b.WARM, compile=replace(b.WARM.compile, **changed))
+    assert of_rank(b.view(later), "warmwatch_tokens_total") == 3600 * 16384 + 2 * 10
 
 
 def test_compile_time_never_shrinks_when_a_compiling_rank_dies() -> None:
