@@ -67,6 +67,41 @@ thread.start(); thread.join()
     assert slots.read(slots.only(records)).compile.saving_ns == 0
 
 
+BACKWARD = """
+import ctypes
+libc, made = ctypes.CDLL(None), ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+def on_thread_of_c(work):
+    call, thread = made(lambda _: work()), ctypes.c_ulong()
+    assert libc.pthread_create(ctypes.byref(thread), None, call, None) == 0
+    assert libc.pthread_join(thread, None) == 0
+def iteration():
+    o.step()
+    if NAMED: threading.current_thread()
+for _ in range(4): on_thread_of_c(iteration)
+save(model.state_dict(), io.BytesIO())
+with warmwatch.evaluating(): pass
+thread = threading.Thread(target=save, args=(model.state_dict(), io.BytesIO()))
+thread.start(); thread.join()
+"""
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_save_on_the_main_thread_is_no_background_save_if_autograd_steps(
+    records: Path, named: bool
+) -> None:
+    """On a GPU an optimizer within the backward runs on a thread that C++ started.
+
+    ``named``: some library has called ``threading.current_thread()`` there.
+    """
+    start = START.replace("train(model, o, 1)", "")
+    run(records, start + BACKWARD.replace("NAMED", str(named)), attach=False)
+    slot = slots.read(slots.only(records))
+    counts = slot.compile
+    assert slot.steps.steps == 4
+    assert 0 < counts.saving_ns != counts.background_saving_ns > 0
+    assert counts.evaluations == 1
+
+
 def test_the_distributed_checkpoint_is_one_save_and_imported_by_nobody_but_its_user(
     records: Path, tmp_path: Path
 ) -> None:

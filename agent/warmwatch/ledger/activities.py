@@ -48,7 +48,7 @@ class Activities:
             if not self._stacks:
                 self._gap(now)
                 self._thread_ended = False
-                words[_SINCE] = now  # before the count: see ``steps.look_closely``
+                words[_SINCE] = now  # before the count: see ``look_closely`` in ``steps.py``
                 words[AT["begun"]] += 1
                 self._book.on_begin()  # after the count, so that the callback sees it
                 words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now

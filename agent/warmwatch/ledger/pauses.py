@@ -7,6 +7,8 @@ step.
 
 from __future__ import annotations
 
+import threading
+
 from warmwatch.ledger.counters import CounterStore
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
@@ -22,6 +24,18 @@ WORDS = {
 }
 
 _MOST_REMEMBERED = 100  # pauses remembered between two steps
+
+
+def training_thread() -> int:
+    """The thread of the training's own code, called where a step is marked.
+
+    An optimizer that runs within the backward of a GPU does so on autograd's thread, which
+    ``threading`` did not start. The training waits for it, most likely on the main thread.
+    """
+    this = threading.get_ident()
+    known = getattr(threading, "_active", {}).get(this)  # without the lock of ``enumerate``
+    ours = known is not None and type(known).__name__ != "_DummyThread"
+    return this if ours else threading.main_thread().ident or this
 
 
 class Pauses:

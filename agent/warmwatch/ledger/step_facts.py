@@ -4,12 +4,11 @@ nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch.ledger.counters import Answers, CounterStore
-from warmwatch.ledger.pauses import Pauses, Pausing
+from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -177,7 +176,7 @@ class StepFacts:
         # a gap with an explanation does not measure a stall; compile time inside a pause is
         # subtracted twice
         rest = max(0, rest - self._pauses.since(before))
-        self._pausing.training = threading.get_ident()
+        self._pausing.training = training_thread()
         self._queue.post(self._steps.irregular, now, before, seen)
         if touched:
             self._queue.post(self._steps.touched, steps, duration)

@@ -21,7 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from warmwatch._guard import report
 from warmwatch.shared import record
@@ -135,6 +135,96 @@ def _hot_words(buffer: Buffer) -> memoryview:
     return memoryview(buffer)[:_HOT_END].cast("Q")
 
 
+class _Irregular(NamedTuple):
+    """A step that is not clean, or the first one.
+
+    ``rest``: its length without compile activity. ``seen``: activities that had begun by then.
+    """
+
+    number: int
+    now: int
+    duration: int
+    rest: int
+    seen: int
+    first: bool
+    touched: bool
+    baseline: bool
+
+
+class _WarmUp:
+    """What decides whether a step is clean, and which one makes the rank warm.
+
+    Attributes:
+        ledger, words: the compiler's activity. warm_at: the step that makes the rank warm.
+        seen: activities that had begun at the last step, or _TOUCHED, _BASELINE. waited: those of
+        them that the training may have waited for. compiled_ns: compile time by then.
+        background_ended_ns: of the last compilation in the background that a step noticed.
+        early: steps that are counted before their counters are stored. eager: the number of the
+        last baseline step.
+    """
+
+    __slots__ = (
+        *("background_ended_ns", "compiled_ns", "eager", "early", "ledger", "seen", "waited"),
+        *("warm_at", "warm_steps", "words"),
+    )
+
+    def __init__(self, ledger: CompilerActivity, warm_steps: int) -> None:
+        self.ledger, self.words, self.warm_steps = ledger, ledger.words, warm_steps
+        self.seen, self.warm_at = _TOUCHED, warm_steps
+        self.early = self.compiled_ns = self.waited = self.background_ended_ns = self.eager = 0
+
+    def notice_background(self, now: int, last: int, usual: Callable[[], int]) -> bool:
+        """Whether a compilation in the background has ended in this step and held it up.
+
+        ``last``: the previous step. ``usual``: returns the usual length of a step.
+        """
+        if self.words[_BACKGROUND_ENDED] == self.background_ended_ns:
+            return False
+        self.background_ended_ns = self.words[_BACKGROUND_ENDED]
+        length = usual()
+        return not length or now - last > _HELD_UP_TIMES * length + _HELD_UP_NS
+
+    def look_closely(self, now: int, slot: memoryview) -> _Irregular | None:
+        """Judge the first step, one with activity, or one after a step with open activity.
+
+        ``None``: it is clean. Else it counts as ``early`` until its counters are stored.
+        """
+        words = self.words
+        self.ledger.abandon()
+        total = self.ledger.compile_ns()
+        # Read the count before the state: activity that begins between the two reads shows in the
+        # count at the next step. The ledger stores in reverse order, so a count is never ahead of
+        # its state.
+        known, active = words[0], words[_SINCE] != 0
+        waited = known - words[_BACKGROUND]
+        last = slot[9]
+        count = slot[8] + self.early + 1
+        touched = active or waited != self.waited or (self.seen == _TOUCHED and count > 1)
+        baseline = count <= self.eager
+        if count > 1 and not touched and not baseline:
+            # all activity is in the background, or another thread's step was handled
+            self.compiled_ns, self.seen = total, known
+            self.ledger.marks.passed(known)
+            return None
+        self.early += 1
+        now = now if now > last else last
+        start = last or (words[_FIRST_BEGIN] if touched else 0)
+        duration = now - start if start else 0
+        rest = duration - (total - self.compiled_ns) if last else 0
+        self.compiled_ns, self.waited = total, waited
+        self.seen = _TOUCHED if active else _BASELINE if count < self.eager else known
+        if touched:  # with no call since ``seen``: another thread's step would become regular
+            self.warm_at = (count if count > self.eager else self.eager) + self.warm_steps
+        first = not last
+        return _Irregular(count, now, duration, rest, known, first, touched, baseline)
+
+    def begin_baseline(self, steps: int, count: int) -> None:
+        """The steps up to number ``count`` run eagerly; ``steps`` are over."""
+        self.eager, self.warm_at = count, count + self.warm_steps
+        if steps and self.seen != _TOUCHED:
+            self.seen = _BASELINE if count > steps else self.words[0]
+
+
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
     buffer: Buffer,
     ledger: CompilerActivity,
@@ -148,6 +238,9 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 ) -> Steps:
     """The step functions, as closures: cells are Python's cheapest state.
 
+    What a regular step reads is in cells, the rest in ``warm_up``. Each function that stores a step
+    does so without a call in between, so these functions share the cells.
+
     Args:
         buffer: the slot's memory, or plain memory. ledger: the compiler's activity.
         is_step: whether a call by an optimizer that does not lead is a step.
@@ -157,12 +250,11 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         on_baseline: called with the step count and the length of the last step, if it was an eager
             baseline step; 0 if its length is unknown, or activity was within it.
     """
-    words, slot, touched_bins = ledger.words, _hot_words(buffer), record.histograms(buffer)[1]
+    slot, touched_bins = _hot_words(buffer), record.histograms(buffer)[1]
     ring = slot[-64:]
+    warm_up = _WarmUp(ledger, warm_steps)
     id_of, bin_of, edges = id, bisect_left, _EDGES
-    regular = leader = early = compiled = begun = background = 0
-    seen, warm_at = _TOUCHED, warm_steps
-    eager = 0  # the number of the last baseline step
+    regular = leader = 0
     low = high = place = 0  # bounds and word index of the last regular step's bin
     within = 0  # the value of that word
     done, before = slot[8], slot[9]
@@ -193,29 +285,19 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
 
     def ask(optimizer: Any) -> None:
         """Handle any call but the regular ones."""
-        nonlocal background
         if id(optimizer) != leader and not is_step(optimizer):
             return
         now = clock()
-        if words[_BACKGROUND_SINCE]:
-            ledger.abandon()  # a thread that is gone reports no end
-        if words[_BACKGROUND_ENDED] != background:
-            background = words[_BACKGROUND_ENDED]
-            usual = usual_ns(slot[_CLEAN_BINS], ring)
-            if not usual or now - slot[9] > _HELD_UP_TIMES * usual + _HELD_UP_NS:
-                held_up(now)
-                return
-        if words[0] != seen:
-            look_closely(now)
+        if warm_up.words[_BACKGROUND_SINCE]:
+            warm_up.ledger.abandon()  # a thread that is gone reports no end
+        if warm_up.notice_background(now, slot[9], usual):
+            warm_up.ledger.marks.held_up(slot[9], slot[8] + warm_up.early)
+            warm_up.waited = _TOUCHED
+            mark_closely(now)
+        elif warm_up.words[0] != warm_up.seen:
+            mark_closely(now)
         else:
             mark(now)
-
-    def held_up(now: int) -> None:
-        """A background compilation ended in this step, which took longer than usual."""
-        nonlocal begun
-        ledger.marks.held_up(slot[9], slot[8] + early)
-        begun = _TOUCHED
-        look_closely(now)
 
     def mark(now: int) -> None:
         """Handle a clean step that is not known to be regular, or that raced with another
@@ -225,73 +307,44 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             last = slot[9]
             duration = now - last if now > last else 0
             # a save or an evaluation in between is no part of the step
-            without = ledger.marks.resumed(last + duration, last, duration)
+            without = warm_up.ledger.marks.resumed(last + duration, last, duration)
             index, word = bin_of(edges, without), packed(without, duration - without)
             if slot[9] == last:  # else another thread has marked a step meanwhile
                 break
-        count = done + early + 1
+        count = done + warm_up.early + 1
         ring[done % 64] = word
         slot[10] = without
         slot[9] = before = last + duration
         slot[8] = done = done + 1
         slot[_BEFORE_CLEAN_BINS + index] += 1
         low = high = 0  # ``within`` may belong to this bin
-        if count >= warm_at:
-            regular = 0 if words[_BACKGROUND_SINCE] else leader
-            if words[0] != seen:  # check last: later activity clears it itself
+        if count >= warm_up.warm_at:
+            regular = 0 if warm_up.words[_BACKGROUND_SINCE] else leader
+            if warm_up.words[0] != warm_up.seen:  # check last: later activity clears it itself
                 regular = 0
-        if count == warm_at:
-            tell_warm(now, count)
-        elif duration > suspect and count > warm_at:
+        if count == warm_up.warm_at:
+            become_warm(now, count)
+        elif duration > suspect and count > warm_up.warm_at:
             look_whether_long(count, last + duration, duration)
 
-    def look_whether_long(count: int, now: int, duration: int) -> None:
-        nonlocal suspect
-        usual = usual_ns(slot[_CLEAN_BINS], ring)
-        suspect = worth_a_look_ns(usual)
-        if duration > suspect:
-            ledger.marks.slow(now)
-        if is_long(duration, usual):
-            on_long(count, now, duration, usual)
-
-    def look_closely(now: int) -> None:
-        """Handle the first step, one with activity, or one after a step with open activity."""
-        nonlocal regular, early, compiled, begun, seen, warm_at, done, before
-        ledger.abandon()
-        total = ledger.compile_ns()
-        # Read the count before the state: activity that begins between the two reads shows in the
-        # count at the next step. The ledger stores in reverse order, so a count is never ahead of
-        # its state.
-        known, active = words[0], words[_SINCE] != 0
-        waited = known - words[_BACKGROUND]  # activities that the training may have waited for
-        last = slot[9]
-        count = slot[8] + early + 1
-        touched = active or waited != begun or (seen == _TOUCHED and count > 1)
-        baseline = count <= eager
-        if count > 1 and not touched and not baseline:
-            # all activity is in the background, or another thread's step was handled
-            compiled, seen = total, known
-            ledger.marks.passed(known)
+    def mark_closely(now: int) -> None:
+        """Handle a step that may not be clean."""
+        nonlocal regular, done, before
+        regular, judged = 0, warm_up
+        step = judged.look_closely(now, slot)
+        if step is None:
             mark(now)
             return
-        early += 1  # counted now, stored after the ledger has reported it
-        now = now if now > last else last
-        start = last or (words[_FIRST_BEGIN] if touched else 0)
-        duration = now - start if start else 0
-        rest = duration - (total - compiled) if last else 0
-        compiled, begun, regular = total, waited, 0
-        seen = _TOUCHED if active else _BASELINE if count < eager else known
-        if touched:  # with no call since ``seen``: another thread's step would become regular
-            warm_at = (count if count > eager else eager) + warm_steps
+        count, now, duration, rest, seen, first, touched, baseline = step
         try:
             if touched or baseline or count == 1:
-                rest = ledger.marks.step(
-                    count, now, duration, rest=rest, seen=known, touched=touched, baseline=baseline
+                rest = judged.ledger.marks.step(
+                    count, now, duration, rest=rest, seen=seen, touched=touched, baseline=baseline
                 )
             index = bin_of(edges, duration)
             word = packed(duration, clean=False)
         finally:
-            early -= 1
+            judged.early -= 1
         ring[done % 64] = word
         slot[10] = duration
         slot[9] = before = now if now > before else before
@@ -299,26 +352,32 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         if touched:
             touched_bins[index - 1] += 1
         if baseline:
-            on_baseline(count, 0 if touched or not last else rest)
-        if count == warm_at:
-            tell_warm(now, count)
+            on_baseline(count, 0 if touched or first else rest)
+        if count == judged.warm_at:
+            become_warm(now, count)
 
-    def eager_until(count: int) -> None:
-        nonlocal eager, warm_at, regular, seen
-        eager, warm_at, regular = count, count + warm_steps, 0
-        if slot[8] and seen != _TOUCHED:
-            seen = _BASELINE if count > slot[8] else words[0]
+    def usual() -> int:
+        return usual_ns(slot[_CLEAN_BINS], ring)
 
-    def tell_warm(now: int, count: int) -> None:
+    def look_whether_long(count: int, now: int, duration: int) -> None:
+        nonlocal suspect
+        length = usual()
+        suspect = worth_a_look_ns(length)
+        if duration > suspect:
+            warm_up.ledger.marks.slow(now)
+        if is_long(duration, length):
+            on_long(count, now, duration, length)
+
+    def become_warm(now: int, count: int) -> None:
         nonlocal suspect
         suspect = 0
-        ledger.marks.warm(now, count - warm_steps)
+        warm_up.ledger.marks.warm(now, count - warm_steps)
         on_warm()
 
     def failed(error: Exception) -> None:
         report("step", error)
 
-    def look() -> None:
+    def on_activity() -> None:
         """Compile activity has begun: no step is regular until one was looked at closely."""
         nonlocal regular, suspect
         regular = suspect = 0
@@ -327,22 +386,27 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         nonlocal leader, regular
         leader, regular = optimizer_id, 0
 
+    def begin_baseline(count: int) -> None:
+        nonlocal regular
+        regular = 0
+        warm_up.begin_baseline(slot[8], count)
+
     def bind(new_buffer: Buffer, new_ledger: CompilerActivity) -> None:
-        nonlocal slot, ledger, words, early, compiled, begun, leader, regular, seen, warm_at
-        nonlocal ring, touched_bins, suspect, eager, background, done, before, low, high
+        nonlocal slot, ring, touched_bins, done, before, low, high
+        nonlocal warm_up, leader, regular, suspect
         slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
         ring = slot[-64:]
         done, before, low, high = slot[8], slot[9], 0, 0
-        if new_ledger is not ledger:
-            ledger, words = new_ledger, new_ledger.words
-            early = compiled = begun = leader = regular = eager = background = 0
-            seen, warm_at = _TOUCHED, warm_steps
-            suspect = 0
-            ledger.on_begin(look)
+        if new_ledger is not warm_up.ledger:
+            warm_up = _WarmUp(new_ledger, warm_steps)
+            leader = regular = suspect = 0
+            new_ledger.on_begin(on_activity)
 
     def wrap_rare(wrap: Callable[[Any], Any]) -> None:
         nonlocal ask, mark, failed
         ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
 
-    ledger.on_begin(look)
-    return Steps(on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare, baseline=eager_until)
+    ledger.on_begin(on_activity)
+    return Steps(
+        on_step=on_step, lead=lead, bind=bind, wrap_rare=wrap_rare, baseline=begin_baseline
+    )

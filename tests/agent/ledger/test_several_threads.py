@@ -119,6 +119,11 @@ def inner(function: Callable[..., Any], name: str) -> CodeType:
     return next(code for code in codes if code.co_name == name)
 
 
+# where a step that may not be clean is judged, and where it is stored
+JUDGED = _steps._WarmUp.look_closely.__code__
+STORED = inner(_steps.make_steps, "mark_closely")
+
+
 def _stepped() -> Rank:
     """A rank whose next step is looked at closely, and would be clean but for what comes."""
     rank = Rank()
@@ -150,11 +155,11 @@ def _held_activity(rank: Rank, steps: int) -> None:
     assert not rank.slot().compile.background_since_ns
 
 
-def test_no_activity_is_missed_that_begins_while_a_step_is_looked_at(
-    others: list[ThreadPoolExecutor],
+@pytest.mark.parametrize("code", [JUDGED, STORED], ids=["judged", "stored"])
+def test_no_activity_is_missed_that_begins_while_a_step_is_marked_closely(
+    code: CodeType, others: list[ThreadPoolExecutor]
 ) -> None:
-    """On another thread, before each instruction of the look in turn; it goes on for a step."""
-    code = inner(_steps.make_steps, "look_closely")
+    """On another thread, before each instruction in turn; it goes on for a step."""
     for turn in itertools.count(1):
         rank = _stepped()
         rank.wait(1)
@@ -170,7 +175,7 @@ def test_no_activity_is_missed_that_begins_while_a_step_is_looked_at(
         rank.wait(1)
         rank.step()
         _held_activity(rank, steps)
-    assert turn > 50
+    assert turn > 40
 
 
 @pytest.mark.parametrize("entering", [Activities.begin, Answers.at_begin])
@@ -207,20 +212,21 @@ def after_calls(code: CodeType) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("where", "before"),
+    ("code", "before"),
     [
-        ("on_step", 2 * K),
-        ("on_step", K - 1),
-        ("ask", K - 1),
-        ("mark", K - 1),
-        ("look_closely", K - 1),
+        (inner(_steps.make_steps, "on_step"), 2 * K),
+        (inner(_steps.make_steps, "on_step"), K - 1),
+        (inner(_steps.make_steps, "ask"), K - 1),
+        (inner(_steps.make_steps, "mark"), K - 1),
+        (JUDGED, K - 1),
+        (STORED, K - 1),
     ],
+    ids=lambda value: getattr(value, "co_name", value),
 )
 def test_threads_that_mark_steps_lose_no_step_and_no_bin(
-    where: str, before: int, others: list[ThreadPoolExecutor]
+    code: CodeType, before: int, others: list[ThreadPoolExecutor]
 ) -> None:
     """Another thread's step comes wherever Python may let it: both count, and it is warm once."""
-    code = inner(_steps.make_steps, where)
     places = after_calls(code)
     for turn in itertools.count(1):
         rank = Rank()
@@ -228,7 +234,7 @@ def test_threads_that_mark_steps_lose_no_step_and_no_bin(
         rank.tick = lambda: next(clock)  # noqa: B023
         for _ in range(before):
             rank.step()
-        if where == "look_closely":
+        if code in (JUDGED, STORED):
             rank.ledger.begin("dynamo")
             rank.ledger.end("dynamo")
         step = others[0].submit
