@@ -24,8 +24,9 @@ LIMIT_MS = 150
 COMMAND = ("-m", "warmwatch_monitor", "status")
 # what the command loads, from the command itself
 FILES = """
-import sys
+import os, sys
 sys.argv = ["warmwatch", *sys.argv[1:]]
+os._exit = lambda _code: None  # the files are printed after it has ended
 try:
     from warmwatch_monitor.__main__ import main
     main()

@@ -6,13 +6,19 @@ works there.
 
 from __future__ import annotations
 
+import atexit
+import gc
+import os
 import sys
+import threading
+from contextlib import suppress
 from importlib.util import find_spec
 
 EXTRA = (
     *("bcrypt", "click", "fastapi", "httptools", "msgspec", "prometheus_client", "psutil"),
     *("rich", "textual", "uvicorn", "yaml"),
 )
+_IMPORTED = 50_000  # objects that a command imports at most; the daemon sets its own threshold
 
 
 def main() -> None:
@@ -22,9 +28,25 @@ def main() -> None:
         from warmwatch_monitor.commands import without_extra
 
         sys.exit(without_extra(sys.argv[1:], missing))
+    # Imported modules stay: collections and the freeing at the end are an eighth of `status`.
+    gc.set_threshold(_IMPORTED)
     from warmwatch_monitor.cli import cli
 
-    cli(prog_name="warmwatch")
+    try:
+        cli(prog_name="warmwatch")
+    except SystemExit as end:
+        _exit_without_freeing(end.code)
+        raise
+
+
+def _exit_without_freeing(code: object) -> None:
+    """Exit, unless a thread, a library's exit function or unwritten output needs Python's way."""
+    functions = getattr(atexit, "_ncallbacks", lambda: 1)()
+    if isinstance(code, int) and threading.active_count() == 1 and not functions:
+        with suppress(AttributeError, OSError, ValueError):  # it is closed, or its disk is full
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 if __name__ == "__main__":

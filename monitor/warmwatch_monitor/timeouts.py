@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ def within(seconds: float, call: Callable[[], T], default: T, *, path: str | Non
 
     thread = threading.Thread(target=run, name="warmwatch-disk", daemon=True)
     # Signals are for the main thread: one that this thread took could stop `run` itself.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
     try:
         thread.start()
     finally:
@@ -47,6 +48,9 @@ def within(seconds: float, call: Callable[[], T], default: T, *, path: str | Non
     if raised:
         raise raised[0]
     return returned[0] if returned else default
+
+
+_signals = cache(signal.valid_signals)  # it makes an enum member of each
 
 
 def hangs(path: str) -> bool:

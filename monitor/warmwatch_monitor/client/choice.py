@@ -12,7 +12,6 @@ from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
-from warmwatch_monitor.output.summary import several_of
 
 Answer = dict[str, Any]
 
@@ -116,6 +115,8 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
     """``answer`` with ``runs`` alone, which are some of its own and at least one."""
     if len(runs) == len(answer["runs"]):
         return answer
+    from warmwatch_monitor.output.summary import several_of
+
     living = [one for one in runs if one["state"] not in ENDED_STATES]
     words = several_of(runs)
     return {

@@ -190,7 +190,9 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
 def _connected(address: Address, seconds: float) -> socket.socket:
     """Raises NoDaemonError."""
     try:
-        return socket.create_connection((address.host, address.port), min(CONNECT_SECONDS, seconds))
+        # Bytes: for a text, Python first loads its encoder of international names.
+        host: Any = address.host.encode() if address.host.isascii() else address.host
+        return socket.create_connection((host, address.port), min(CONNECT_SECONDS, seconds))
     except (OSError, ValueError) as error:  # a host that is no name is a ValueError
         reason = getattr(error, "strerror", None) or str(error) or "no answer"
         raise NoDaemonError(

@@ -13,10 +13,11 @@ from support.daemon import daemon
 from support.records import environment
 from warmwatch_monitor.sources import nvml_library
 
-# Runs the command as the console script does, and says on stderr what it loaded.
+# Runs the command as the console script does, and prints on stderr what it loaded.
 COMMAND = """
-import sys
+import os, sys
 sys.argv[0] = "warmwatch"
+os._exit = lambda _code: None  # it ends as other Pythons do, after it has printed
 from warmwatch_monitor.__main__ import main
 try:
     main()
@@ -44,7 +45,10 @@ RECORDS = {
     *("warmwatch_monitor.pipeline.poller", "warmwatch_monitor.status.document"),
 }
 ANSWER = {"socket", "json", "msgspec", "warmwatch_monitor.settings", "warmwatch_monitor.client"}
-UNNEEDED = {"json", "urllib.parse", "ipaddress", "base64"}
+UNNEEDED = {
+    *("json", "urllib.parse", "ipaddress", "base64", "encodings.idna"),
+    "warmwatch_monitor.output.summary",
+}
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
 SPARED = {"dataclasses", "pathlib", "difflib", "shutil", "tempfile"}  # msgspec loads textwrap
@@ -67,7 +71,7 @@ def loaded(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
-def test_an_option_that_asks_nobody_loads_click_and_little_else(option: str) -> None:
+def test_an_option_that_queries_nothing_loads_click_and_little_else(option: str) -> None:
     found = loaded(option)
     assert "click" in found
     assert found.isdisjoint(AGENT | DAEMON | RECORDS | ANSWER)
@@ -102,6 +106,21 @@ def test_where_no_driver_is_its_bindings_are_not_loaded_either(tmp_path: Path) -
         assert "pynvml" not in loaded("status", "--dir", str(tmp_path))
     else:
         pytest.skip("this machine has the library")
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_command_frees_its_modules_only_if_a_library_registered_an_exit_function(
+    registered: bool,
+) -> None:
+    code = (
+        "import atexit, sys; from warmwatch_monitor.__main__ import main\n"
+        "class Freed:\n    def __del__(self): print('freed')\n"
+        f"kept = Freed(); {registered} and atexit.register(print, 'registered')\n"
+        "sys.argv = ['warmwatch', 'wait', '--until', 'nonsense']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout.split() == (["registered", "freed"] if registered else [])
 
 
 def test_the_package_alone_loads_nothing_of_the_agent() -> None:

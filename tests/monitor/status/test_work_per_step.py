@@ -1,4 +1,4 @@
-"""What a step is worth: against figures worked out by hand."""
+"""Throughput and MFU from the work of a step, against figures worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said while a rank is warming: the moment at which people ask."""
+"""The sentence of a rank that is warming."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that join the compiler's world to the silicon's: only what is known is said."""
+"""Words about GPUs in the sentence: only what is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of one name that live at once are told apart, and a run's child never speaks for it."""
+"""Living runs of the same name are distinguished; a child process is never a rank of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compilation that takes far too long: said, counted, and told from one that works."""
+"""A compilation that takes far too long: sentence, count, and how it differs from a working one."""
 
 from __future__ import annotations
 

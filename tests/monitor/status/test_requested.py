@@ -1,4 +1,4 @@
-"""What was asked of the compiler and did not happen: sentence, /status, series, exit code."""
+"""What was requested of the compiler and did not happen: sentence, /status, series, exit code."""
 
 from __future__ import annotations
 
