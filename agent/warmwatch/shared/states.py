@@ -37,6 +37,8 @@ class State(str, Enum):
 #   background  another thread compiles while steps complete; they do not wait for it
 #   slower     for a while now, steps take at least 1.5 times as long as they did since the warm-up
 #   silent     no step for ten usual ones and 3 s, though nothing compiles, saves or evaluates
+#   memory_growing  memory has grown steadily for a while, and does not level out
+#   workers_memory  nearly all memory is used, and compile workers hold much of it
 CONDITIONS = (
     "thrashing",
     "fallback",
@@ -50,6 +52,8 @@ CONDITIONS = (
     "uncompiled_calls",
     "silent",
     "slower",
+    "memory_growing",
+    "workers_memory",
 )
 # What can limit the speed of a rank that is warm or eager; the names are public.
 #   input, host, compute, memory, communication: what the step waits for

@@ -107,6 +107,8 @@ class Facts(NamedTuple):
     baseline_steps: int = 0
     usual_step_ns: float | None = None
     slower: bool = False
+    memory_growing: bool = False
+    workers_memory: bool = False
     killed_by: int = 0
     fell_first: bool = False
 
@@ -312,6 +314,8 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
         "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
         "silent": _silent(facts, now_ns),
         "slower": facts.slower and _ended(facts) is None and not facts.compile.active_since_ns,
+        "memory_growing": facts.memory_growing and _ended(facts) is None,
+        "workers_memory": facts.workers_memory and _ended(facts) is None,
     }
     return tuple(name for name in CONDITIONS if holds[name])
 

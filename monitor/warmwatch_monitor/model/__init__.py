@@ -53,6 +53,7 @@ from warmwatch_monitor.model.machine import (
     Sample,
     Signs,
     SourceHealth,
+    WorkersMemory,
 )
 from warmwatch_monitor.model.records import (
     Death,
@@ -79,6 +80,7 @@ from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
     Lengths,
     LimitedBy,
+    MemoryGrowth,
     Pauses,
     Slower,
     SlowerPeriod,
@@ -129,6 +131,7 @@ __all__ = [
     "Log",
     "LongStep",
     "Memory",
+    "MemoryGrowth",
     "ObservedTraining",
     "OpenActivity",
     "Owner",
@@ -160,6 +163,7 @@ __all__ = [
     "Warmups",
     "Who",
     "Workers",
+    "WorkersMemory",
     "Worth",
     "all_warm",
     "any_compiling",

@@ -98,13 +98,31 @@ class Compiler(Struct, frozen=True, kw_only=True):
     stopped: bool = False
 
 
+class WorkersMemory(Struct, frozen=True, kw_only=True):
+    """Memory of a training's compile workers beside the limit that all its processes share.
+
+    Attributes:
+        workers, workers_bytes: their number, and their memory, shared pages counted once.
+        used_bytes, limit_bytes: of the cgroup with the least room, or of the machine.
+        cgroup: whether a cgroup limits it.
+    """
+
+    workers: int
+    workers_bytes: int
+    used_bytes: int
+    limit_bytes: int
+    cgroup: bool
+
+
 class ProcessReading(Struct, frozen=True, kw_only=True):
     """What ``/proc`` reports about one training process and its compile workers.
 
     A worker is busy if its CPU time grew since the last poll; ``None``
     if there was no earlier poll. ``cpu_ratio`` is the process's own use of one core. It is
     ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger. ``compilers`` are the busiest of
-    its compilers; compile workers are listed only if they are busy or stopped.
+    its compilers; compile workers are listed only if they are busy or stopped. ``private_bytes``:
+    resident, without pages of files and shared memory. ``workers_memory``: read only if most of
+    the memory is used.
     """
 
     pid: int
@@ -116,6 +134,8 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
     workers_idle: int | None = None
     stopped: bool = False
     compilers: tuple[Compiler, ...] = ()
+    private_bytes: int | None = None
+    workers_memory: WorkersMemory | None = None
 
 
 class Signs(Struct, frozen=True, kw_only=True):

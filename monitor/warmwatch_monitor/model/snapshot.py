@@ -18,9 +18,10 @@ from warmwatch_monitor.model.machine import (
     ObservedTraining,
     ProcessReading,
     SourceHealth,
+    WorkersMemory,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
-from warmwatch_monitor.model.steps import LimitedBy, Slower, SlowerPeriod
+from warmwatch_monitor.model.steps import LimitedBy, MemoryGrowth, Slower, SlowerPeriod
 from warmwatch_monitor.model.throughput import Utilization, utilization
 
 
@@ -53,6 +54,7 @@ class RankView(Struct, frozen=True, kw_only=True):
         ``None`` if not known.
         estimate: how long its compilation may still take; ``None`` without a comparable one.
         slower: how it is slower than it was since its warm-up; ``None`` where it is not.
+        memory_growth, workers_memory: of the conditions ``memory_growing``, ``workers_memory``.
         slower_periods: the last times in which it was, of an ended rank too.
         limited_by: what limits its speed while it is warm or eager, and of an ended rank when it
         last was; ``None`` if not known.
@@ -72,6 +74,8 @@ class RankView(Struct, frozen=True, kw_only=True):
     slower: Slower | None = None
     slower_periods: tuple[SlowerPeriod, ...] = ()
     limited_by: LimitedBy | None = None
+    memory_growth: MemoryGrowth | None = None
+    workers_memory: WorkersMemory | None = None
 
     @property
     def record(self) -> RecordReading:
@@ -319,6 +323,7 @@ def _without_unproven_gpus(view: RankView) -> RankView:
         idle_seconds=None,
         slower=None,
         slower_periods=(),
+        memory_growth=None,
     )
 
 

@@ -127,6 +127,25 @@ class Slower(Struct, frozen=True, kw_only=True):
     causes: tuple[str, ...] | None = ()
 
 
+class MemoryGrowth(Struct, frozen=True, kw_only=True):
+    """How memory grows while a rank trains.
+
+    Attributes:
+        of: ``host`` (the process's private memory) or ``gpu`` (its devices').
+        bytes_per_second, bytes_per_step: now. since_step: where the growth began, as far as it was
+        followed; grown_bytes: since then. left_seconds: until the memory is used up at this rate.
+        recompiled: functions that compiled when it began.
+    """
+
+    of: str
+    bytes_per_second: float
+    bytes_per_step: float
+    since_step: int
+    grown_bytes: int
+    left_seconds: float | None = None
+    recompiled: tuple[str, ...] = ()
+
+
 class SlowerPeriod(Struct, frozen=True, kw_only=True):
     """A time in which a rank was slower than before, of a rank that may have ended.
 

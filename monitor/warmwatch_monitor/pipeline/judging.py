@@ -15,6 +15,7 @@ from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,
     HostReading,
+    MemoryGrowth,
     ProcessReading,
     RankView,
     RecordReading,
@@ -23,7 +24,7 @@ from warmwatch_monitor.model import (
     RunView,
     Slower,
 )
-from warmwatch_monitor.pipeline import speed
+from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.causes import surroundings_of
 from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.name_conflicts import Start, numbered_conflicts
@@ -50,6 +51,8 @@ class _Judged(Struct, frozen=True, kw_only=True):
     runs: tuple[RunView, ...]
     works: Mapping[str, Work]
     speeds: Mapping[str, speed.Speed]
+    memories: Mapping[str, memory.MemoryHistory]
+    growing: Mapping[str, MemoryGrowth]
     names: Mapping[Start, str]
 
 
@@ -60,6 +63,8 @@ class Judging:
         self._long_compile_ns = long_compile_ns
         self._works: Mapping[str, Work] = {}
         self._speeds: Mapping[str, speed.Speed] = {}
+        self._memories: Mapping[str, memory.MemoryHistory] = {}
+        self._grown: Mapping[str, MemoryGrowth] = {}
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
 
@@ -80,6 +85,10 @@ class Judging:
         self._speeds = {
             folder: one for folder, one in judged.speeds.items() if is_present(folder, present)
         }
+        self._memories = {
+            folder: one for folder, one in judged.memories.items() if is_present(folder, present)
+        }
+        self._grown = judged.growing
         runs = self._with_ooms(judged.runs, around.oom_killed)
         return tuple(_with_periods(run, judged.speeds) for run in runs), refused
 
@@ -114,6 +123,8 @@ class Judging:
                 uses_gpus=bool(one.slot.identity.gpus),
             )
         speeds = {**self._speeds, **self._followed(records, used, around.host)}
+        memories = {**self._memories, **self._remembered_memory(records, used, around)}
+        growing = self._growing(records, memories, used, around.host)
         working = {folder: work.working_ns for folder, work in works.items()}
         runs = group(
             records,
@@ -128,8 +139,48 @@ class Judging:
                 for folder, one in around.remembered.items()
             },
             slower=_slower(records, speeds),
+            growing=growing,
         )
-        return _Judged(runs=runs, works=works, speeds=speeds, names=names)
+        return _Judged(
+            runs=runs, works=works, speeds=speeds, memories=memories, growing=growing, names=names
+        )
+
+    def _remembered_memory(
+        self,
+        records: Iterable[RecordReading],
+        used: Mapping[str, tuple[GpuReading, ...]],
+        around: Around,
+    ) -> dict[str, memory.MemoryHistory]:
+        """The memory of each living rank, with that of this poll."""
+        return {
+            one.folder: memory.follow(
+                self._memories.get(one.folder),
+                one.slot,
+                around.now_ns,
+                around.processes.get(one.pid),
+                used[one.folder],
+            )
+            for one in records
+            if one.pid is not None
+        }
+
+    def _growing(
+        self,
+        records: Iterable[RecordReading],
+        memories: Mapping[str, memory.MemoryHistory],
+        used: Mapping[str, tuple[GpuReading, ...]],
+        host: HostReading | None,
+    ) -> dict[str, MemoryGrowth]:
+        """By record, how its memory grows. Computed again only if its history has changed."""
+        found: dict[str, MemoryGrowth | None] = {}
+        for one in records:
+            history, before = memories.get(one.folder), self._memories.get(one.folder)
+            if history and before and history.buckets is before.buckets:
+                found[one.folder] = self._grown.get(one.folder)
+            else:
+                around = host, used[one.folder], one.compilations
+                found[one.folder] = memory.growth(history, *around)
+        return {folder: one for folder, one in found.items() if one is not None}
 
     def _followed(
         self,

@@ -11,6 +11,7 @@ from warmwatch.shared.record import Identity
 from warmwatch.shared.verdict import Facts
 from warmwatch_monitor.model import (
     GpuReading,
+    MemoryGrowth,
     ProcessReading,
     RankView,
     RecordReading,
@@ -22,6 +23,7 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.pipeline.cached_figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.estimates import Precedents
 from warmwatch_monitor.pipeline.figures import figures
+from warmwatch_monitor.pipeline.memory import workers_memory
 
 _TOGETHER_NS = 10 * 10**9
 _OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
@@ -38,6 +40,7 @@ def group(
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
     earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     slower: Mapping[str, Slower] = MappingProxyType({}),
+    growing: Mapping[str, MemoryGrowth] = MappingProxyType({}),
 ) -> tuple[RunView, ...]:
     """All runs by name, each with its ranks in order, its GPUs and its verdict at ``now_ns``.
 
@@ -63,6 +66,7 @@ def group(
             long_compile_ns,
             earlier,
             slower,
+            growing,
         )
         for name, ranks in sorted(rivals.items())
     )
@@ -137,6 +141,7 @@ def _run(
     long_compile_ns: int,
     earlier: Mapping[str, tuple[int, ...]],
     slower: Mapping[str, Slower],
+    growing: Mapping[str, MemoryGrowth],
 ) -> RunView:
     precedents = Precedents(reading.slot.compile for reading in readings)
     # including its own: a rank does not stall while it compiles
@@ -159,6 +164,7 @@ def _run(
             long_compile_ns=long_compile_ns,
             earlier_warmups_ns=earlier.get(reading.folder, ()),
             slower=slower.get(reading.folder),
+            growing=growing.get(reading.folder),
             fell_first=fell_first(reading, readings, now_ns),
             process=None if reading.pid is None else processes.get(reading.pid),
             gpus=_used(reading, devices),
@@ -184,6 +190,7 @@ def view(
     long_compile_ns: int = verdict.LONG_COMPILE_NS,
     earlier_warmups_ns: tuple[int, ...] = (),
     slower: Slower | None = None,
+    growing: MemoryGrowth | None = None,
     fell_first: bool = False,
     process: ProcessReading | None = None,
     gpus: tuple[GpuReading, ...] = (),
@@ -200,6 +207,8 @@ def view(
         long_compile_ns=long_compile_ns,
         earlier_warmups_ns=earlier_warmups_ns,
         slower=slower is not None,
+        memory_growing=growing is not None,
+        workers_memory=(crowd := workers_memory(process)) is not None,
         fell_first=fell_first,
     )
     judgement = verdict.judge(known, now_ns)
@@ -210,6 +219,8 @@ def view(
         gpus=gpus,
         reading=reading,
         slower=slower if "slower" in judgement.conditions else None,
+        memory_growth=growing if "memory_growing" in judgement.conditions else None,
+        workers_memory=crowd if "workers_memory" in judgement.conditions else None,
         working_ns=working_ns,
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
     )

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import Compiler, HostReading, ProcessReading
+from warmwatch_monitor.model import Compiler, HostReading, ProcessReading, WorkersMemory
+from warmwatch_monitor.sources.memory_limits import memory_group, of_workers
 from warmwatch_monitor.sources.processes import (
     STOPPED,
     Children,
@@ -123,6 +125,8 @@ class _Followed:
         self._members: dict[int, psutil.Process] = {}
         self._pool: tuple[int, Totals] | None = None
         self._workers: tuple[int | None, int | None] = (None, None)
+        self._group = memory_group(pid)
+        self._workers_memory: WorkersMemory | None = None
         self._compilers = Compilers()
         self._seen: tuple[Compiler, ...] = ()
 
@@ -149,6 +153,8 @@ class _Followed:
             workers_idle=idle,
             stopped=status in STOPPED,
             compilers=self._seen,
+            private_bytes=_private_bytes(memory),
+            workers_memory=self._workers_memory,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
@@ -176,6 +182,14 @@ class _Followed:
             elapsed = (now_ns - self._pool[0]) / 1e9
             self._workers = _busy_and_idle(self._pool[1], totals, elapsed)
         self._pool = (now_ns, totals)
+        pids = [pid for pids in workers.values() for pid in pids]
+        self._workers_memory = of_workers(len(workers), pids, self._group) if workers else None
+
+
+def _private_bytes(memory: Any) -> int | None:
+    """Resident memory without pages of files and shared memory; Linux only."""
+    shared = getattr(memory, "shared", None)
+    return None if shared is None else int(memory.rss - shared)
 
 
 def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:

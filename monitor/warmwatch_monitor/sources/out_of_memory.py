@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from warmwatch_monitor.sources.memory_limits import memory_group
+
 _REMEMBERED = 1_000
 
 
@@ -45,16 +47,10 @@ class OomWatch:
 
     def _events(self, pid: int) -> Path | None:
         """The file that counts for a process; ``None`` if it has no cgroup."""
-        try:
-            lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
-        except (OSError, ValueError):
+        group = memory_group(pid, self._proc, self._cgroups)
+        if group is None:
             return None
-        for line in lines:  # hierarchy:controllers:path, see cgroups(7)
-            controllers, _, path = line.partition(":")[2].partition(":")
-            if "memory" in controllers.split(","):
-                return self._cgroups / "memory" / path.lstrip("/") / "memory.oom_control"
-        paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
-        return self._cgroups / paths[0] / "memory.events" if paths else None
+        return group.folder / ("memory.oom_control" if group.first else "memory.events")
 
 
 class _Followed:

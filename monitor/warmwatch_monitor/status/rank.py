@@ -93,6 +93,18 @@ def slower(known: Slower) -> schema.Slower:
     )
 
 
+def memory_growing(view: RankView) -> schema.MemoryGrowth | None:
+    """How its memory grows."""
+    known = view.memory_growth
+    return None if known is None else convert(known, schema.MemoryGrowth, from_attributes=True)
+
+
+def workers_memory(view: RankView) -> schema.WorkersMemory | None:
+    """Its compile workers, if they use up memory."""
+    known = view.workers_memory
+    return None if known is None else convert(known, schema.WorkersMemory, from_attributes=True)
+
+
 def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
     """A period in which a rank was slower than before."""
     return schema.SlowerPeriod(
@@ -182,6 +194,8 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         slower=None if view.slower is None else slower(view.slower),
         slower_periods=[slower_period(one) for one in view.slower_periods],
         limited_by=limited_by(view.limited_by),
+        memory_growing=memory_growing(view),
+        workers_memory=workers_memory(view),
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),

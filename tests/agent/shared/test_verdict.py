@@ -409,6 +409,7 @@ def test_the_names_of_the_states_are_public() -> None:
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
         *("background", "uncompiled_calls", "silent", "slower"),
+        *("memory_growing", "workers_memory"),
     )
     assert set(states.CONDITIONS) == {*needs, *others}
 
@@ -429,7 +430,7 @@ def test_what_is_not_known_of_a_rank_is_nothing() -> None:
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
         "killed_by": 0,
         "fell_first": False,
-        "slower": False,
+        **dict.fromkeys(("slower", "memory_growing", "workers_memory"), False),
         "alive": True,
         "long_compile_ns": verdict.LONG_COMPILE_NS,
         "earlier_warmups_ns": (),

@@ -29,6 +29,7 @@ from warmwatch_monitor.model import (
     HostReading,
     LimitedBy,
     LongStep,
+    MemoryGrowth,
     ObservedTraining,
     ProcessReading,
     RankView,
@@ -40,6 +41,7 @@ from warmwatch_monitor.model import (
     Snapshot,
     Spending,
     VaryingDim,
+    WorkersMemory,
 )
 from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.schema import json_schema
@@ -100,6 +102,18 @@ def everything() -> Snapshot:
             b.view(b.as_rank(thrashing, 0, 4), process=PROCESS, gpus=(GPU,), spending=spent),
             slower=Slower(seconds=0.4, ratio=16.7, before=0.024, causes=("load 9 on 2 CPUs",)),
             slower_periods=(SLOWER_PERIOD,),
+            memory_growth=MemoryGrowth(
+                of="gpu",
+                bytes_per_second=4e6,
+                bytes_per_step=4e5,
+                since_step=300,
+                grown_bytes=240_000_000,
+                left_seconds=7200.0,
+                recompiled=("forward",),
+            ),
+            workers_memory=WorkersMemory(
+                workers=32, workers_bytes=41, used_bytes=60, limit_bytes=64, cgroup=True
+            ),
         ),
         replace(b.view(replace(b.WARM, identity=OTHER)), limited_by=LIMITED),
         replace(_recompiling(b.as_rank(recompiling, 1, 4), cost), estimate=LEFT),

@@ -1,6 +1,6 @@
 """Schema of one rank of ``/status``."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -103,6 +103,40 @@ class Slower(Struct, frozen=True, kw_only=True):
     """What differs from that time, as far as it is measured; empty: no known cause. Null if the
     answer comes from Prometheus.
     """
+
+
+class MemoryGrowth(Struct, frozen=True, kw_only=True):
+    """How memory grows while a rank trains."""
+
+    of: Literal["host", "gpu"]
+    """Private memory of the process, or memory in use on its GPUs."""
+    bytes_per_second: Number
+    """How fast it grows."""
+    bytes_per_step: Number
+    """How much a step adds."""
+    since_step: int
+    """Where the growth began, as far as the monitor followed it."""
+    grown_bytes: int
+    """How much it has grown since then."""
+    left_seconds: Number | None = None
+    """Until the memory of the machine or the GPUs is used up; null if not known."""
+    recompiled: list[str]
+    """Functions that compiled when the growth began."""
+
+
+class WorkersMemory(Struct, frozen=True, kw_only=True):
+    """Compile workers while nearly all memory is used."""
+
+    workers: int
+    """Number of compile workers."""
+    workers_bytes: int
+    """Their memory; shared pages count once."""
+    used_bytes: int
+    """Used memory of the machine or the cgroup, without pages of files that can be dropped."""
+    limit_bytes: int
+    """The limit of that memory."""
+    cgroup: bool
+    """Whether a cgroup sets the limit."""
 
 
 class SlowerPeriod(Struct, frozen=True, kw_only=True):
@@ -372,6 +406,10 @@ class Rank(Struct, frozen=True, kw_only=True):
     """What limits its speed while it is warm or eager; of an ended rank, when it last was. Null if
     that is unknown.
     """
+    memory_growing: MemoryGrowth | None = None
+    """How its memory grows; null if it does not, or if that is not known."""
+    workers_memory: WorkersMemory | None = None
+    """Its compile workers, if nearly all memory is used and they hold much of it."""
     batches: Batches | None = None
     """Batches of DataLoaders; null if this PyTorch or Prometheus does not report them."""
     pauses: Pauses

@@ -14,6 +14,7 @@ from warmwatch.shared.verdict import (
     THRASHING_WINDOW,
 )
 from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
+from warmwatch_monitor.output.amounts import size, took
 from warmwatch_monitor.output.summary import Importance
 from warmwatch_monitor.output.wording import counted, duration, own_words, step_length
 from warmwatch_monitor.status.words.progress import slower_than_before
@@ -89,9 +90,15 @@ IMPORTANCE = {
     "nothing_captured": Importance.ATTENTION,
     "never_compiled": Importance.ATTENTION,
     "uncompiled_calls": Importance.ATTENTION,
+    "workers_memory": Importance.ATTENTION,
 }
 # What follows this in a condition's words is left out of a headline that has no room for it.
-SHORT_BEFORE = {"long_compile": "; ", "unknown": ": ", "cudagraph_skipped": ": "}
+SHORT_BEFORE = {
+    "long_compile": "; ",
+    "unknown": ": ",
+    "cudagraph_skipped": ": ",
+    "workers_memory": "; ",
+}
 
 
 def conditions(view: RankView) -> list[tuple[str, str]]:
@@ -244,10 +251,37 @@ def slower_causes(known: Slower) -> str:
     return ", ".join(known.causes) or "no known cause"
 
 
+def memory_growing(view: RankView) -> str:
+    """``host memory grows by 4.2 MB a step since step 300 (240 MB so far, used up in 2 h)``."""
+    known = view.memory_growth
+    if known is None:  # a Prometheus server has no numbers
+        return "memory grows steadily"
+    what = "GPU memory" if known.of == "gpu" else "host memory"
+    left = None if known.left_seconds is None else f", used up in {took(known.left_seconds)}"
+    so_far = f"({size(known.grown_bytes)} so far{left or ''})"
+    text = f"{what} grows by {size(known.bytes_per_step)} a step since step {known.since_step}"
+    names = ", ".join(f"`{name}`" for name in known.recompiled[:3])
+    return f"{text} {so_far}" + (f"; {names} compiled then" if names else "")
+
+
+def workers_memory(view: RankView) -> str:
+    """``93 % of 64 GB memory (cgroup limit) is used; 32 compile workers hold 41 GB``."""
+    known = view.workers_memory
+    if known is None:
+        return "nearly all memory is used, much of it by compile workers"
+    limit = " (cgroup limit)" if known.cgroup else ""
+    share = f"{100 * known.used_bytes / known.limit_bytes:.0f} %"
+    held = f"{counted(known.workers, 'compile worker')} hold {size(known.workers_bytes)}"
+    fewer = "TORCHINDUCTOR_COMPILE_THREADS sets their number"
+    return f"{share} of {size(known.limit_bytes)} memory{limit} is used; {held}; {fewer}"
+
+
 _OF_VIEW: dict[str, Callable[[RankView], str]] = {
     "long_compile": long_compile,
     "background": background,
     "slower": slower,
+    "memory_growing": memory_growing,
+    "workers_memory": workers_memory,
 }
 
 

@@ -1,0 +1,186 @@
+"""Memory that grows while a rank trains, and compile workers that use up memory. Pure, bounded.
+
+:func:`follow` adds the memory at each poll of a warm rank to *buckets* of time, each with the least
+value seen in it: a peak within a step or an evaluation is no growth. If there are too many buckets,
+two become one, so a history covers the time since the warm-up at any length.
+
+:func:`growth` looks at the later half of that time. Memory grows if each quarter of it adds to the
+memory, and the last one as much as the others. A cache that levels out adds less in each quarter.
+Host memory is the process's private memory: pages of mapped files do not count. GPU memory is the
+whole device's, so it counts only if no other process is on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.model import (
+    Compilation,
+    GpuReading,
+    HostReading,
+    MemoryGrowth,
+    ProcessReading,
+    WorkersMemory,
+)
+
+_MOST_BUCKETS = 32
+_FIRST_BUCKET_NS = 2 * 10**9
+_FEWEST_BUCKETS, _LEAST_NS, _FEWEST_STEPS = 8, 60 * 10**9, 20  # of the later half
+_LEAST_BYTES, _LEAST_SHARE = 64 * 2**20, 0.03  # added in the later half, and of its first level
+_EACH_QUARTER, _LAST_QUARTER = 0.5, 0.85  # of the mean quarter
+_ON_THE_LINE = 0.15  # of the growth in the later half: earlier buckets that far off did not grow
+USED_UP, _OF_WORKERS = 0.9, 0.1  # of the limit
+
+
+class Bucket(Struct, frozen=True):
+    """The least memory in a time; ``None`` if not known. ``step``: the last one in it."""
+
+    ended_ns: int
+    step: int
+    host: int | None
+    gpu: int | None
+
+
+class MemoryHistory(Struct, frozen=True, kw_only=True):
+    """The state between two polls: complete buckets, their length, and the one being filled."""
+
+    buckets: tuple[Bucket, ...] = ()
+    length_ns: int = _FIRST_BUCKET_NS
+    began_ns: int = 0  # of the bucket being filled; 0: there is none
+    filling: Bucket | None = None
+
+
+def follow(
+    known: MemoryHistory | None,
+    slot: Slot,
+    now_ns: int,
+    process: ProcessReading | None,
+    gpus: Sequence[GpuReading],
+) -> MemoryHistory:
+    """``known`` with the memory of this poll. Only time in which the rank trains counts."""
+    known = known or MemoryHistory()
+    steps, counts = slot.steps.steps, slot.compile
+    if known.filling is not None and steps < known.filling.step:
+        known = MemoryHistory()
+    pauses = (counts.evaluating_since_ns, counts.saving_since_ns, counts.active_since_ns)
+    if not counts.warmups or any(pauses) or process is None:
+        return known
+    now = Bucket(now_ns, steps, process.private_bytes, _gpu_bytes(gpus))
+    if known.filling is None:
+        return replace(known, began_ns=now_ns, filling=now)
+    filling = _least(known.filling, now)
+    if now_ns - known.began_ns < known.length_ns:
+        return replace(known, filling=filling)
+    buckets, length_ns = (*known.buckets, filling), known.length_ns
+    if len(buckets) >= _MOST_BUCKETS:
+        pairs = zip(buckets[::2], buckets[1::2], strict=False)
+        buckets, length_ns = tuple(_least(*pair) for pair in pairs), 2 * length_ns
+    return MemoryHistory(buckets=buckets, length_ns=length_ns, began_ns=now_ns, filling=now)
+
+
+def _gpu_bytes(gpus: Sequence[GpuReading]) -> int | None:
+    """Memory in use on the rank's GPUs, if nobody else is on them."""
+    used = [one.memory_used_bytes for one in gpus if len(one.processes or ()) == 1]
+    known = [one for one in used if one is not None]
+    return sum(known) if gpus and len(known) == len(gpus) else None
+
+
+def _least(one: Bucket, later: Bucket) -> Bucket:
+    return Bucket(later.ended_ns, later.step, _min(one.host, later.host), _min(one.gpu, later.gpu))
+
+
+def _min(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)
+
+
+def growth(
+    known: MemoryHistory | None,
+    host: HostReading | None = None,
+    gpus: Sequence[GpuReading] = (),
+    compilations: Iterable[Compilation] = (),
+) -> MemoryGrowth | None:
+    """How memory grows; ``None`` if it does not, or not for long enough. A GPU's comes first."""
+    if known is None:
+        return None
+    totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
+    free = [total - used for total, used in totals if total is not None and used is not None]
+    for of, left in (
+        ("gpu", sum(free) if free else None),
+        ("host", host.memory_available_bytes if host else None),
+    ):
+        series = _series(known.buckets, of)
+        if (found := _growth(of, series, left)) is not None:
+            return replace(found, recompiled=_recompiled(series, found.since_step, compilations))
+    return None
+
+
+Series = Sequence[tuple[int, int, int]]  # time, step, bytes
+
+
+def _series(buckets: Sequence[Bucket], of: str) -> Series:
+    """The latest buckets in which it is known without a gap."""
+    found: list[tuple[int, int, int]] = []
+    for one in reversed(buckets):
+        value = one.gpu if of == "gpu" else one.host
+        if value is None:
+            break
+        found.append((one.ended_ns, one.step, value))
+    return found[::-1]
+
+
+def _growth(of: str, series: Series, left: int | None) -> MemoryGrowth | None:
+    half = series[len(series) // 2 :]
+    if len(half) < _FEWEST_BUCKETS:
+        return None
+    (began_ns, first, level), (ended_ns, last, value) = half[0], half[-1]
+    added, took_ns, steps = value - level, ended_ns - began_ns, last - first
+    if took_ns < _LEAST_NS or steps < _FEWEST_STEPS:
+        return None
+    if added < max(_LEAST_BYTES, _LEAST_SHARE * level):
+        return None
+    marks = [half[round(i * (len(half) - 1) / 4)] for i in range(5)]
+    rates = [(later[2] - one[2]) / (later[0] - one[0]) for one, later in pairwise(marks)]
+    mean = added / took_ns
+    if min(rates) < _EACH_QUARTER * mean or rates[-1] < _LAST_QUARTER * mean:
+        return None
+    began = _began(series, half, mean, _ON_THE_LINE * added)
+    return MemoryGrowth(
+        of=of,
+        bytes_per_second=mean * 1e9,
+        bytes_per_step=added / steps,
+        since_step=began[1],
+        grown_bytes=value - began[2],
+        left_seconds=None if left is None else left / (mean * 1e9),
+    )
+
+
+def _began(series: Series, half: Series, mean: float, off: float) -> tuple[int, int, int]:
+    """The earliest bucket from which on all lie on the line of the later half."""
+    began = half[0]
+    for one in reversed(series[: len(series) - len(half)]):
+        line = half[0][2] - mean * (half[0][0] - one[0])
+        if abs(one[2] - line) > off:
+            break
+        began = one
+    return began
+
+
+def _recompiled(series: Series, step: int, compilations: Iterable[Compilation]) -> tuple[str, ...]:
+    """Functions that compiled within one bucket of the one in which the growth began."""
+    at = next((i for i, one in enumerate(series) if one[1] == step), 0)
+    since, until = series[max(0, at - 1)][0], series[min(at + 1, len(series) - 1)][0]
+    names = (one.name for one in compilations if since <= one.at_ns <= until and one.after_warm)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def workers_memory(process: ProcessReading | None) -> WorkersMemory | None:
+    """Memory of the compile workers, if nearly all memory is used and much of it is theirs."""
+    known = None if process is None else process.workers_memory
+    if known is None or known.used_bytes < USED_UP * known.limit_bytes:
+        return None
+    return known if known.workers_bytes >= _OF_WORKERS * known.limit_bytes else None

@@ -1,0 +1,96 @@
+"""Limits of memory, from the kernel's files of cgroups and of real processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from warmwatch_monitor.sources.memory_limits import (
+    Group,
+    Use,
+    least_room,
+    memory_group,
+    of_workers,
+)
+
+MACHINE = psutil.virtual_memory().total
+LIMIT = 10**6  # far below what any machine has in use
+
+
+def group(root: Path, *, first: bool, **limits: tuple[str, int, int]) -> Group:
+    """Nested groups, each with its limit, its use, and how much of that is pages of files."""
+    names = (
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        if first
+        else ("memory.max", "memory.current", "inactive_file")
+    )
+    folder = root
+    for name, (limit, used, files) in limits.items():
+        folder = folder / name
+        folder.mkdir(parents=True)
+        (folder / names[0]).write_text(f"{limit}\n")
+        (folder / names[1]).write_text(f"{used}\n")
+        (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {files}\nactive_file 7\n")
+    return Group(folder, root, first=first)
+
+
+@pytest.mark.parametrize(("first", "unlimited"), [(False, "max"), (True, "9223372036854771712")])
+def test_the_group_with_the_least_room_decides(tmp_path: Path, first: bool, unlimited: str) -> None:
+    """A parent's limit holds for its children; pages of files that can be dropped are free."""
+    outer, inner = (str(LIMIT), LIMIT - 1000, 3000), (unlimited, 10, 0)
+    known = least_room(group(tmp_path, first=first, outer=outer, inner=inner))
+    assert known == Use(LIMIT - 4000, LIMIT, cgroup=True)
+
+
+def test_without_a_limit_it_is_the_machine(tmp_path: Path) -> None:
+    for one in (None, group(tmp_path, first=False, job=("max", MACHINE, 0))):
+        known = least_room(one)
+        assert (known.limit, known.cgroup) == (MACHINE, False)
+        assert 0 < known.used < MACHINE
+
+
+@pytest.mark.parametrize(
+    ("lines", "path"),
+    [
+        ("0::/job/step\n", "job/step"),
+        ("3:cpu,memory:/job\n2:pids:/x\n", "memory/job"),
+        ("2:pids:/x\n", None),
+    ],
+)
+def test_the_group_of_a_process_is_found(tmp_path: Path, lines: str, path: str | None) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text(lines)
+    found = memory_group(7, tmp_path, tmp_path / "groups")
+    assert (found.folder if found else None) == (tmp_path / "groups" / path if path else None)
+    assert memory_group(8, tmp_path, tmp_path) is None
+
+
+HOLDER = "import sys; held = bytearray(b'x' * 50_000_000); print('held', flush=True); input()"
+
+
+def test_workers_are_counted_only_if_memory_is_tight(tmp_path: Path) -> None:
+    """Real processes that hold 50 MB each, beside a limit that the files give."""
+    holders = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    try:
+        for one in holders:
+            assert one.stdout
+            assert one.stdout.readline() == b"held\n"
+        pids = [one.pid for one in holders]
+        tight = group(tmp_path / "a", first=False, job=(str(LIMIT), round(0.95 * LIMIT), 0))
+        known = of_workers(2, [*pids, 2**22 + 1], tight)
+        assert known is not None
+        assert (known.workers, known.limit_bytes, known.cgroup) == (2, LIMIT, True)
+        assert 2 * 50e6 < known.workers_bytes < 2 * 75e6
+        assert of_workers(0, [], tight) is None
+    finally:
+        for one in holders:
+            one.communicate(b"\n")
