@@ -54,7 +54,7 @@ def test_a_leak_is_reported_and_a_cache_that_levels_out_is_not(records: Path) ->
         daemon(records) as url,
     ):
         wait_until(lambda: len(ranks(url)) == 2)
-        wait_until(leak_is_reported, timeout=400)
+        wait_until(leak_is_reported, 400)
         assert set(reported) == {"leaks"}
         assert ranks(url)["cache"]["steps"] > 400
     growth = reported["leaks"]["memory_growing"]
