@@ -141,9 +141,11 @@ def _printed(log: Path) -> tuple[list[float], int | None]:
 
 
 def _drift(losses: list[float], eager: list[float], passes: int) -> float | None:
+    """Over the passes that were compared; the script may end between its last one and its print."""
     pairs = list(zip(losses, eager, strict=False))[:passes]
-    if not passes or len(pairs) < passes:
+    if not passes or len(pairs) < passes - 1:
         return None
+    passes = len(pairs)
     return max(abs(a - b) for a, b in pairs) / (sum(abs(b) for _, b in pairs) / passes)
 
 

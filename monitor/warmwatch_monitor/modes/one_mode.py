@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.5
 MODE, LOSSES = "WARMWATCH_MODE", "WARMWATCH_LOSSES"
-_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it; CUDA can pin its files
+_MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it: no disk is waited for
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to compile nothing
 
 

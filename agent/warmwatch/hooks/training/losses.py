@@ -5,16 +5,20 @@ with a rank writes one file there (``shared/record/loss_file.py``). ``Tensor.bac
 and most frameworks call ``torch.autograd.backward``, which PyTorch looks up at each call. A loss
 that ``GradScaler`` has scaled is recorded as it was before.
 
-Nothing synchronizes. The file is memory mapped. A loss on the CPU is stored there directly; one on
-a CUDA device is copied there by its stream, since the mapping is registered with CUDA as pinned
-memory. So the losses outlast the process, however it ends. Losses on other devices, of tensor
-subclasses, and those captured in a CUDA graph of the program are not recorded.
+Nothing synchronizes. The file is memory mapped. A loss on the CPU is stored there directly. One on
+a CUDA device is copied to pinned memory by its stream, and stored at a later pass, once it has
+arrived. So the losses outlast the process, however it ends, except for the last ones on a device.
+Losses on other devices, of tensor subclasses, and those captured in a CUDA graph of the program are
+not recorded. (A mapping that is registered with CUDA would need no second copy. But registering
+fails for files on a disk, and CUDA then reports that error to the program's next call.)
 
 Dynamo traces the originals (``_torchdynamo_inline``), so graphs and graph breaks stay the same.
 """
 
 from __future__ import annotations
 
+import collections
+import ctypes
 import functools
 import itertools
 import mmap
@@ -79,7 +83,7 @@ class _Losses:
         self._torch, self._folder, self._rank, self._steps = torch, folder, rank, steps
         self._recording = True
         self._pid, self._known = -1, False
-        self._pinned: bool | None = None
+        self._pinned: _Pinned | None = None
         self._unscaled: tuple[Any, Any] | None = None  # a scaled loss, weakly, and the original
 
     def stop(self) -> None:
@@ -110,8 +114,6 @@ class _Losses:
             return
         if device not in ("cpu", "cuda") or not self._is_open():
             return
-        if device == "cuda" and not self._is_pinned():
-            return
         row = next(self._rows)
         if row >= MOST_ROWS:
             return
@@ -119,7 +121,9 @@ class _Losses:
         if device == "cpu":
             ROW.pack_into(self._mapping, row * ROW.size, step, loss.item())
             return
-        self._column[row].copy_(loss.reshape(()), non_blocking=True)
+        if self._pinned is None:
+            self._pinned = _Pinned(self._torch, self._mapping)
+        self._pinned.copy(row, loss)
         STEP.pack_into(self._mapping, row * ROW.size, step)
 
     def _is_open(self) -> bool:
@@ -142,11 +146,28 @@ class _Losses:
         self._known = True
         return True
 
-    def _is_pinned(self) -> bool:
-        """Register the mapping with CUDA, once: a copy to other memory would synchronize."""
-        if self._pinned is None:
-            torch = self._torch
-            table = torch.frombuffer(self._mapping, dtype=torch.float64).view(MOST_ROWS, 2)
-            code = torch.cuda.cudart().cudaHostRegister(table.data_ptr(), SIZE, 0)
-            self._pinned, self._column = int(code) == 0, table[:, 1]
-        return self._pinned
+
+class _Pinned:
+    """Pinned memory in which losses arrive from a device, and the rows that wait for them."""
+
+    def __init__(self, torch: Any, mapping: mmap.mmap) -> None:
+        self._mapping = mapping
+        unused = bytearray(UNUSED_ROW[STEP.size :] * MOST_ROWS)
+        self._arriving = torch.frombuffer(unused, dtype=torch.float64).pin_memory()
+        address = self._arriving.data_ptr()
+        self._bytes = memoryview((ctypes.c_char * len(unused)).from_address(address)).cast("B")
+        self._waiting: collections.deque[int] = collections.deque()
+
+    def copy(self, row: int, loss: Any) -> None:
+        """Let the stream copy ``loss``; store those that have arrived."""
+        self._arriving[row].copy_(loss.reshape(()), non_blocking=True)
+        self._waiting.append(row)
+        empty = UNUSED_ROW[STEP.size :]
+        while self._waiting:
+            row = self._waiting[0]
+            arrived = bytes(self._bytes[row * len(empty) : (row + 1) * len(empty)])
+            if arrived == empty:
+                return
+            at = row * ROW.size + STEP.size
+            self._mapping[at : at + len(empty)] = arrived
+            self._waiting.popleft()

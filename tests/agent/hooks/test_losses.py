@@ -1,0 +1,38 @@
+"""Losses that a device delivers later than the pass that computed them."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+
+import pytest
+import torch
+
+from warmwatch.hooks.training.losses import _Pinned
+from warmwatch.shared.record.loss_file import (
+    MOST_ROWS,
+    ROW,
+    SIZE,
+    STEP,
+    UNUSED_ROW,
+    rows_of,
+)
+
+(NOT_YET,) = struct.unpack("<d", UNUSED_ROW[STEP.size :])
+
+
+def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the passes; a machine without CUDA pins no memory."""
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    mapping = mmap.mmap(-1, SIZE)
+    mapping[:] = UNUSED_ROW * MOST_ROWS
+    for row in range(3):
+        STEP.pack_into(mapping, row * ROW.size, row + 1)
+    pinned = _Pinned(torch, mapping)
+    pinned.copy(0, torch.tensor([2.5]))
+    pinned.copy(1, torch.tensor(NOT_YET, dtype=torch.float64))
+    pinned.copy(2, torch.tensor(float("inf"), dtype=torch.bfloat16))
+    assert rows_of(mapping[:]) == ((1, 2.5),)
+    pinned._arriving[1] = 7.0
+    pinned.copy(3, torch.tensor(1.0))
+    assert rows_of(mapping[:]) == ((1, 2.5), (2, 7.0), (3, float("inf")))
