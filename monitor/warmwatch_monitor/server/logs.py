@@ -127,6 +127,8 @@ class DaemonLog:
 def _logged(event: Event) -> Iterator[tuple[int, dict[str, Any]]]:
     """Level and fields of a change that is logged."""
     if isinstance(event, RunEvent):
+        if event.state is event.before:  # it compiles now, or no longer: the rank's lines have it
+            return
         level = logging.WARNING if event.state in _TROUBLE else logging.INFO
         before = event.before.value if event.before else None
         yield level, {"run": event.run, "state": event.state.value, "before": before}

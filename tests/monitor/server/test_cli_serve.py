@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+from support import builders as b
 from support.daemon import daemon, daemon_process
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
+from support.values import replace
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -326,7 +328,20 @@ def test_a_signal_in_the_middle_of_a_log_line_may_log_one() -> None:
     assert done.returncode == 0
 
 
-def test_a_log_that_nobody_reads_keeps_a_thousand_lines() -> None:
+def test_a_run_whose_state_stays_is_not_logged_again() -> None:
+    """It recompiled, and the steps after that do not suffice to be warm yet."""
+    idle = replace(b.RECOMPILING.compile, active_since_ns=0, last_end_ns=b.ago(0.1))
+    after = b.view(replace(b.RECOMPILING, compile=idle))
+    lines: list[bytes] = []
+    log = DaemonLog("json", write=lines.append)
+    for view in (b.view(b.WARM), b.view(b.RECOMPILING), after):
+        log.take(b.snapshot(view))
+    log.stop()
+    runs = [one for line in lines if (one := json.loads(line))["event"] == "run"]
+    assert [(one["before"], one["state"]) for one in runs] == [("warm", "recompiling")]
+
+
+def test_a_log_that_is_not_read_keeps_a_thousand_lines() -> None:
     blocked = threading.Event()
     read: list[bytes] = []
 
