@@ -189,14 +189,12 @@ def _serve(
     try:
         latest = sender.latest if sender else poller.latest
         app = create_app(latest, __version__, recent, history, poller.request)
-        if _leaving.is_set():
-            return
 
         def leave() -> None:
             manager.stopping()
             app.leave()
 
-        door.serve(app, listeners, leave)
+        door.serve(app, listeners, leave, _leaving.is_set)
     finally:
         manager.stopping()
         if sender is not None:

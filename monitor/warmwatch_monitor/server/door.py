@@ -76,9 +76,16 @@ class Door:
         return address._replace(port=bound[1], tls=now.tls is not None)
 
     def serve(
-        self, app: ASGIApp, listeners: Iterable[socket.socket], leave: Callable[[], None]
+        self,
+        app: ASGIApp,
+        listeners: Iterable[socket.socket],
+        leave: Callable[[], None],
+        is_leaving: Callable[[], bool],
     ) -> None:
-        """Answer with ``app`` until a signal; ``leave`` then ends all waits."""
+        """Answer with ``app`` until a signal; ``leave`` then ends all waits.
+
+        ``is_leaving``: whether a signal came before it could be handled here.
+        """
         from warmwatch_monitor.server.connections import Connections, most_connections
         from warmwatch_monitor.server.guard import Guard
         from warmwatch_monitor.server.uvicorn_server import Server, raise_descriptor_limit
@@ -91,7 +98,7 @@ class Door:
             self._leave()
 
         server = Server(guard, listeners, room, self.protection, leave_all, guard.recheck)
-        server.serve_until_signal()
+        server.serve_until_signal(is_leaving)
 
     def _names(self) -> Callable[[Protection], frozenset[str] | None]:
         """The accepted host names, by the protection in force."""

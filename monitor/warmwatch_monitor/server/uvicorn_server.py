@@ -89,13 +89,18 @@ class Server(uvicorn.Server):
         self._rules, self._leave, self._each_second = protection().rules, leave, each_second
         self._beginning: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._most = 0  # connections since memory was last returned
+        self._is_leaving: Callable[[], bool] = lambda: False
 
-    def serve_until_signal(self) -> None:
-        """Serve until SIGTERM or SIGINT."""
+    def serve_until_signal(self, is_leaving: Callable[[], bool]) -> None:
+        """Serve until SIGTERM or SIGINT; not at all if one came before uvicorn handles them."""
+        self._is_leaving = is_leaving
         self.run(sockets=[])  # uvicorn opens no sockets of its own
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._is_leaving():
+            self.should_exit = True
+            return
         for listener in self._listeners:
             listener.setblocking(False)
             self._listen(listener)

@@ -46,6 +46,27 @@ def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
+_SIGNALLED = """
+import os, signal, sys
+from warmwatch_monitor.timeouts import within
+within(0.05, lambda: open(sys.argv[1]), None)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.kill(os.getpid(), signal.SIGUSR1)
+print(signal.sigtimedwait([signal.SIGUSR1], 60).si_signo == signal.SIGUSR1, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_read_that_hangs_takes_no_signal_that_the_command_waits_for(tmp_path: Path) -> None:
+    """``run`` waits for signals; one that another thread took would stop or end it instead."""
+    os.mkfifo(tmp_path / "fifo")
+    command = [sys.executable, "-c", _SIGNALLED, str(tmp_path / "fifo")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment()
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
 @root
 def test_a_configuration_file_that_hangs_is_not_used(directory: Path, tmp_path: Path) -> None:
     """As a home directory on a server that does not answer: the records are elsewhere."""

@@ -98,6 +98,31 @@ def test_a_signal_before_it_serves_ends_it_with_exit_0_too(tmp_path: Path) -> No
         assert process.wait(timeout=240) == 0
 
 
+_SWALLOWED = """
+import os, signal, sys
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)  # its handler runs here, and what it raises is lost
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "MODULE":
+            sys.meta_path.remove(self)
+            Finalized()
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["warmwatch_monitor.api.routes", "warmwatch_monitor.server.uvicorn_server"]
+)
+def test_a_signal_that_an_import_swallows_ends_it_too(tmp_path: Path, module: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_SWALLOWED.replace("MODULE", module))
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = serve("--address", "127.0.0.1:0", "--dir", str(tmp_path), PYTHONPATH=path)
+    assert done.returncode == 0
+    assert "SystemExit" in done.stderr, "it was swallowed"
+
+
 def test_a_missing_directory_is_reported_and_used_once_it_exists(tmp_path: Path) -> None:
     later = tmp_path / "later"
     with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
