@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from warmwatch.hooks.dynamo import reason_categories
 from warmwatch.hooks.dynamo.compilations import kind_of
 from warmwatch.hooks.dynamo.reason_categories import category_of, most_specific_first
 from warmwatch.hooks.phases import phase_of
+from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.advice import advice
 from warmwatch.shared.record import PHASES
 
@@ -132,3 +134,23 @@ def test_what_compiles_no_frame_is_no_forward() -> None:
     ahead = SimpleNamespace(is_forward=None, co_name=None, compile_id=None)
     kinds = [kind_of(one) for one in (frame, limited, backward, ahead)]
     assert kinds == ["forward", "forward", "backward", "other"]
+
+
+def test_a_frame_with_thousands_of_entries_costs_no_more_than_one_with_a_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each recompile has a reason for each earlier entry: 10,000 of them would be 50 million."""
+    categorized: list[str] = []
+
+    def counting(reason: str) -> str:
+        categorized.append(reason)
+        return category_of(reason)
+
+    monkeypatch.setattr(reason_categories, "category_of", counting)
+    sizes = [
+        f"0/{at}: tensor 'x' size mismatch at index 0. expected 2, actual {at}"
+        for at in range(5000)
+    ]
+    reasons = ["0/5001: GLOBAL_STATE changed: grad_mode ", *sizes]
+    assert recompile(most_specific_first(reasons)) == recompile("\n".join([*sizes, reasons[0]]))
+    assert len(categorized) < 20

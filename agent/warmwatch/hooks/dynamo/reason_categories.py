@@ -45,15 +45,23 @@ _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 # Every guard set begins with the global state. A line about it belongs to an entry for another
 # mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
+_ENOUGH = 8  # specific reasons; redaction keeps no more, and a frame can have thousands of entries
 
 
 def most_specific_first(reasons: list[str]) -> str:
     """Reasons, one for each compiled entry that did not fit; the most specific one first.
 
-    PyTorch's text stays unchanged: some reasons have several lines, with the user's stack.
+    PyTorch's text stays unchanged: some reasons have several lines, with the user's stack. Stops
+    after the first few specific ones, so that a recompile does not cost more with each before it.
     """
-    entries = [entry.strip() for text in reasons for entry in _NEXT_ENTRY.split(text.strip())]
-    return "\n".join(sorted(entries, key=lambda entry: category_of(entry) in _OF_ANOTHER_MODE))
+    specific: list[str] = []
+    others: list[str] = []
+    for entry in (entry for text in reasons for entry in _NEXT_ENTRY.split(text.strip())):
+        of_another_mode = category_of(entry) in _OF_ANOTHER_MODE
+        (others if of_another_mode else specific).append(entry.strip())
+        if len(specific) == _ENOUGH:
+            break
+    return "\n".join(specific + others)
 
 
 def category_of(reason: str) -> str:
