@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
@@ -20,21 +21,23 @@ from warmwatch_monitor.output.console import note, rewrite, say
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.status.goals import GOALS
 from warmwatch_monitor.wait.poll_interval import KINDS, PollInterval
-from warmwatch_monitor.wait.waiter import Outcome, Standing, Wait, listed
+from warmwatch_monitor.wait.waiter import NEW_START_SECONDS, Outcome, Standing, Wait, listed
 
 _HELP = """Block until RUN (or each of your living runs) is warm. RUN may start later than the wait.
 
 RUN is a name or a pattern such as 'gpt*', among your own runs; gpt2@alice is alice's run, '*@*'
 matches everybody's. A run that ended before the wait began is skipped, because it is not the one
 that you launch. Exceptions: it began within the last 10 s, or RUN is named and --until has only
-ends (ended, finished, failed, lost).
+ends (ended, finished, failed, lost). Without --timeout, a RUN that has failed or is lost has 30 s
+to start again.
 
 On a terminal, a line on stderr shows the progress; elsewhere, a line whenever a state changes.
 
 \b
 Exit code: 0 reached
-           4 the run ended first, or a compilation takes so long that it may hang
-             (long_compile; a wait for an end continues)
+           4 the run ended first, or had failed and did not start again, or a
+             compilation takes so long that it may hang (long_compile; a wait for an
+             end continues)
            124 the timeout expired
            2 wrong usage
            6 the daemon or the Prometheus server does not answer
@@ -87,7 +90,8 @@ def wait(
     note_missing_directory(dir, " yet; waiting for it")
     with _progress() as tell, contextlib.closing(EventClient(KINDS)) as hearing:
         waking = PollInterval(ask, hearing, is_seen=sys.stderr.isatty())
-        wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause)
+        new_start = NEW_START_SECONDS if timeout is None else math.inf
+        wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause, new_start)
         last = wanted.block(max(0.0, end - time.monotonic()))
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None

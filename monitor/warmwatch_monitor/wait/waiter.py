@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import Answer
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
 from warmwatch_monitor.output.console import plain
+from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.status.goals import (
     END_GOALS,
     attached_at,
@@ -26,8 +29,11 @@ from warmwatch_monitor.status.goals import (
 
 _PAUSE_SECONDS = 0.25
 _NAMED = 3
+_BEFORE = "; that was before this wait"
 _WAITING = "; waiting for"  # shown while it waits, not after the timeout
 _ABSENCE_SECONDS = 15.0  # enough for a restart of the daemon
+NEW_START_SECONDS = 30.0  # enough for a launched process to attach
+_BROKEN_OFF = {State.FAILED.value, State.LOST.value}
 
 # returns after at most this many seconds, or earlier for an event that wakes
 Pause = Callable[[float, Callable[[Event], bool]], None]
@@ -71,6 +77,7 @@ class Wait:
         uid: the waiting user; ``None``: all runs count.
         clock: the server's time, if the answers do not contain it.
         pause: between two polls.
+        new_start: seconds to wait for a named run to start again if it has failed or is lost.
     """
 
     def __init__(
@@ -82,9 +89,10 @@ class Wait:
         uid: int | None = None,
         clock: Callable[[], float] | None = None,
         pause: Pause = sleep,
+        new_start: float = math.inf,
     ) -> None:
         self._ask, self._run, self._goals, self._tell, self._uid = ask, run, goals, tell, uid
-        self._clock, self._pause = clock, pause
+        self._clock, self._pause, self._new_start = clock, pause, new_start
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
         self._own: set[str] = set()  # uids of the runs in the last answer
@@ -135,11 +143,22 @@ class Wait:
             words = self._nothing(asked, answer["runs"])
             if why := why_incomplete(answer, self._uid):
                 words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
+            elif self._does_not_start_again(asked):
+                words = words.partition(_BEFORE)[0]
+                words = f"{words}; not started again within {duration(self._new_start)}"
+                return Standing(
+                    state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, asked)
+                )
             return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Standing(state=state, words=words, outcome=outcome, answer=answer)
+
+    def _does_not_start_again(self, asked: Sequence[Answer]) -> bool:
+        broken_off = asked and {run["state"] for run in asked} <= _BROKEN_OFF
+        waited = time.monotonic() - (self._first_look or 0.0)
+        return self._run is not None and bool(broken_off) and waited >= self._new_start
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
         """How ``answer`` ends the wait, if it does, and the sentence for it."""
@@ -186,7 +205,7 @@ class Wait:
         """The text if none of the runs in the ``asked`` answers counts."""
         if self._run is not None:
             before = "; ".join(plain(str(run["summary"])) for run in asked)
-            return f"{before}; that was before this wait{_WAITING} it to start again"
+            return f"{before}{_BEFORE}{_WAITING} it to start again"
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:
             return f"no run lives{_WAITING} one"

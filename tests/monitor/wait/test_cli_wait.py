@@ -32,6 +32,7 @@ from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Answer
 from warmwatch_monitor.errors import NoDaemonError, UnknownRunError
 from warmwatch_monitor.model import RankView
+from warmwatch_monitor.wait import command as wait_command
 from warmwatch_monitor.wait import waiter
 from warmwatch_monitor.wait.waiter import Outcome, Wait
 
@@ -105,6 +106,19 @@ def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
                 assert line, "it ended before it saw the run compile"
             update(folder, warm())
             assert waiter.end()[0] == 0
+
+
+@pytest.mark.parametrize("how", ["failed", "lost"])
+def test_without_a_timeout_a_run_that_broke_off_before_has_a_time_to_start_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(wait_command, "NEW_START_SECONDS", 0.4)
+    slot = ended(warm(), "failed") if how == "failed" else warm()  # no process has its lock
+    write_record(tmp_path, slot)
+    result = wait("gpt2", "--dir", str(tmp_path))
+    assert result.exit_code == 4
+    assert result.stderr.splitlines()[-1].startswith(f"gpt2: {how}")
+    assert result.stderr.endswith("; not started again within 400 ms\n")
 
 
 @pytest.mark.parametrize(
