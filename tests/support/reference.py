@@ -12,9 +12,14 @@ import click
 
 import warmwatch
 from support.builders import snapshot
+from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
+from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
+from warmwatch_monitor.stacks.wording import StacksDocument
+from warmwatch_monitor.status.schema.json_schema import schema_text
+from warmwatch_monitor.terminal.runs import RunsDocument
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
@@ -23,6 +28,14 @@ PARTS = {  # how the names of metrics begin -> heading
     "warmwatch_gpu": "GPUs",
     "warmwatch_host": "Host",
     "warmwatch": "Runs, ranks and the daemon",
+}
+
+
+JSON_OUTPUT = {
+    "runs": RunsDocument,
+    "check": CheckDocument,
+    "stacks": StacksDocument,
+    "doctor": DoctorDocument,
 }
 
 
@@ -84,6 +97,20 @@ def functions() -> str:
     return "\n".join(lines) + "\n"
 
 
+def json_output() -> str:
+    """The JSON Schema of each ``--json`` document that is not `/status`."""
+    lines = [MADE, "", "# JSON output of commands", ""]
+    lines += [
+        "`status` and `wait` print `/status` ([HTTP](http.md)). These commands print one object,",
+        "which this page describes as JSON Schema. Keys may be added; within one `schema_version`",
+        "none changes its meaning.",
+    ]
+    for name, document in JSON_OUTPUT.items():
+        schema = schema_text(document).strip()
+        lines += ["", f"## `{name} --json`", "", "```json", schema, "```"]
+    return "\n".join(lines) + "\n"
+
+
 def call(name: str, function: Callable[..., object]) -> str:
     """The signature without types, as ruff formats it."""
     parameters = [
@@ -108,6 +135,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER / "command-options.md", command_options()
     yield FOLDER / "metrics.md", metrics()
     yield FOLDER / "functions.md", functions()
+    yield FOLDER / "json-output.md", json_output()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import click
 
 from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, measured
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.console import note
+from warmwatch_monitor.output.console import as_json, note
 from warmwatch_monitor.output.files import place_of, write, write_whole
 from warmwatch_monitor.run.launched import check_name
 
@@ -206,7 +206,7 @@ def _read(place: Path) -> Baseline:
 
 def _tell(wanted: _Wanted, result: Result) -> None:
     """Print the result on stderr (stdout is CMD's), and write the requested files."""
-    from warmwatch_monitor.check.output import answer, junit, markdown, text
+    from warmwatch_monitor.check.output import document, junit, markdown, text
 
     note(text(result))
     if wanted.markdown is not None:
@@ -216,6 +216,4 @@ def _tell(wanted: _Wanted, result: Result) -> None:
     if wanted.junit is not None:
         write(wanted.junit, junit(result))
     if wanted.json is not None:
-        import json
-
-        write(wanted.json, json.dumps(answer(result), indent=2) + "\n")
+        write(wanted.json, as_json(document(result)) + "\n")

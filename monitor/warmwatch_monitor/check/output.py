@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 from xml.etree import ElementTree as Xml
 
 from msgspec import Struct
@@ -200,29 +199,76 @@ def _why(held: Held) -> str:
     return "\n".join(lines)
 
 
-def answer(result: Result) -> dict[str, Any]:
-    """Schema version 1: keys are added, never renamed."""
-    return {
-        "schema_version": 1,
-        "passed": result.passed,
-        "summary": verdict(result),
-        "compared": [_held(one) for one in result.held],
-        "problems": result.problems,
-        "notes": result.notes,
-    }
+class GrowthCause(Struct, frozen=True, kw_only=True):
+    """Why a number grew."""
+
+    words: str
+    """The cause as a sentence, with PyTorch's reason."""
+    advice: str | None
+    """How to avoid it; null if that is unknown."""
 
 
-def _held(held: Held) -> dict[str, Any]:
-    return {
-        "run": held.run,
-        "ranks": held.ranks or None,
-        "measure": held.measure,
-        "baseline": held.was,
-        "now": held.now,
-        "limit": held.limit,
-        "grew": held.grew,
-        "words": wording.headline(held),
-        "causes": [{"words": words, "advice": remedy} for words, remedy in wording.causes(held)]
-        if held.grew
-        else [],
-    }
+class ComparedNumber(Struct, frozen=True, kw_only=True):
+    """One number of a run, compared with the baseline's."""
+
+    run: str
+    """The run."""
+    ranks: str | None
+    """Its ranks, such as `0-3`; null for a number of the whole run."""
+    measure: str
+    """What is compared, as the baseline file names it."""
+    baseline: float
+    """The baseline's value."""
+    now: float
+    """The value that was measured."""
+    limit: float
+    """The largest value that passes."""
+    grew: bool
+    """Whether `now` exceeds `limit`."""
+    words: str
+    """The same as a clause."""
+    causes: list[GrowthCause]
+    """Why it grew; empty if it did not."""
+
+
+class CheckDocument(Struct, frozen=True, kw_only=True):
+    """The result of `warmwatch check --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    passed: bool
+    """Whether nothing grew, and all could be compared."""
+    summary: str
+    """The result in one sentence."""
+    compared: list[ComparedNumber]
+    """All numbers that were compared."""
+    problems: list[str]
+    """Reasons other than growth for which it fails."""
+    notes: list[str]
+    """Remarks that do not make it fail."""
+
+
+def document(result: Result) -> CheckDocument:
+    """The result for programs."""
+    return CheckDocument(
+        passed=result.passed,
+        summary=verdict(result),
+        compared=[_compared(one) for one in result.held],
+        problems=result.problems,
+        notes=result.notes,
+    )
+
+
+def _compared(held: Held) -> ComparedNumber:
+    causes = wording.causes(held) if held.grew else ()
+    return ComparedNumber(
+        run=held.run,
+        ranks=held.ranks or None,
+        measure=held.measure,
+        baseline=held.was,
+        now=held.now,
+        limit=held.limit,
+        grew=held.grew,
+        words=wording.headline(held),
+        causes=[GrowthCause(words=words, advice=remedy) for words, remedy in causes],
+    )

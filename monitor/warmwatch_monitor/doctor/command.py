@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from warmwatch_monitor.client.answers import asker, settings_from
 from warmwatch_monitor.doctor.checks import (
@@ -25,9 +25,32 @@ from warmwatch_monitor.doctor.host_checks import compiling
 from warmwatch_monitor.doctor.issue_report import issue_report
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import plain, say
+from warmwatch_monitor.output.console import as_json, plain, say
 from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.settings import Settings
+
+
+class DoctorFinding(Struct, frozen=True, kw_only=True):
+    """One line of the checklist."""
+
+    mark: Mark
+    """How serious it is; only `trouble` requires action."""
+    what: str
+    """What was found, in one sentence."""
+    advice: str | None = None
+    """What to do; null if there is nothing to do."""
+
+
+class DoctorDocument(Struct, frozen=True, kw_only=True):
+    """The checklist of `warmwatch doctor --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    to_do: int
+    """Number of findings that require action."""
+    findings: list[DoctorFinding]
+    """The findings, in the order of the checks."""
+
 
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
@@ -35,7 +58,7 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 @click.command()
 @options.address
 @options.directory
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the findings as JSON.")
 @options.access
 @click.option(
     "--hooks",
@@ -57,7 +80,7 @@ def doctor(
     /,
     address: str | None,
     dir: str | None,
-    as_json: bool,
+    is_json: bool,
     check_hooks: bool,
     report: str | None,
     **access: str | None,
@@ -80,11 +103,11 @@ def doctor(
     findings: list[Finding] = []
     for finding in hooks(os.environ) if check_hooks else _installation(settings):
         findings.append(finding)
-        if not as_json:
+        if not is_json:
             say(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
-    if as_json:
-        say(json.dumps(_answer(findings, troubles), indent=2))
+    if is_json:
+        say(as_json(_document(findings, troubles)))
     else:
         say(f"{troubles} to do" if troubles else "nothing to do")
     ctx.exit(1 if troubles else 0)
@@ -115,16 +138,11 @@ def _write_report(text: str, place: Path | None) -> None:
         write(place, text)
 
 
-def _answer(findings: Sequence[Finding], troubles: int) -> dict[str, Any]:
-    """The findings as an object; ``advice`` is null if there is nothing to do."""
-    return {
-        "schema_version": 1,
-        "to_do": troubles,
-        "findings": [
-            {"mark": one.mark.value, "what": one.what, "advice": one.advice or None}
-            for one in findings
-        ],
-    }
+def _document(findings: Sequence[Finding], troubles: int) -> DoctorDocument:
+    lines = [
+        DoctorFinding(mark=one.mark, what=one.what, advice=one.advice or None) for one in findings
+    ]
+    return DoctorDocument(to_do=troubles, findings=lines)
 
 
 def _line(finding: Finding) -> str:

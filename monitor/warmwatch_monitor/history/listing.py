@@ -18,33 +18,58 @@ if TYPE_CHECKING:
 
 
 class Listed(Struct, frozen=True):
-    """The list entry of a run. Figures of ranks are their maximum; ``None`` is unknown."""
+    """The list entry of a run. Figures of ranks are their maximum; null: unknown."""
 
     id: str
+    """Its id in the history."""
     run: str
+    """Its name, with the owner if that is another user: `gpt2@alice`."""
     name: str
+    """Its name, as set by its user."""
     owner: str | None
+    """The user who owns it; null if unknown."""
     host: str | None
+    """The host that it ran on."""
     state: str
+    """Its last state."""
     began: Epoch
+    """When it began."""
     ended: Epoch | None
+    """When it ended; null if that was not seen."""
     seen: Epoch
+    """When it was last seen."""
     summary: str
+    """Its last sentence."""
     world_size: int | None
+    """Number of its ranks, as set by the launcher."""
     ranks: int
+    """Number of ranks that were seen."""
     steps: int | None
+    """Training steps."""
     first_step_seconds: float | None
+    """Length of step 1."""
     step_seconds: float | None
+    """Length of a clean step over the whole run, of the slowest rank."""
     warmup_seconds: float | None
+    """Length of the first warm-up."""
     compile_seconds: float | None
+    """Compile time."""
     compilations: int | None
+    """Compilations, forward and backward."""
     recompiles: int | None
+    """Recompiles."""
     script: str | None
+    """Base name of its script."""
     commit: str | None
+    """Commit of the git work tree in which its script lies."""
     code: str | None
+    """Hash of the code of all functions that were compiled."""
     torch: str | None
+    """Version of PyTorch."""
     gpu: str | None
+    """Product name of its GPUs."""
     mode: str | None
+    """Mode of `torch.compile`."""
 
 
 _COLUMNS = ", ".join(f'"{name}"' for name in Listed.__struct_fields__)

@@ -19,6 +19,15 @@ def say(text: str, *, end: str = "\n") -> None:
     _write(sys.stdout, printable(text, keep="\n") + end)
 
 
+def as_json(document: Any) -> str:
+    """The text of a command's ``--json`` document, which is a msgspec Struct."""
+    import json
+
+    from msgspec import to_builtins
+
+    return json.dumps(to_builtins(document), indent=2)
+
+
 def draw(text: str, *, end: str = "\n") -> None:
     """Print a view of an escaped answer, with its colours and cursor movements."""
     _write(sys.stdout, text + end)

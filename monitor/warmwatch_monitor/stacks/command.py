@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from warmwatch.shared.record import RecordError
 from warmwatch.shared.states import State
@@ -19,7 +17,7 @@ from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import NoRunError, SourceError, UsageError, WarmwatchError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import note, plain, say
+from warmwatch_monitor.output.console import as_json, note, plain, say
 from warmwatch_monitor.stacks import py_spy
 from warmwatch_monitor.stacks.sources import (
     KernelThreads,
@@ -28,11 +26,12 @@ from warmwatch_monitor.stacks.sources import (
     left_stacks,
 )
 from warmwatch_monitor.stacks.wording import (
-    as_json,
+    StacksDocument,
     at_work,
     by_kernel,
     heading,
     left_by_agent,
+    rank_stacks,
     threads,
 )
 from warmwatch_monitor.status.document import status
@@ -114,8 +113,7 @@ def _hangs(view: RankView) -> bool:
     return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """The result for one rank. ``problems``: why there is no more, one sentence each."""
 
     view: RankView
@@ -191,10 +189,9 @@ def _lines(look: Look) -> Iterator[str]:
 def _print_json(looks: Sequence[Look], left_out: int) -> bool:
     """Print the same as one JSON object."""
     now = time.monotonic_ns()
-    ranks: list[dict[str, Any]] = [
-        as_json(look.view, look.compilers, look.present, look.left, look.kernel, now)
-        | {"problems": list(look.problems)}
-        for look in looks
+    ranks = [
+        rank_stacks(one.view, one.compilers, one.present, one.left, one.kernel, one.problems, now)
+        for one in looks
     ]
-    say(json.dumps({"schema_version": 1, "ranks": ranks, "ranks_left_out": left_out}, indent=2))
+    say(as_json(StacksDocument(ranks=ranks, ranks_left_out=left_out)))
     return any(look.present or look.left for look in looks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from msgspec import Struct
 
 from warmwatch.shared.record import STACKS, RecordError
 from warmwatch.shared.record.stack_file import STACKS_LIMIT, unpack_stacks
@@ -49,21 +49,19 @@ def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
     return tuple(one for one in found if one.since_ns == since_ns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelThreads:
-    """Threads that do the same, as the kernel shows them to their user.
-
-    Attributes:
-        name: as ``ps`` shows it. count: their number. main: the main thread is among them.
-        state: ``runs``, ``sleeps``, or ``waits for a device``, which no signal interrupts.
-        function: the kernel function in which they sleep or wait; ``None`` if unknown.
-    """
+class KernelThreads(Struct, frozen=True, kw_only=True):
+    """Threads that do the same, as the kernel shows them to their user."""
 
     name: str
+    """Their name, as `ps` shows it."""
     count: int
+    """Number of the threads."""
     main: bool
+    """Whether the main thread is among them."""
     state: str
+    """`runs`, `sleeps`, or `waits for a device`, which no signal interrupts."""
     function: str | None = None
+    """The kernel function in which they sleep or wait; null if unknown."""
 
 
 _STATES = {"R": "runs", "S": "sleeps", "I": "sleeps", "D": "waits for a device", "T": "is stopped"}

@@ -3,16 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
-from msgspec.structs import asdict as struct_as_dict
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.output.wording import counted, duration
 from warmwatch_monitor.stacks.sources import KernelThreads
+from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import beside
 from warmwatch_monitor.status.words.states import says
+
+
+class StackFrame(Struct, frozen=True, kw_only=True):
+    """A frame of a Python stack."""
+
+    name: str
+    """Name of the function."""
+    file: str
+    """Base name of its file."""
+    line: int
+    """The line that runs."""
+
+
+class PythonThread(Struct, frozen=True, kw_only=True):
+    """The Python stack of one thread."""
+
+    frames: list[StackFrame]
+    """Its frames, innermost first."""
+    left_out: int
+    """Number of frames left out of the middle."""
+    main: bool
+    """Whether it is the main thread."""
+    compiles: bool
+    """Whether it has compile activity in progress."""
+
+
+class RankStacks(Struct, frozen=True, kw_only=True):
+    """What one rank does now."""
+
+    run: str
+    """The run."""
+    rank: int
+    """The rank, from 0."""
+    pid: int | None
+    """Its pid in this pid namespace; null if the process cannot be seen."""
+    state: str
+    """Its state, as in `/status`."""
+    summary: str
+    """What it does, in one clause."""
+    conditions: list[str]
+    """Its conditions, one clause each."""
+    compilers: list[schema.Compiler]
+    """The compilers below its process."""
+    source: str | None
+    """Where the stacks come from: `py-spy` or `agent`; null without stacks."""
+    age_seconds: float | None
+    """How old the stacks are, in seconds; null without stacks."""
+    phase: str | None
+    """Phase of the compile activity at that time; null if unknown, and from py-spy."""
+    threads: list[PythonThread]
+    """Its Python threads: those that compile, the main thread, then the others."""
+    threads_left_out: int
+    """Number of threads that the agent left out."""
+    kernel_threads: list[KernelThreads]
+    """Its threads as the kernel shows them, if there are no Python stacks."""
+    problems: list[str]
+    """Why there is no more, one sentence each."""
+
+
+class StacksDocument(Struct, frozen=True, kw_only=True):
+    """The stacks of `warmwatch stacks --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    ranks: list[RankStacks]
+    """The ranks that compile, are silent or are stalled, or the requested rank."""
+    ranks_left_out: int
+    """Number of other such ranks."""
 
 
 def heading(view: RankView) -> Iterator[str]:
@@ -64,36 +132,39 @@ def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
         yield from lines
 
 
-def as_json(
+def rank_stacks(
     view: RankView,
     compilers: Sequence[Compiler],
     present: Sequence[ThreadStack],
     left: Sequence[Stacks],
     kernel: Sequence[KernelThreads],
+    problems: Sequence[str],
     now_ns: int,
-) -> dict[str, Any]:
-    """The same as an object; ``source`` and related fields are null without stacks."""
+) -> RankStacks:
+    """The same for programs."""
     last = left[-1] if left and not present else None
     _, *beside_it = (line.strip() for line in heading(view))
-    return {
-        "run": view.run,
-        "rank": view.rank,
-        "pid": view.figures.life.pid,
-        "state": view.judgement.state.value,
-        "summary": beside_it[0],
-        "conditions": beside_it[1:],
-        "compilers": [struct_as_dict(one) for one in compilers],
-        "source": "py-spy" if present else "agent" if last else None,
-        "age_seconds": 0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
-        "phase": last.phase if last else None,
-        "threads": [_thread(one) for one in present or (last.threads if last else ())],
-        "threads_left_out": last.threads_left_out if last else 0,
-        "kernel_threads": [asdict(one) for one in kernel],
-    }
+    return RankStacks(
+        run=view.run,
+        rank=view.rank,
+        pid=view.figures.life.pid,
+        state=view.judgement.state.value,
+        summary=beside_it[0],
+        conditions=beside_it[1:],
+        compilers=[schema.Compiler(**asdict(one)) for one in compilers],
+        source="py-spy" if present else "agent" if last else None,
+        age_seconds=0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
+        phase=last.phase if last else None,
+        threads=[_thread(one) for one in present or (last.threads if last else ())],
+        threads_left_out=last.threads_left_out if last else 0,
+        kernel_threads=[*kernel],
+        problems=[*problems],
+    )
 
 
-def _thread(one: ThreadStack) -> dict[str, Any]:
-    return {**one._asdict(), "frames": [frame._asdict() for frame in one.frames]}
+def _thread(one: ThreadStack) -> PythonThread:
+    frames = [StackFrame(**frame._asdict()) for frame in one.frames]
+    return PythonThread(frames=frames, left_out=one.left_out, main=one.main, compiles=one.compiles)
 
 
 def _into(one: Stacks) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -12,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import Struct
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
+from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
-from warmwatch_monitor.output.console import draw, has_colour, plain, say, width
+from warmwatch_monitor.output.console import as_json, draw, has_colour, plain, say, width
 from warmwatch_monitor.output.states import STYLES, painted
 from warmwatch_monitor.output.wording import step_length
 from warmwatch_monitor.settings import NO_SQLITE, load_history_settings
@@ -25,6 +26,19 @@ from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.table import brief, cell_width
 
 Run = dict[str, Any]
+
+
+class RunsDocument(Struct, frozen=True, kw_only=True):
+    """The list of `warmwatch runs --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    database: str
+    """Path of the history."""
+    runs: list[Listed]
+    """The runs, newest first."""
+
+
 _LEFT = frozenset({"id", "run", "state", "began", "host", "mode"})
 _COLUMNS = (
     *("id", "run", "state", "began", "took", "steps", "warm-up", "a step", "compiled"),
@@ -154,7 +168,7 @@ A `?` marks the last known state of a run whose end was not seen. At most {_LIMI
     type=click.IntRange(min=0, max=_MOST),
     help=f"Maximum number of runs; 0: all.  [{_LIMIT}]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the runs as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the runs as JSON.")
 @click.pass_context
 def runs(
     ctx: click.Context,
@@ -163,7 +177,7 @@ def runs(
     since: str | None,
     state: str | None,
     limit: int | None,
-    as_json: bool,
+    is_json: bool,
 ) -> None:
     """The command; its help is ``_HELP``."""
     moment = None if since is None else _moment(since, time.time())
@@ -178,19 +192,19 @@ def runs(
         )
     from msgspec.structs import asdict
 
-    from warmwatch_monitor.history.listing import Wanted
     from warmwatch_monitor.history.store import Store
 
     store = Store(settings)
     most = _LIMIT if limit is None else limit
     wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
-    found = [plain(asdict(one)) for one in store.listed(wanted)]
+    listed = store.listed(wanted)
     asked = any(one is not None for one in (name, host, since, state))
-    if as_json:
-        say(json.dumps({"schema_version": 1, "database": str(store.path), "runs": found}, indent=2))
+    if is_json:
+        say(as_json(RunsDocument(database=str(store.path), runs=listed)))
     else:
+        found = [plain(asdict(one)) for one in listed]
         _show(found, store.count(wanted), store.path, asked=asked)
-    ctx.exit(5 if asked and not found else 0)
+    ctx.exit(5 if asked and not listed else 0)
 
 
 def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, asked: bool) -> None:

@@ -15,11 +15,12 @@ from warmwatch_monitor.check import baseline
 from warmwatch_monitor.check.baseline import Baseline, named, numbers
 from warmwatch_monitor.check.growth import Comparison, Kind, compared
 from warmwatch_monitor.check.measured import MeasuredRun, measured
-from warmwatch_monitor.check.output import Result, answer, changes, junit, markdown, text
+from warmwatch_monitor.check.output import Result, changes, document, junit, markdown, text
 from warmwatch_monitor.check.wording import causes, headline, remark
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
 from warmwatch_monitor.model.journal import NOTHING, CompileCauses
+from warmwatch_monitor.output.console import as_json
 
 DONE = b.ended("finished")
 FIRST = Compilation(id="0/0", kind="forward", at_ns=1, name="forward", file="model.py", line=31)
@@ -309,9 +310,9 @@ def test_the_outcome_for_people_and_programs() -> None:
     assert "❌ recompiles | gpt2, rank 0 | 0 | **1** |" in markdown(failed)
     suite = ElementTree.fromstring(junit(failed))
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("9", "1", "0")
-    told = json.loads(json.dumps(answer(failed)))
-    assert told["passed"] is False
-    assert [one["measure"] for one in told["compared"] if one["grew"]] == ["recompiles"]
+    printed = json.loads(as_json(document(failed)))
+    assert printed["passed"] is False
+    assert [one["measure"] for one in printed["compared"] if one["grew"]] == ["recompiles"]
 
 
 def test_no_name_of_a_run_is_read_as_markdown() -> None:
@@ -334,4 +335,4 @@ def test_what_could_not_be_compared_never_looks_like_a_pass() -> None:
     assert "no run was seen" in markdown(failed)
     suite = ElementTree.fromstring(junit(failed))
     assert (suite.get("tests"), suite.get("errors")) == ("1", "1")
-    assert answer(failed)["passed"] is False
+    assert document(failed).passed is False

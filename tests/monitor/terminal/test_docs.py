@@ -16,6 +16,7 @@ from warmwatch.shared.record import CATEGORIES
 from warmwatch.shared.states import CONDITIONS, NEEDS_A_PERSON, State
 from warmwatch_monitor import variables as monitor
 from warmwatch_monitor.cli import COMMANDS
+from warmwatch_monitor.status.schema.json_schema import definitions
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
@@ -35,10 +36,17 @@ def test_the_table_of_settings_is_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text"), list(reference.pages()), ids=["command-options", "metrics", "functions"]
+    ("path", "text"), [pytest.param(*one, id=one[0].stem) for one in reference.pages()]
 )
 def test_a_reference_page_matches_the_code(path: Path, text: str) -> None:
     assert path.read_text() == text, "run `cd tests && python -m support.reference`"
+
+
+@pytest.mark.parametrize("document", reference.JSON_OUTPUT.values(), ids=reference.JSON_OUTPUT)
+def test_every_key_of_json_output_has_a_description(document: type) -> None:
+    for name, schema in definitions(document, ref_template="{name}").items():
+        for key, described in schema.get("properties", {}).items():
+            assert described.get("description"), f"{name}.{key}"
 
 
 def test_every_state_and_condition_is_explained() -> None:

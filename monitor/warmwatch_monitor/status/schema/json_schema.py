@@ -77,15 +77,19 @@ def _docs_of_module(name: str) -> dict[str, dict[str, str]]:
 
 
 def schema_file() -> str:
-    """The content of ``status.schema.json`` in this folder: ``/status``, and each event's data.
+    """The content of ``status.schema.json`` in this folder: ``/status``, and each event's data."""
+    return schema_text(Status, ResetEvent, *CHANGES, SampleEvent)
+
+
+def schema_text(document: type, *others: type) -> str:
+    """The JSON Schema of ``document``, which also defines ``others``.
 
     One line for each key, so that a diff shows which keys changed.
     """
-    types = (Status, ResetEvent, *CHANGES, SampleEvent)
-    known = definitions(*types, ref_template="#/$defs/{name}")
+    known = definitions(document, *others, ref_template="#/$defs/{name}")
     named = ",\n".join(f"{json.dumps(name)}: {_by_line(one)}" for name, one in known.items())
-    dialect = "https://json-schema.org/draft/2020-12/schema"
-    return f'{{"$schema": "{dialect}",\n"$ref": "#/$defs/Status",\n"$defs": {{\n{named}\n}}}}\n'
+    dialect, root = "https://json-schema.org/draft/2020-12/schema", f"#/$defs/{document.__name__}"
+    return f'{{"$schema": "{dialect}",\n"$ref": "{root}",\n"$defs": {{\n{named}\n}}}}\n'
 
 
 def _by_line(schema: dict[str, Any]) -> str:
