@@ -74,7 +74,6 @@ class Row(Struct, frozen=True, kw_only=True):
         against_default: break-even against the default mode, if that is not the baseline.
         total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
         peak_resident_bytes: the most resident memory of a rank's process.
-        evaluation_batch_seconds: average time of a batch in evaluations without compile activity.
         drift: how far its losses are from eager's. max_drift_exceeded: whether that is too far.
         compiled: whether there was compile activity.
         wrappings, agent_errors: from its ranks. gpus: number of GPUs used.
@@ -111,7 +110,6 @@ class Row(Struct, frozen=True, kw_only=True):
     against_default: BreakEven | None = None
     total_seconds: float | None = None
     peak_resident_bytes: int | None = None
-    evaluation_batch_seconds: float | None = None
     drift: Drift | None = None
     max_drift_exceeded: bool | None = None
     compiled: bool = False

@@ -31,7 +31,6 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("peak RSS", lambda one: None if one.gpus else if_known(amounts.size, one.peak_resident_bytes)),
     ("energy a step", lambda one: _energy(one)),
     ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
-    ("a batch of it", lambda one: if_known(took, one.evaluation_batch_seconds)),
     ("graphs", lambda one: _graphs(one)),
     ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
@@ -62,13 +61,7 @@ def page(of: Modes) -> Document:
         state="",
         answer=_answer(of),
         warnings=tuple(_warnings(of)),
-        sections=tuple(
-            one
-            for one in (
-                *(_recommendation(of), _table(of), _notes(of), _losses(of), _pays(of), _method(of)),
-            )
-            if one
-        ),
+        sections=tuple(one for make in _SECTIONS if (one := make(of))),
     )
 
 
@@ -125,25 +118,23 @@ def _drift(of: Drift | None) -> str | None:
 
 
 def _drift_sentence(of: Drift) -> str:
-    at = f"{_loss(of.loss)}, eager {_loss(of.eager_loss)}"
     rank = f" of rank {of.rank}" if of.rank else ""
-    text = f"{_drift_clause(of)}{rank}"
-    if of.relative != 0:
-        text = f"{text} ({at})"
-    compared = f"{text}; {counted(of.passes, 'loss', 'losses')} compared"
+    at = f"{rank} ({_loss(of.loss)}, eager {_loss(of.eager_loss)})" if of.relative != 0 else ""
+    compared = f"{_drift_clause(of, at)}; {counted(of.passes, 'loss', 'losses')} compared"
     if of.noise is not None and of.noise_passes < of.passes:
         return f"{compared}, noise of the first {of.noise_passes:,}"
     return compared
 
 
-def _drift_clause(of: Drift) -> str:
-    """``its loss drifts by 3e-3 at step 50; noise 1e-6``."""
+def _drift_clause(of: Drift, at: str = "") -> str:
+    """``its loss drifts by 3e-3 at step 50; noise 1e-6``; ``at``: where, in more detail."""
     if of.relative is None:
         text = f"its loss is not comparable from step {of.step:,} on: one of the two is not finite"
     elif not of.relative:
         text = f"its loss equals eager's up to step {of.last_step:,}"
     else:
         text = f"its loss drifts by {of.relative:.2g} at step {of.step:,}"
+    text = f"{text}{at}"
     if of.noise is None:
         return text
     within = ", so it cannot be told from noise" if 0 < (of.relative or 0.0) <= of.noise else ""
@@ -193,6 +184,8 @@ def _same(one: Row, other: Row, steps: int | None) -> bool:
 
 
 def _warnings(of: Modes) -> Iterator[str]:
+    if exceeding := [one.mode for one in of.rows if one.max_drift_exceeded]:
+        yield f"the loss drifts by more than --max-drift {of.max_drift:g}: {', '.join(exceeding)}"
     if of.imposed:
         yield f"{', '.join(of.imposed)} in the environment holds in every mode"
     for one in of.incomparable:
@@ -357,6 +350,9 @@ def _drift_method(of: Modes) -> Iterator[Item]:
             "Loss drift is the largest difference from eager's loss at the same backward pass, "
             "divided by the mean magnitude of eager's losses. Noise is that of a second eager run."
         )
+
+
+_SECTIONS = (_recommendation, _table, _notes, _losses, _pays, _method)
 
 
 def _energy(one: Row) -> str | None:

@@ -234,7 +234,11 @@ def test_drift_is_shown_beside_its_noise_and_limited() -> None:
     assert [one.max_drift_exceeded for one in of.rows] == [None, True]
     assert of.recommended == "eager"
     shown = text(of)
-    assert "default: its loss drifts by 0.003 at step 2; noise 1e-06 (2.006, eager 2)" in shown
+    assert "the loss drifts by more than --max-drift 0.001: default" in shown
+    assert (
+        "default: its loss drifts by 0.003 at step 2 (2.006, eager 2); noise 1e-06; 2 losses"
+        in shown
+    )
     kept = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-2)
     assert [one.max_drift_exceeded for one in kept.rows] == [None, False]
     assert kept.recommended == "default"
@@ -245,7 +249,10 @@ def test_drift_is_shown_beside_its_noise_and_limited() -> None:
     [
         ((2.0, 2.0), "its loss equals eager's up to step 2; noise 1e-06"),
         ((2.0, 2.000001), "noise 1e-06, so it cannot be told from noise"),
-        ((2.0, float("nan")), "not comparable from step 2 on: one of the two is not finite"),
+        (
+            (2.0, float("nan")),
+            "one of the two is not finite (not finite, eager 2); noise 1e-06",
+        ),
     ],
 )
 def test_equal_losses_noise_and_losses_that_are_not_finite_are_told_apart(

@@ -104,8 +104,10 @@ class _Losses:
             return
         if loss.numel() != 1 or not loss.is_floating_point():
             return
-        if self._unscaled is not None and self._unscaled[0]() is loss:
-            loss = self._unscaled[1]
+        # release it now: a CUDA graph's output that stays alive may make PyTorch record again
+        unscaled, self._unscaled = self._unscaled, None
+        if unscaled is not None and unscaled[0]() is loss:
+            loss = unscaled[1]
         self._store(loss.detach())
 
     def _store(self, loss: Any) -> None:
