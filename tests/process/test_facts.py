@@ -93,9 +93,8 @@ def test_a_record_says_what_is_run_and_how_it_is_compiled(records: Path) -> None
 
 
 QUIET = """
-import warmwatch.lifecycle.api
-from warmwatch.lifecycle import attaching as _lifecycle
-_lifecycle.attach("0.1.0", {}, deferred=True)
+from warmwatch.lifecycle import api as _api
+_api.attach_launched()
 import torch._dynamo
 result([])
 torch.compile(make(), backend="eager", fullgraph=True)

@@ -30,7 +30,7 @@ def _never() -> bool:
 is_traced: Callable[[], bool] = _never
 
 
-def dynamo_imported() -> None:
+def _dynamo_imported() -> None:
     """Dynamo may trace the functions here from now on, so they check for it."""
     global is_traced
     from torch import compiler
@@ -200,10 +200,7 @@ def attach(
 
     An invalid argument is ignored with a warning; the others apply.
     """
-    from warmwatch.lifecycle import attaching
-
-    attaching.attach(
-        __version__,
+    _attach(
         {
             "run": run,
             "tokens_per_step": tokens_per_step,
@@ -214,15 +211,29 @@ def attach(
             "say": say,
             "baseline_steps": baseline_steps,
             "after_warm": after_warm,
-        },
+        }
     )
+
+
+def attach_launched() -> None:
+    """Attach under ``warmwatch run``: this process may not train at all."""
+    _attach({}, deferred=True)
+
+
+def _attach(options: dict[str, object], *, deferred: bool = False) -> None:
+    global attached
+    from warmwatch.lifecycle import attaching
+
+    attached = attaching.attach(__version__, options, on_dynamo=_dynamo_imported, deferred=deferred)
 
 
 def detach() -> None:
     """Detach: uninstall every hook. The rank shows as finished."""
+    global attached
     if attached is not None:
         from warmwatch.lifecycle import attaching
 
+        attached = None
         attaching.detach()
 
 

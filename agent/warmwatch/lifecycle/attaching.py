@@ -1,15 +1,14 @@
 """Attach and detach, and the exit and fork handlers of the process.
 
 Before PyTorch imports Dynamo, an attached process has only its settings and an import watch.
-``api.attached`` is the only reference to it, so this module sets that one. No other module here
-imports ``api``, which imports this one when a function is called.
+``api`` imports this module when one of its functions is called, and none here imports ``api``.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from threading import RLock
 from time import monotonic_ns, time_ns
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
 from warmwatch.hooks.imports import ImportWatch
-from warmwatch.lifecycle import api
 from warmwatch.process import process_tree
 from warmwatch.process.ending import End, current_end
 from warmwatch.process.settings import Settings, checked, settings_from
@@ -46,11 +44,19 @@ class Attached:
         options: arguments of ``attach()``.
         deferred: under ``warmwatch run``, where a process may not train at all: create the record
             at the first step or compile activity, not earlier.
+        on_dynamo: called when Dynamo has been imported, before the hooks are armed.
     """
 
     def __init__(
-        self, settings: Settings, version: str, options: Mapping[str, Any], *, deferred: bool
+        self,
+        settings: Settings,
+        version: str,
+        options: Mapping[str, Any],
+        *,
+        deferred: bool,
+        on_dynamo: Callable[[], None],
     ) -> None:
+        self._on_dynamo = on_dynamo
         self._settings, self._version, self._options = settings, version, dict(options)
         self._deferred = deferred
         self._set_by_user = {*options, *(["run"] if settings.run else [])}
@@ -132,7 +138,7 @@ class Attached:
     def _arm(self, module: str) -> None:
         try:
             if module == _DYNAMO:
-                api.dynamo_imported()
+                self._on_dynamo()
                 self.agent.arm()
             else:
                 self.agent.arm_other_compilers(module)
@@ -140,39 +146,49 @@ class Attached:
             _guard.report("arm", error)
 
 
+_attached: Attached | None = None
 _registered = False
 
 
-def attach(version: str, options: Mapping[str, Any], *, deferred: bool = False) -> None:
-    """Attach to this process, or update the options of the attached agent.
+def attach(
+    version: str,
+    options: Mapping[str, Any],
+    *,
+    on_dynamo: Callable[[], None],
+    deferred: bool = False,
+) -> Attached | None:
+    """Attach to this process, or update the options of the attached agent; returns it.
 
-    ``deferred``: see ``Attached``.
+    ``deferred``, ``on_dynamo``: see ``Attached``.
     """
+    global _attached
     try:
         valid, complaints = checked(options)
         for complaint in complaints:
             _guard.warn_once(complaint)
-        if api.attached is not None:
-            api.attached.update(valid)
+        if _attached is not None:
+            _attached.update(valid)
             if not deferred:
-                api.attached.end_deferral()
-            return
+                _attached.end_deferral()
+            return _attached
         settings = settings_from(os.environ)
         if settings.disabled:
-            return
+            return None
         for complaint in settings.complaints:
             _guard.warn_once(complaint)
-        api.attached = attached = Attached(settings, version, valid, deferred=deferred)
+        _attached = Attached(settings, version, valid, deferred=deferred, on_dynamo=on_dynamo)
         _register()
-        attached.start()
+        _attached.start()
     except Exception as error:  # noqa: BLE001 - a training never fails for its monitor
         _guard.report("attach", error)
         _guard.warn_once(f"could not attach: {error!r}")
+    return _attached
 
 
 def detach() -> None:
     """Undo :func:`attach`."""
-    attached, api.attached = api.attached, None
+    global _attached
+    attached, _attached = _attached, None
     if attached is None:
         return
     try:
@@ -201,14 +217,14 @@ def _forked() -> None:
 
 
 def _renew() -> None:
-    if api.attached is not None:
-        api.attached.forked()
+    if _attached is not None:
+        _attached.forked()
 
 
 def _exit() -> None:
-    if api.attached is None:
+    if _attached is None:
         return
     try:
-        api.attached.finish(current_end())
+        _attached.finish(current_end())
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         _guard.report("exit", error)

@@ -8,9 +8,8 @@ from functools import partial
 from importlib import import_module
 
 from warmwatch import _guard
-from warmwatch._version import __version__
 from warmwatch.hooks.imports import ImportWatch
-from warmwatch.lifecycle import attaching
+from warmwatch.lifecycle import api
 
 _FRAMEWORKS = ("transformers", "torchtitan")
 
@@ -22,5 +21,5 @@ def _install(framework: str) -> None:
         _guard.report("frameworks", error)
 
 
-attaching.attach(__version__, {}, deferred=True)
+api.attach_launched()
 ImportWatch({f"{name}.trainer": partial(_install, name) for name in _FRAMEWORKS}).start()
