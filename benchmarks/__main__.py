@@ -12,6 +12,7 @@ NAMES = (
     "step",
     "attach",
     "compile_time",
+    "compile_events",
     "nvml",
     "daemon",
     "memory",

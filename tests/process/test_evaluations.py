@@ -12,8 +12,9 @@ import pytest
 
 from support import slots
 from support.sources import poller
-from support.trainings import ROOT, environment, run, training
+from support.trainings import ROOT, environment, result_of, run, training
 from warmwatch.shared.verdict import State
+from warmwatch_monitor.pipeline import slot_figures
 
 START = """
 import time, warmwatch
@@ -91,6 +92,46 @@ for _ in range(6):
     counts = slots.read(slots.only(records)).compile
     # the first of those in each step cannot be told from an evaluation
     assert counts.evaluations == ("model.eval" in each)
+
+
+# The backend counts the runs of what it compiled.
+UNCOMPILED = """
+runs = 0
+def backend(graph, inputs):
+    def run(*args):
+        global runs
+        runs += 1
+        return graph(*args)
+    return run
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+compiled = torch.compile(model, backend=backend)
+train(compiled, o, 5)
+found = []
+for called in (compiled, model, "forced", compiled):
+    before = runs
+    model.eval()
+    with torch.no_grad():
+        if called == "forced":
+            with torch.compiler.set_stance("force_eager"): compiled(torch.randn(4, 8))
+        else:
+            called(torch.randn(4, 8))
+    model.train()
+    found.append(runs - before)
+    train(compiled, o, 3)
+from torch._dynamo import eval_frame
+result([found, eval_frame._callback_from_stance.__module__])
+"""
+
+
+def test_an_evaluation_that_calls_no_compiled_function_is_counted(records: Path) -> None:
+    """By the uncompiled model, or under a stance; afterwards PyTorch's function is in its place."""
+    runs, restored = result_of(records, START + UNCOMPILED)
+    assert runs == [1, 0, 0, 1]
+    assert restored == "torch._dynamo.eval_frame"
+    slot = slots.read(slots.only(records))
+    assert (slot.compile.evaluations, slot.compile.uncompiled_evaluations) == (4, 2)
+    assert slot_figures.compile_of(slot).uncompiled_evaluations == 2
+    assert slot.compile.agent_errors == 0
 
 
 COMPILED = """

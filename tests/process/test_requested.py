@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from support import slots
+from support.sources import poller
 from support.trainings import result_of, run, training
 from warmwatch.shared.record import DISABLED
+from warmwatch_monitor.status.words.conditions import conditions
 
 # Libraries stand in for themselves: a file in a folder of packages that decorates when imported.
 ASKED = """
@@ -251,3 +253,52 @@ result([found, at])
         [[2, 0], [7, 6, 0, 1]],  # and from a new input on, nothing of this function
         [[2, 0], [7, 6, 0, 1]],
     ]
+
+
+UNFUSED = """
+import warnings
+import torch._dynamo
+from torch._dynamo import utils
+from torch.nn.attention.flex_attention import flex_attention
+
+def attend(q): return flex_attention(q, q, q)
+def other(q): return flex_attention(q, q, q)
+q, double = torch.randn(1, 1, 128, 16), torch.randn(1, 1, 128, 16, dtype=torch.double)
+from warmwatch.lifecycle import api
+from warmwatch.shared.record import COMPILE_INDEX
+def fallbacks(): return api.attached.agent.ledger.words[COMPILE_INDEX["fallbacks"]]
+warned = []
+warnings.showwarning = lambda message, *rest: warned.append(str(message))
+counted = []
+compiled = torch.compile(attend, backend="aot_eager")
+for attention, of in ((compiled, q), (attend, q), (attend, q), (other, double)):
+    attention(of)
+    wrappers = {str(one.compile_id) for one in utils.get_compilation_metrics()
+                if "flex_attention_hop_wrapper" in (one.co_name or "")}
+    asked = any("without torch.compile()" in text for text in warned)
+    counted.append([fallbacks(), len(wrappers) > 0, asked])
+result(counted)
+"""
+
+
+def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
+    records: Path,
+) -> None:
+    """PyTorch's own: the compilation of its unfused wrapper, and its warning (2.9 and later)."""
+    counted = result_of(records, UNFUSED)
+    assert [fallbacks for fallbacks, *_ in counted] == [0, 1, 1, 2]
+    assert [compiled for _, compiled, _ in counted] == [False, True, True, True]
+    warns = any(warned for *_, warned in counted)
+    assert [warned for *_, warned in counted] == [False, *[warns] * 3]
+    slot = slots.read(slots.only(records))
+    assert (slot.compile.agent_errors, slot.compile.fallbacks) == (0, 2)
+    events = slots.events(slots.only(records))
+    found = [one for one in events if one["event"] == "fallback"]
+    assert [(one["setting"], one["name"]) for one in found] == [
+        ("flex_attention", "attend"),
+        ("flex_attention", "other"),
+    ]
+    (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
+    words = dict(conditions(rank))["fallback"]
+    assert words.startswith("`flex_attention` runs unfused in `attend` (")
+    assert words.endswith("(and 1 other function): it is called uncompiled")

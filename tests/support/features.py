@@ -16,7 +16,8 @@ _LATER = {"compiled_in_vain", "activity", "save_and_evaluate", "always_failing",
 _ALL, _ONE = "2.6 to 2.15", "2.13"
 _SOME = {"fx_async": "2.11 to 2.15", "mark_dynamic": "2.11 to 2.15"}  # others cannot run them
 
-# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it.
+# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it, and, where
+# tests ran on more versions, | those.
 _ROWS = Path(__file__).with_name("features.txt")
 
 
@@ -28,10 +29,13 @@ class Feature:
     name: str = ""
     result: str = ""
     proof: tuple[str, ...] = ()
+    ran: str = ""
 
     @property
     def versions(self) -> str:
         """The versions of PyTorch with which the proof ran."""
+        if self.ran:
+            return self.ran
         is_scenario = all(not one.startswith("test_") for one in self.proof)
         if not is_scenario or _LATER & set(self.proof):
             return _ONE
@@ -44,12 +48,13 @@ def features() -> Iterator[Feature]:
         if line.startswith("**") and "|" not in line:
             yield Feature(group=line)
             continue
-        name, result, proof = (part.strip() for part in line.split("|"))
+        name, result, proof, *ran = (part.strip() for part in line.split("|"))
         words = result.replace("=", EQUAL, 1) if result.startswith("=") else result
         yield Feature(
             name=name,
             result=words,
             proof=tuple(one.strip() for one in proof.split(",") if one.strip()),
+            ran="".join(ran),
         )
 
 

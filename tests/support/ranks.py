@@ -45,6 +45,8 @@ class Pytorch:
         self.bytes: tuple[int, ...] = ()
         self.has_optimizer = False
         self.ahead: set[str] = set()
+        self.calls: int | None = 0
+        self.evaluating = False
 
     def counters(self) -> dict[str, int]:
         return dict(self.numbers)
@@ -69,6 +71,10 @@ class Pytorch:
 
     def uncompiled(self) -> tuple[int, int]:
         return 0, 0
+
+    def compiled_calls(self, evaluating: bool) -> int | None:
+        self.evaluating = evaluating
+        return self.calls
 
     def memory(self) -> tuple[int, ...]:
         return self.bytes

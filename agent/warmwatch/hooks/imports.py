@@ -43,6 +43,11 @@ class ImportWatch:
         for module in there:
             self._tell(module)
 
+    def check(self) -> None:
+        """Report modules whose import began before the start, or that another finder found."""
+        for module in [module for module in self._awaited if is_imported(module)]:
+            self._tell(module)
+
     def stop(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from warmwatch._guard import report
+from warmwatch.hooks.imports import ImportWatch
 
 EVENT_NAMES = "event_names"
 
@@ -113,7 +115,8 @@ class Installed:
 
     Attributes:
         uninstall: removes the hook.
-        rearm: installs it again if PyTorch dropped it, or if its module was imported since.
+        rearm: installs it again if PyTorch dropped it.
+        late: modules that may be imported later, and what to install once they are.
         counters: PyTorch's cumulative counters, by the slot's counter names (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
         graph_breaks: count of graph breaks by PyTorch's reason; they fall in the same way.
@@ -123,6 +126,7 @@ class Installed:
             They are hidden from Dynamo as soon as it is imported.
         disabled: which of ``record.DISABLED`` turns compilation off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
+        compiled_calls: calls that ran compiled during evaluations; its argument: count from now on.
         lacks: names found missing since: some only show once something compiles.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown.
         optimizers: whether the process made an optimizer of ``torch.optim``.
@@ -131,6 +135,7 @@ class Installed:
 
     uninstall: Callable[[], None] | None = None
     rearm: Callable[[], None] | None = None
+    late: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     counters: Callable[[], Mapping[str, int]] | None = None
     graph_breaks: Callable[[], Mapping[str, int]] | None = None
     break_place: Callable[[str], Mapping[str, Any]] | None = None
@@ -140,8 +145,12 @@ class Installed:
     disabled: Callable[[], str] | None = None
     memory: Callable[[], tuple[int, ...]] | None = None
     uncompiled: Callable[[], tuple[int, int]] | None = None
+    compiled_calls: Callable[[bool], int] | None = None
     optimizers: Callable[[], bool] | None = None
     precompiled: Callable[[], tuple[str, ...]] | None = None
+
+
+_MOST_CODES = 4096
 
 
 class Compiling:
@@ -153,11 +162,24 @@ class Compiling:
     def __init__(self) -> None:
         self._begun: dict[int, Mapping[str, Any]] = {}
         self._reasons: dict[int, dict[str, str]] = {}
+        self._codes: dict[str, str] = {}  # by compile id
 
     def begun(self, thread: int, of: Mapping[str, Any]) -> None:
         """``thread`` begins to compile ``of``."""
         self._begun[thread] = of
         self._reasons.pop(thread, None)
+        if of["id"] is not None and "code" in of:
+            self._codes.pop(of["id"], None)  # ids restart after a reset: the latest must come last
+            self._codes[of["id"]] = of["code"]
+            if len(self._codes) > _MOST_CODES:
+                self._codes.pop(next(iter(self._codes)), None)
+
+    def code(self, compile_id: Any) -> str | None:
+        """The code of the function that was last compiled with this id.
+
+        Of a backward, PyTorch reports only the id.
+        """
+        return self._codes.get(compile_id)
 
     def recompile(self, thread: int, why: dict[str, str]) -> bool:
         """Whether what ``thread`` compiles now is a recompile for ``why``.
@@ -215,6 +237,11 @@ def look_up() -> Iterator[None]:
         raise HookPointAbsentError(str(error)) from error
 
 
+def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
+    """The place of the user's function. Only the base name of its file leaves the process."""
+    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
+
+
 class Replaced:
     """Attributes of modules and classes that a hook has replaced.
 
@@ -261,6 +288,7 @@ class Hooks:
         self._providers: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
         self._excluded: set[str] = set()
         self._missing: tuple[str, ...] = ()
+        self._watches: list[ImportWatch] = []
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -274,12 +302,13 @@ class Hooks:
 
     def install(self, points: Sequence[tuple[str, Install]], listener: Listener) -> None:
         """Install each hook. One that fails undoes what it did; the others are installed."""
-        missing = list(self._missing)
+        missing, late = list(self._missing), set[str]()
         for name, install in points:
             if name in self._excluded:
                 continue
             try:
-                self._installed[name] = install(listener)
+                self._installed[name] = installed = install(listener)
+                late.update(installed.late)
             except HookPointAbsentError:
                 missing.append(name)
             except Exception as error:  # noqa: BLE001 - an unsupported PyTorch version
@@ -287,6 +316,19 @@ class Hooks:
                 report(f"hooks.{name}", error)
         self._missing = tuple(missing)
         self._providers = {}
+        if late:
+            watch = ImportWatch({module: partial(self._imported, module) for module in late})
+            self._watches.append(watch)
+            watch.start()
+
+    def _imported(self, module: str) -> None:
+        """Install the parts of hooks that waited for ``module``."""
+        for name, installed in tuple(self._installed.items()):
+            try:
+                if put := installed.late.get(module):
+                    put()
+            except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
+                report(f"hooks.{name}", error)
 
     def lacks_events(self, phases: Iterable[str]) -> None:
         """Record that phases took time without an event: the events have other names."""
@@ -315,11 +357,15 @@ class Hooks:
 
     def uninstall_all(self) -> None:
         """Remove every hook, last first: a later one may wrap an earlier one."""
+        while self._watches:
+            self._watches.pop().stop()
         for name in reversed(self.names):
             self.uninstall(name)
 
     def rearm(self) -> None:
-        """Install again what PyTorch dropped, and what newly imported modules allow."""
+        """Install again what PyTorch dropped, and what an import has not reported."""
+        for watch in self._watches:
+            watch.check()
         for _ in self._each("rearm"):
             pass
 
@@ -354,6 +400,10 @@ class Hooks:
     def uncompiled(self) -> tuple[int, int]:
         """Calls of compiled functions that a stance ran eagerly, and that it refused."""
         return next(filter(any, self._each("uncompiled")), (0, 0))
+
+    def compiled_calls(self, evaluating: bool) -> int | None:
+        """Calls that ran compiled during evaluations; ``evaluating``: count them from now on."""
+        return next(self._each("compiled_calls", evaluating), None)
 
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""

@@ -25,13 +25,12 @@ from warmwatch.hooks.dynamo import (
     compile_calls,
     disabled,
     events,
+    fallbacks,
     precompiled,
-    recompile_limit,
     recompile_reasons,
 )
 from warmwatch.hooks.dynamo import compilations as code
 from warmwatch.hooks.inductor import (
-    async_modes,
     autotune_choices,
     cache_events,
     cudagraph_skips,
@@ -50,8 +49,9 @@ POINTS: tuple[tuple[str, Install], ...] = (
     *compilations.REQUIRED,
     ("compiled_code", code.require),
     ("recompile_reasons", recompile_reasons.install),
-    ("recompile_limit", recompile_limit.install),
-    ("async_modes", async_modes.install),
+    ("recompile_limit", fallbacks.install),
+    ("flex_attention", fallbacks.check_flex_attention),
+    ("async_modes", kernels.install_async_modes),
     ("saving", saving.install),
     ("evaluations", evaluations.install),
     ("cells", notebook_cells.install),

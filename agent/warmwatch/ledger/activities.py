@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from warmwatch.hooks.phases import is_preparation, phase_of
-from warmwatch.ledger.compile_calls import Functions
 from warmwatch.ledger.counters import Answers, CounterStore
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -27,9 +26,9 @@ _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 class Activities:
     """Open activities of each thread, and the counters that follow from them."""
 
-    def __init__(self, book: CounterStore, answers: Answers, functions: Functions) -> None:
+    def __init__(self, book: CounterStore, answers: Answers) -> None:
         self._book, self._words, self._store = book, book.words, book.store
-        self._answers, self._functions = answers, functions
+        self._answers = answers
         # In the order of the threads' begins: the first has been compiling longest.
         self._stacks: dict[int, _Stack] = {}
         self._background: dict[int, _Stack] = {}  # stacks that a step has passed
@@ -39,8 +38,6 @@ class Activities:
 
     def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         words = self._words
-        if of:
-            self._functions.begun(of)
         stack = self._background.get(thread) or self._stacks.get(thread)
         if stack is None:
             if is_preparation(event):
@@ -74,7 +71,9 @@ class Activities:
 
     def end(self, thread: int, event: str, now: int) -> None:
         stack = self._background.get(thread) or self._stacks.get(thread) or []
-        if any(name == event for name, _ in stack):
+        if stack and stack[-1][0] == event:
+            stack.pop()
+        elif any(name == event for name, _ in stack):
             while stack.pop()[0] != event:  # nested activities have ended too
                 pass
         else:
@@ -218,7 +217,7 @@ class Activities:
     def phases_at(self, now: int) -> list[int]:
         """Time of each of PHASES up to ``now``, including the current one."""
         words = self._words
-        times = words[_PHASE_NS : _PHASE_NS + len(PHASES)]
+        times = list(words[_PHASE_NS : _PHASE_NS + len(PHASES)])
         if words[_PHASE]:
             times[words[_PHASE] - 1] += max(0, now - words[_ACCOUNTED])
         return times

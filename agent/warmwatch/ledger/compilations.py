@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warmwatch.ledger.activities import Activities
-from warmwatch.ledger.compile_calls import Functions
 from warmwatch.ledger.counters import Answers, CounterStore
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -91,11 +90,9 @@ _MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
 class Compilations:
     """Counts compilations by kind, and writes a line for each."""
 
-    def __init__(
-        self, book: CounterStore, answers: Answers, functions: Functions, activities: Activities
-    ) -> None:
+    def __init__(self, book: CounterStore, answers: Answers, activities: Activities) -> None:
         self._book, self._words, self._store = book, book.words, book.store
-        self._answers, self._functions = answers, functions
+        self._answers = answers
         self._written_keys = WrittenKeys()
         self._told_skips = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
@@ -115,8 +112,6 @@ class Compilations:
             values = {**values, "phase_us": phases}
         if memory := self._answers.look_at_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
-        if code := self._functions.code(values.get("id")):
-            values = {**values, "code": code}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
 

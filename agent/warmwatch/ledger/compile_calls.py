@@ -9,7 +9,6 @@ from warmwatch.ledger.counters import Answers, CounterStore
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 _MOST_WAYS = 20
-_MOST_FUNCTIONS = 4096
 
 
 class PendingCalls:
@@ -28,25 +27,6 @@ class PendingCalls:
         """The calls not yet reported."""
         new, self._told = self._known[self._told :], len(self._known)
         return new
-
-
-class Functions:
-    """The code of each function by compile id: for a backward, PyTorch reports only the id."""
-
-    def __init__(self) -> None:
-        self._codes: dict[str, str] = {}
-
-    def begun(self, of: Mapping[str, Any]) -> None:
-        """Dynamo begins to compile ``of``."""
-        if (known := of.get("id")) is not None and "code" in of:
-            self._codes.pop(known, None)  # ids restart after a reset: the latest must come last
-            self._codes[known] = of["code"]
-            if len(self._codes) > _MOST_FUNCTIONS:
-                del self._codes[next(iter(self._codes))]
-
-    def code(self, compile_id: Any) -> str | None:
-        """The code of the function that was last compiled with this id."""
-        return self._codes.get(compile_id)
 
 
 class CompileCalls:

@@ -4,6 +4,7 @@ fact.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 class Store(Protocol):
     """Where the ledger stores its counters: this process's own record."""
 
-    def publish(self, words: list[int], *, renew_lock: bool = True) -> None:
+    def publish(self, words: array[int], *, renew_lock: bool = True) -> None:
         """Store the changed counters; ``renew_lock``: take the lock of the record again."""
 
     def note(
@@ -34,7 +35,7 @@ class CounterStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self.words = [0] * record.COMPILE_WORDS
+        self.words = array("Q", bytes(8 * record.COMPILE_WORDS))  # a list takes 4 us to pack
         self.store = store
         self.on_begin: Callable[[], None] = lambda: None
 
@@ -87,6 +88,9 @@ class Pytorch(Protocol):
     def uncompiled(self) -> tuple[int, int]:
         """Calls of compiled functions that a stance ran eagerly, and that it refused."""
 
+    def compiled_calls(self, evaluating: bool) -> int | None:
+        """Calls that ran compiled during evaluations; ``evaluating``: count them from now on."""
+
     def memory(self) -> tuple[int, ...]:
         """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
 
@@ -116,10 +120,7 @@ class Answers:
 
     def at_begin(self) -> None:
         """Compile activity begins: PyTorch's counters may rise from now on."""
-        self.look_whether_disabled()
-        self.look_for_optimizers()
-        self.count_skips()
-        self._before = self._pytorch.counters()
+        self._before = self.count_skips()
         self._breaks = self._pytorch.graph_breaks()
 
     def at_end(self, now: int) -> None:
@@ -130,6 +131,7 @@ class Answers:
             words[counter(name)] += max(0, value - self._before.get(name, 0))
         self._before = after
         self.look_at_memory(now)
+        self.look_whether_disabled()
         self.look_for_optimizers()
         words[AT["asynchronous"]] |= self._pytorch.asynchronous()
         self._tell_breaks(now)
@@ -201,13 +203,18 @@ class Answers:
         if not found:
             return ()
         *sizes, retries = found
-        self._words[AT["memory"] : AT["memory"] + len(sizes)] = sizes
+        self._words[AT["memory"] : AT["memory"] + len(sizes)] = array("Q", sizes)
         self._words[AT["allocator_retries"]] = 1 + retries
         self._words[AT["memory_ns"]] = now
         return tuple(sizes)
 
-    def count_skips(self) -> None:
-        """Count CUDA graphs skipped at a graph's first run, outside any activity."""
-        skips = self._pytorch.counters().get(_SKIPS, 0)
+    def count_skips(self) -> Mapping[str, int]:
+        """Count CUDA graphs skipped at a graph's first run, outside any activity.
+
+        Returns PyTorch's present counters.
+        """
+        counters = self._pytorch.counters()
+        skips = counters.get(_SKIPS, 0)
         self._words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
         self._before = {**self._before, _SKIPS: skips}
+        return counters

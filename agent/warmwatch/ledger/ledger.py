@@ -16,7 +16,7 @@ from typing import Any
 from warmwatch.hooks.points import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
-from warmwatch.ledger.compile_calls import CompileCalls, Functions
+from warmwatch.ledger.compile_calls import CompileCalls
 from warmwatch.ledger.counters import Answers, CounterStore, Pytorch, Store, counter
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
@@ -85,10 +85,9 @@ class Ledger:
         self.words = book.words
         self.words[AT["quiet_ns"]] = quiet_ns
         self._answers = answers = Answers(book, pytorch, word_break)
-        functions = Functions()
-        self._activities = Activities(book, answers, functions)
-        self._compilations = Compilations(book, answers, functions, self._activities)
-        self._pausing = Pausing(book)
+        self._activities = Activities(book, answers)
+        self._compilations = Compilations(book, answers, self._activities)
+        self._pausing = Pausing(book, pytorch)
         self._compile_calls, self._run = CompileCalls(book, answers), Run(book, answers)
         self.marks = StepFacts(book, answers, self._pausing, self._queue, clock)
         self._compiling = Compiling()
@@ -156,6 +155,8 @@ class Ledger:
         thread = threading.get_ident()
         if kind == "forward":
             values = self._compiling.ended(thread, values)
+        if code := self._compiling.code(values.get("id")):
+            values = {**values, "code": code}
         if self.words[AT["evaluating_since_ns"]]:
             values = {**values, "evaluating": True}
         if kernels := self._kernels.pop(thread, 0):

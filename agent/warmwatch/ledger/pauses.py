@@ -8,15 +8,16 @@ step.
 from __future__ import annotations
 
 import threading
+from array import array
 
-from warmwatch.ledger.counters import CounterStore
+from warmwatch.ledger.counters import CounterStore, Pytorch
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
-SAVING = "saving"
+SAVING, EVALUATING = "saving", "evaluating"
 # kind -> its counters: the sum, the begin of the present one, the last end, and the number ended
 WORDS = {
     SAVING: ("saving_ns", "saving_since_ns", "saved_ns", None),
-    "evaluating": ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
+    EVALUATING: ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
     "between_cells": (
         *("between_cells_ns", "between_cells_since_ns", "between_cells_until_ns"),
         None,
@@ -41,7 +42,7 @@ def training_thread() -> int:
 class Pauses:
     """The pauses' counters in the compile block. Called from the ledger's queue only."""
 
-    def __init__(self, words: list[int]) -> None:
+    def __init__(self, words: array[int]) -> None:
         self._kinds = {what: _Pause(words, *names) for what, names in WORDS.items()}
         self._background = _Background(words)
         self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
@@ -89,7 +90,7 @@ class Pauses:
 class _Background:
     """Saves on threads that do not mark steps."""
 
-    def __init__(self, words: list[int]) -> None:
+    def __init__(self, words: array[int]) -> None:
         self._words, self._depths = words, dict[int, int]()
 
     def holds(self, thread: int) -> bool:
@@ -120,7 +121,7 @@ class _Pause:
     """The pauses of one kind."""
 
     def __init__(
-        self, words: list[int], total: str, since: str, until: str, count: str | None
+        self, words: array[int], total: str, since: str, until: str, count: str | None
     ) -> None:
         self._words = words
         self._total, self._since, self._until = AT[total], AT[since], AT[until]
@@ -181,17 +182,27 @@ class Pausing:
         pauses: those since the last step. training: the thread that marks the steps.
     """
 
-    def __init__(self, book: CounterStore) -> None:
+    def __init__(self, book: CounterStore, pytorch: Pytorch) -> None:
         self._book, self._words, self._store = book, book.words, book.store
+        self._pytorch = pytorch
+        self._calls: int | None = None  # compiled ones when the present evaluation began
         self.pauses = Pauses(book.words)
         self.training: int | None = None
 
     def began(self, what: str, thread: int, now: int, steps: int) -> None:
-        self._paused(self.pauses.began(what, thread, now, self.training, steps))
+        changed = self.pauses.began(what, thread, now, self.training, steps)
+        if changed and what == EVALUATING:
+            self._calls = self._pytorch.compiled_calls(True)
+        self._paused(changed)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> None:
+        evaluations = self._words[AT["evaluations"]]
         if changed := self.pauses.ended(what, thread, now, steps):
             self._book.on_begin()  # the step around it is not regular
+            if self._words[AT["evaluations"]] > evaluations:
+                calls = self._pytorch.compiled_calls(False)
+                uncompiled = calls is not None and calls == self._calls
+                self._words[AT["uncompiled_evaluations"]] += uncompiled
         self._paused(changed)
 
     def _paused(self, changed: bool) -> None:

@@ -4,6 +4,7 @@ nothing.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ class IrregularSteps:
         words = self._words
         words[AT["compile_step_sum_ns"]] += duration
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
-        words[recent] = [steps, *words[recent]][: record.TOUCHED_KEPT]
+        words[recent] = array("Q", [steps, *words[recent]][: record.TOUCHED_KEPT])
 
     def not_clean(self, steps: int, rest: int) -> None:
         words = self._words
@@ -123,7 +124,7 @@ class IrregularSteps:
             return
         words[AT["warmups"]] += 1
         # if all activity is in the background, there was nothing to wait for
-        warmup = [began, ended or began, now, steps - before]
+        warmup = array("Q", [began, ended or began, now, steps - before])
         for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
             words[AT[name] : AT[name] + len(warmup)] = warmup
         self._store.publish(words)

@@ -173,7 +173,7 @@ class AfterWarm:
         self.was_warm = True
         if self.mode != "raise" or self._stance is not None or _allowing:
             return
-        from warmwatch.hooks.dynamo.stance import EagerStance, present
+        from warmwatch.hooks.dynamo.disabled import EagerStance, present
 
         try:
             if (stance := present()) != "default":

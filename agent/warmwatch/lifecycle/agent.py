@@ -37,7 +37,7 @@ def arm(
         _impose_mode(mode, hooks, listener)
     if losses is not None:
         hooks.install((("losses", losses()),), listener)
-    hide([*hooks.functions(), *FRAMES])
+    hide([*hooks.functions(), *FRAMES, Hooks._imported])
 
 
 def arm_precompiled(hooks: Hooks, listener: Listener) -> None:

@@ -41,7 +41,7 @@ class EagerBaseline:
             warn_once(ignored + "the training has begun; call attach() before the first step")
             return
         try:
-            from warmwatch.hooks.dynamo.stance import EagerStance
+            from warmwatch.hooks.dynamo.disabled import EagerStance
 
             if "disabled" not in self._hooks.names:  # the hook that reports stances
                 raise HookPointAbsentError("torch._dynamo.decorators._set_stance")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,6 @@ class HookListener:
         self._created, self._trains = created, trains
         self._after_warm = after_warm
         self._evaluated_after = -2  # number of steps at the last evaluation
-        self._modules = 0  # number of imported modules when the hooks were armed last
         # Phases without an event so far. If PyTorch's records report time in one of them, its event
         # has another name in this version. AOTAutograd's time includes any backend's, so not it.
         self._without_event = {"dynamo", "inductor"}
@@ -79,14 +77,14 @@ class HookListener:
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """Record the begin of a compile event on this thread."""
         process = self._process
-        modules = len(sys.modules)
-        if modules != self._modules or not process.ledger.words[_SINCE]:
-            self._modules = modules
+        outermost = not process.ledger.words[_SINCE]
+        if outermost:
             self._hooks.rearm()
         if not process.record.opened and (is_tracing(event) or child_name() is None):
             self._open()
         process.ledger.begin(event, of)
-        process.watch.begun()
+        if outermost:
+            process.watch.begun()
         if self._without_event:
             phase = phase_of(event)
             self._without_event.discard("" if phase is None else PHASES[phase])

@@ -184,6 +184,8 @@ def _fallback(values: Mapping[str, Any]) -> str:
     from warmwatch.shared.phrases import place
 
     what = place(values.get("name"), values.get("file"), values.get("line"))
+    if values.get("setting") == "flex_attention":
+        return f"flex_attention runs unfused in {what or 'a function'}: it is called uncompiled"
     if values.get("setting") == "disable":
         return f"torch.compile is turned off by a setting: {what or 'a function'} runs eagerly"
     return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"

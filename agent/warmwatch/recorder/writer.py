@@ -20,6 +20,7 @@ import errno
 import fcntl
 import mmap
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -221,7 +222,7 @@ class Writer:
             line = line_of(event, t, values)
             self._dropped += not self._journal.append(line, essential=essential)
 
-    def publish(self, counters: list[int], *, renew_lock: bool = True) -> None:
+    def publish(self, counters: array[int], *, renew_lock: bool = True) -> None:
         """Seal the compile block into the slot. One caller at a time.
 
         ``renew_lock``: a line of the journal does that too.

@@ -17,6 +17,7 @@ some are lost (docs/explanation/reliability.md).
 from __future__ import annotations
 
 import mmap
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class CompilerActivity(Protocol):
     """What the hot path reads of the compiler's activity. The ledger implements it."""
 
     @property
-    def words(self) -> list[int]:
+    def words(self) -> array[int]:
         """The counters of the compile block."""
 
     @property

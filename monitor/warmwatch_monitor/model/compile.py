@@ -64,7 +64,7 @@ class Compile(Struct, frozen=True, kw_only=True):
         new_instances: first compilations of a module whose class was compiled for another before.
         disabled_since_step: the last step before ``disabled`` changed. eager_calls, refused_calls:
         calls of compiled functions that a stance ran eagerly or refused; ``*_since``: the step of
-        the first one.
+        the first one. uncompiled_evaluations: evaluations in which no compiled function was called.
         background_since: begin of the oldest compilation in progress on a thread that the steps do
         not wait for; ``None`` where there is none. background_seconds: time of all such
         compilations, added up over threads; background_for_seconds: since ``background_since``.
@@ -95,6 +95,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     eager_calls_since: int | None = None
     refused_calls: int | None = None
     refused_calls_since: int | None = None
+    uncompiled_evaluations: int | None = None
     background_since: float | None = None
     background_seconds: float = 0.0
     background_for_seconds: float | None = None

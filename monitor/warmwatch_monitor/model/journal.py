@@ -223,12 +223,13 @@ class GraphBreak(Struct, frozen=True, kw_only=True):
 
 
 class Fallback(Struct, frozen=True, kw_only=True):
-    """A frame that hit the recompile limit, from a record's journal.
+    """A function of which some calls run eagerly, from a record's journal.
 
     Attributes:
         at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
         name, file, line: the function. id: of the compilation that PyTorch refused. limit: the
-        limit that it hit, ``setting`` the config's name for it.
+        limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
+        calls that uncompiled.
     """
 
     at_ns: int

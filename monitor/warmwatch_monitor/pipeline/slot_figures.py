@@ -163,6 +163,11 @@ def compile_of(slot: Slot) -> Compile:
         eager_calls_since=counts.eager_calls_since or None,
         refused_calls=None if "disabled" in missing else counts.refused_calls,
         refused_calls_since=counts.refused_calls_since or None,
+        uncompiled_evaluations=(
+            counts.uncompiled_evaluations
+            if counts.evaluations and "disabled" not in missing
+            else None
+        ),
         background_since=epoch(slot.header, counts.background_since_ns),
         background_seconds=counts.background_ns / 1e9,
         precompiled=tuple(

@@ -211,16 +211,24 @@ def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
 def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator[Remedy]:
     words = _conditions(rank)
     if "fallback" in words:
-        yield Remedy(
-            about=words["fallback"],
-            what="What makes it recompile has to go; a higher "
-            "torch._dynamo.config.recompile_limit only puts it off.",
+        remedy = (
+            "Call it in compiled code, or through torch.compile(flex_attention)."
+            if "flex_attention" in words["fallback"]
+            else "What makes it recompile has to go; a higher "
+            "torch._dynamo.config.recompile_limit only puts it off."
         )
+        yield Remedy(about=words["fallback"], what=remedy)
     for one in breaks:
         if one.advice:
             times = counted(one.count, "graph break")
             yield Remedy(about=f"{times}: {own_words(one.reason)}", what=one.advice)
-    if failures := rank["compile"].get("failures"):
+    compile = rank["compile"]
+    if (eager := compile.get("uncompiled_evaluations")) and compile.get("graphs"):
+        yield Remedy(
+            about=f"{counted(eager, 'evaluation')} called no compiled function",
+            what="Call the compiled model in evaluations too, not the one passed to torch.compile.",
+        )
+    if failures := compile.get("failures"):
         yield Remedy(
             about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
         )

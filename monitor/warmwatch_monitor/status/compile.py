@@ -96,6 +96,7 @@ def compiler(view: RankView) -> schema.Compile:
         disabled_since_step=compile.disabled_since_step,
         eager_calls=compile.eager_calls,
         refused_calls=compile.refused_calls,
+        uncompiled_evaluations=compile.uncompiled_evaluations,
         cudagraph_skips=compile.cudagraph_skips,
         background_since=compile.background_since,
         background_seconds=compile.background_seconds,

@@ -10,7 +10,8 @@ from types import CodeType
 import pytest
 
 from warmwatch.hooks.hashes import of_code, of_value
-from warmwatch.ledger.compile_calls import Functions, PendingCalls
+from warmwatch.hooks.points import Compiling
+from warmwatch.ledger.compile_calls import PendingCalls
 
 FORWARD = """
 def forward(self, x):
@@ -99,13 +100,13 @@ def test_each_way_is_given_once_and_not_more_of_them_than_anybody_reads() -> Non
 
 def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
     """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
-    functions = Functions()
-    functions.begun({"id": "0/0", "code": "a"})
-    functions.begun({"id": "1/0"})  # of which nothing is known
-    functions.begun({"id": "0/0", "code": "b"})
+    functions = Compiling()
+    functions.begun(1, {"id": "0/0", "code": "a"})
+    functions.begun(1, {"id": "1/0"})  # of which nothing is known
+    functions.begun(1, {"id": "0/0", "code": "b"})
     assert (functions.code("0/0"), functions.code("1/0"), functions.code(None)) == ("b", None, None)
     for number in range(5000):
-        functions.begun({"id": f"{number}/9", "code": "c"})
+        functions.begun(1, {"id": f"{number}/9", "code": "c"})
     assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")
 
 

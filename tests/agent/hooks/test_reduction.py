@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warmwatch.hooks.dynamo.reason_categories import category_of
+from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.redaction import error, graph_break, recompile, words
 
 # PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python

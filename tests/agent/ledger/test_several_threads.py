@@ -202,7 +202,7 @@ def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
         rank.wait(1)
         rank.step()
         _held_activity(rank, steps)
-    assert turn > 20
+    assert turn > 12
 
 
 def after_calls(code: CodeType) -> set[int]:

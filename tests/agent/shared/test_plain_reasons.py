@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from warmwatch.hooks.dynamo.reason_categories import category_of
+from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.reasons import plain
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from warmwatch.hooks.dynamo import reason_categories
+from warmwatch.hooks.dynamo import recompile_reasons
 from warmwatch.hooks.dynamo.compilations import kind_of
-from warmwatch.hooks.dynamo.reason_categories import category_of, most_specific_first
+from warmwatch.hooks.dynamo.recompile_reasons import category_of, most_specific_first
 from warmwatch.hooks.phases import phase_of
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared.advice import advice
@@ -146,7 +146,7 @@ def test_a_frame_with_thousands_of_entries_costs_no_more_than_one_with_a_few(
         categorized.append(reason)
         return category_of(reason)
 
-    monkeypatch.setattr(reason_categories, "category_of", counting)
+    monkeypatch.setattr(recompile_reasons, "category_of", counting)
     sizes = [
         f"0/{at}: tensor 'x' size mismatch at index 0. expected 2, actual {at}"
         for at in range(5000)

@@ -25,9 +25,8 @@ from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.compilers.triton_specializations import Memory, of_kernel, of_tuning
-from warmwatch.hooks.dynamo.compilations import place
 from warmwatch.hooks.phases import TRITON_COMPILE, TRITON_TUNE
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, place
 
 _KIND = "triton"
 _quietly = functools.partial(quietly, "hooks.triton")

@@ -16,9 +16,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.dynamo.reason_categories import category_of
+from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.hashes import of_code
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, place
 from warmwatch.shared.user_frames import is_library, nearest
 
 _SLOWEST = 3
@@ -116,9 +116,9 @@ def install(listener: Listener) -> Installed:
         from torch.compiler import disable
 
         original, counters = utils.log_compilation_event, utils.counters
-        reasons = getattr(utils, "graph_break_reasons", ())
+        reasons = getattr(utils, "graph_break_reasons", None)
     listening = True
-    lacking: set[str] = set()
+    lacking = set() if reasons is not None else {"graph_break_places"}
 
     def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if listening:
@@ -149,7 +149,7 @@ def install(listener: Listener) -> Installed:
         lacks=lacks,
         counters=lambda: read_counters(counters),
         graph_breaks=lambda: read_breaks(counters),
-        break_place=lambda reason: break_place(reasons, reason),
+        break_place=lambda reason: break_place(reasons or (), reason),
     )
 
 
@@ -211,11 +211,6 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["left"] = failure
         values["failure_reason"] = getattr(metrics, "fail_reason", None)
     return {key: value for key, value in values.items() if value is not None}
-
-
-def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
-    """The place of the user's function. Only the base name of its file leaves the process."""
-    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
 
 
 def _is_recompile(metrics: Any, compile_id: str | None) -> bool:
@@ -301,6 +296,8 @@ _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
 _LOCALS = ("code", "compile_id", "one_graph", "locals")
 _STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
 _MOST_FRAMES = 24
+# What ``flex_attention`` compiles if it is called uncompiled (torch 2.6 to 2.15).
+FLEX, UNFUSED = "torch.nn.attention.flex_attention", "_flex_attention_hop_wrapper"
 # Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
 _AROUND = "torch/_dynamo/external_utils.py"
 
@@ -328,10 +325,15 @@ def being_compiled() -> dict[str, Any]:
     same code were compiled and this one was not. ``caller``: the user's line that called library
     code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are dynamic, or
     none; absent by default, where only changed sizes are. ``again``: it was compiled before, and
-    ``torch._dynamo.reset()`` dropped the result.
+    ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and line that
+    called ``flex_attention`` uncompiled.
     """
-    known = _compiling()
-    return _identified(known, known.get("code"), known.get("compile_id"))
+    try:
+        known = _compiling()
+        return _identified(known, known.get("code"), known.get("compile_id"))
+    except Exception as error:  # noqa: BLE001 - the event is reported without it
+        report("hooks.code", error)
+        return {}
 
 
 def code_being_compiled() -> CodeType | None:
@@ -368,9 +370,12 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
     if (instance := _instances.number(code, compiled.get("locals"))) > 1:
         known["instance"] = instance
     names = compiled.get("globals")
-    if is_library(code.co_filename, names.get("__name__") if isinstance(names, dict) else None):
+    module = names.get("__name__") if isinstance(names, dict) else None
+    if is_library(code.co_filename, module):
         user = nearest(sys._getframe(1))
         known["caller"] = f"{user['file']}:{user['line']}" if user else ""
+        if code.co_name == UNFUSED and module == FLEX:
+            known["unfused"] = user or {}
     return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
 
 

@@ -9,6 +9,9 @@ Eager calls are counted where PyTorch decides: with a stance, at each call of a 
 under ``config.disable``, at a call that fits no compiled entry. PyTorch then skips that function
 for good, even for compiled inputs and after the setting is off again. Under ``eager_on_recompile``
 no Python code sees a call that fits no entry.
+
+In the same place the calls of compiled functions are counted during an evaluation: an evaluation
+without any ran uncompiled.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from warmwatch._guard import quietly, report
-from warmwatch.hooks.dynamo.compilations import place
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, place
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
 _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
@@ -31,7 +34,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import config, convert_frame, decorators, eval_frame
 
         original = decorators._set_stance
-        calls, miss = _StanceCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
+        calls, miss = _CompiledCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
         _ = (eval_frame._stance.stance, config.disable)
     listening = True
 
@@ -76,7 +79,12 @@ def install(listener: Listener) -> Installed:
             (convert_frame.CatchErrorsWrapper, "__call__", on_miss),
         ]
     )
-    return Installed(uninstall=uninstall, disabled=disabled, uncompiled=calls.counted)
+    return Installed(
+        uninstall=uninstall,
+        disabled=disabled,
+        uncompiled=calls.counted,
+        compiled_calls=calls.compiled_calls,
+    )
 
 
 def _own_call(kind: type) -> Any:
@@ -86,24 +94,33 @@ def _own_call(kind: type) -> Any:
     return call
 
 
-class _StanceCalls:
-    """Counts the calls of compiled functions that a stance runs eagerly or refuses.
+class _CompiledCalls:
+    """Counts calls of compiled functions: run compiled, run eagerly by a stance, refused by one.
 
     PyTorch chooses the function to run in one that it calls each time. The wrapper replaces that
-    function only while a stance is set, so an ordinary call costs nothing more.
+    function only while a stance is set or an evaluation runs, so an ordinary call costs nothing
+    more.
     """
 
     def __init__(self, eval_frame: Any) -> None:
         self._module, self._original = eval_frame, eval_frame._callback_from_stance
         self._ours = self._choose
-        self._eager = self._refused = 0
+        self._compiled = self._eager = self._refused = 0
+        self._evaluating = False
 
     def counted(self) -> tuple[int, int]:
+        """Calls that a stance ran eagerly, and that it refused."""
         return self._eager, self._refused
+
+    def compiled_calls(self, evaluating: bool) -> int:
+        """Calls that ran compiled while they were counted; ``evaluating``: count from now on."""
+        self._evaluating = evaluating
+        self.stance_set()
+        return self._compiled
 
     def stance_set(self) -> None:
         """A stance was set, or the default was restored."""
-        if self._module._stance.stance == "default":
+        if self._module._stance.stance == "default" and not self._evaluating:
             self.remove()
         elif self._module._callback_from_stance is self._original:
             self._module._callback_from_stance = self._ours
@@ -118,7 +135,9 @@ class _StanceCalls:
             return chosen
         if chosen is None:
             self._eager += 1
-        elif self._module._stance.stance == "fail_on_recompile":
+            return chosen
+        self._compiled += 1
+        if self._module._stance.stance == "fail_on_recompile":
             return self._counting(chosen)
         return chosen
 
@@ -142,3 +161,50 @@ def _skipped(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any
     if entry and code is not None:
         where = place(code.co_name, code.co_filename, code.co_firstlineno)
         listener.fallback({"setting": "disable", **where})
+
+
+def present() -> str:
+    """The stance in force.
+
+    Raises:
+        HookPointAbsentError: this PyTorch has none.
+    """
+    with look_up():
+        from torch._dynamo import eval_frame
+
+        return str(eval_frame._stance.stance)
+
+
+class EagerStance:
+    """The stance ``force_eager``, or another one, in force from now on; only on request.
+
+    The user's own stances win: if one was set meanwhile, ours is not restored over it. A user's
+    stance that was set over ours restores ours when it ends, even after a detach. So the object
+    that it restores is changed to the stance before ours.
+
+    Raises:
+        HookPointAbsentError: this PyTorch has none.
+    """
+
+    def __init__(self, stance: str = "force_eager") -> None:
+        with look_up():
+            from torch._dynamo import eval_frame
+            from torch.compiler import set_stance
+
+            _ = eval_frame._stance
+        self._module: Any = eval_frame
+        self._over = False
+        self._set: Any = set_stance(stance)
+
+    def holds(self) -> bool:
+        """Whether it is in force, and no stance of the user is."""
+        return not self._over and self._module._stance is self._set.stance
+
+    def give_back(self) -> None:
+        """Restore the earlier stance, unless the user has set another one since."""
+        before = self._set.prev
+        if self.holds():
+            self._set.__exit__(None, None, None)
+        self._over = True
+        for field in fields(before):  # a stance over ours may restore it after a detach
+            setattr(self._set.stance, field.name, getattr(before, field.name))

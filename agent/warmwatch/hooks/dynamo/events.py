@@ -4,36 +4,42 @@ PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for 
 autotuning and recording at run time (torch 2.6 and later). The methods are wrapped on the class.
 Their signatures grew over the versions, so arguments are passed through. Another tool may wrap them
 too and later restore what it found, which removes our wrapper. Ends without a begin show that, and
-the begin is wrapped again. If our first wrapper is still there, below one of another tool, two of
-ours surround the method: only the outer one reports.
+the begin is wrapped again. The first wrapper may still be there, below that of another tool: only
+the newest reports.
+
+At run time Dynamo would trace the agent's frames. ``torch.compiler.disable`` costs as much as the
+agent itself, so the wrapper is skipped, and does what ``disable`` does for the agent's part alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch._guard import quietly, report
+from warmwatch._guard import report
 from warmwatch.hooks.dynamo.compilations import EVENT, being_compiled
 from warmwatch.hooks.points import Installed, Listener, look_up
 
 _NAME = "event_name"
-_CODE = "hooks.code"
 
 
 def install(listener: Listener) -> Installed:
     with look_up():
+        from torch._C._dynamo.eval_frame import set_eval_frame
+        from torch._dynamo.decorators import skip
         from torch._dynamo.utils import ChromiumEventLogger
-        from torch.compiler import disable
 
-        starts = _Wrap(disable, ChromiumEventLogger, "log_event_start")
-        ends = _Wrap(disable, ChromiumEventLogger, "log_event_end")
+        starts = _Wrap(skip, set_eval_frame, ChromiumEventLogger, "log_event_start")
+        ends = _Wrap(skip, set_eval_frame, ChromiumEventLogger, "log_event_end")
 
     def begin(event: str) -> None:
-        listener.begin(event, quietly(_CODE, being_compiled) if event == EVENT else None)
+        of = being_compiled() if event == EVENT else None
+        user = of.pop("unfused", None) if of else None
+        listener.begin(event, of)
+        if user is not None:
+            listener.fallback({"setting": "flex_attention", **user})
 
     def end(event: str) -> None:
         if ends.heard > starts.heard:
@@ -55,11 +61,17 @@ class _Wrap:
     ``heard`` counts the events.
     """
 
-    def __init__(self, disable: Callable[[Any], Any], owner: Any, method: str) -> None:
-        self._disable, self._owner, self._method = disable, owner, method
+    def __init__(
+        self,
+        skip: Callable[[Any], Any],
+        set_eval_frame: Callable[[Any], Any],
+        owner: Any,
+        method: str,
+    ) -> None:
+        self._skip, self._set_eval_frame = skip, set_eval_frame
+        self._owner, self._method = owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
-        self._thread = threading.local()  # ``active``: a wrapper is active in this call
         self.heard = 0
 
     def put(self, tell: Callable[[str], None]) -> None:
@@ -81,22 +93,21 @@ class _Wrap:
 
     def _wrap(self) -> None:
         original = getattr(self._owner, self._method)
+        tell, set_eval_frame = self._tell, self._set_eval_frame
 
-        @functools.wraps(original)
+        @functools.wraps(original, updated=())
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._listening or getattr(self._thread, "active", False):
-                return original(logger, *args, **kwargs)
-            try:
-                self.heard += 1
-                self._tell(args[0] if args else kwargs[_NAME])
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.events", error)
-            self._thread.active = True
-            try:
-                return original(logger, *args, **kwargs)
-            finally:
-                self._thread.active = False
+            if self._listening and self._ours is wrapper:
+                traces = set_eval_frame(None)
+                try:
+                    self.heard += 1
+                    tell(args[0] if args else kwargs[_NAME])
+                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                    report("hooks.events", error)
+                finally:
+                    if traces is not None:
+                        set_eval_frame(traces)
+            return original(logger, *args, **kwargs)
 
-        self._original = original
-        self._ours = self._disable(wrapper)
-        setattr(self._owner, self._method, self._ours)
+        self._original, self._ours = original, wrapper
+        setattr(self._owner, self._method, self._skip(wrapper))

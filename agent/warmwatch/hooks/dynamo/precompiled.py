@@ -38,19 +38,20 @@ _OF_INDUCTOR = "torch._inductor."
 
 
 def install(listener: Listener) -> Installed:
-    """Wrap everything imported so far; again whenever the hooks are rearmed."""
+    """Wrap everything imported so far, and the rest once it is imported."""
     with look_up():
         from torch._C import _last_executed_optimized_graph as last_script
     found: set[str] = set()
     calls = _FirstCalls(listener, found)
-    calls.put_all()
 
     def kinds() -> tuple[str, ...]:
         if "jit" not in found and last_script() is not None:
             found.add("jit")
         return tuple(found)
 
-    return Installed(uninstall=calls.remove, rearm=calls.put_all, precompiled=kinds)
+    late = {module: calls.put_all for module, *_ in _CALLS}
+    ours = (_FirstCalls.put_all, _FirstCalls._there, _FirstCalls._around)
+    return Installed(uninstall=calls.remove, late=late, precompiled=kinds, functions=ours)
 
 
 def install_late(listener: Listener) -> Installed:

@@ -3,7 +3,7 @@
 ``AlgorithmSelectorCache.benchmark_choices`` measures them one by one with ``benchmark_choice`` in
 this process (torch 2.8 to 2.15 with ``autotune_in_subproc`` off; other versions report no
 progress). Both are class methods, looked up at each call. The module is imported with Inductor,
-long after Dynamo, and the agent must not import it, so each begin of an event checks for it.
+long after Dynamo, and the agent must not import it.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch import __version__ as version
         from torch._dynamo.decorators import skip
+        from torch.compiler import disable
 
     if version < _SINCE:  # older versions do everything in one nested function
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
@@ -88,8 +89,7 @@ def install(listener: Listener) -> Installed:
         reporter.listening = looking = False
         replaced.undo()
 
-    put()
-    return Installed(uninstall=uninstall, rearm=put, lacks=lambda: lacking)
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lambda: lacking)
 
 
 def _all(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:

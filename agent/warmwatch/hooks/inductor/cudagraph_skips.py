@@ -5,8 +5,8 @@ A decision during compilation is in the record of that compilation (since 2.8) a
 here. A decision at a graph's first run appears only here. The log is no replacement: a program may
 silence it, and the counter rises after the log line.
 
-Inductor is imported long after Dynamo, and the agent must not import it, so each begin of an event
-checks for it. Until then only its source shows whether the function will exist.
+Inductor is imported long after Dynamo, and the agent must not import it. Until then only its source
+shows whether the function will exist.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def install(listener: Listener) -> Installed:
         from torch import __path__ as folders
         from torch._dynamo import utils
         from torch._dynamo.decorators import skip
+        from torch.compiler import disable
 
         _ = utils.get_metrics_context
     if not will_be_there([f"{folder}/_inductor" for folder in folders]):
@@ -69,8 +70,7 @@ def install(listener: Listener) -> Installed:
             if held in originals:
                 setattr(module, _NAME, originals[held])
 
-    put()
-    return Installed(uninstall=uninstall, rearm=put)
+    return Installed(uninstall=uninstall, late={_HOME: disable(put)})
 
 
 def will_be_there(folders: list[str]) -> bool:

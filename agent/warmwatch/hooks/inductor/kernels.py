@@ -1,11 +1,14 @@
-"""Kernel progress: how many of a graph's kernels are compiled, while Inductor waits for its
-workers.
+"""What Inductor compiles beside the training's thread: kernels on its workers, whole graphs.
 
-``torch._inductor.async_compile`` counts them with a progress bar, shown or not. The bar is a name
-in that module, imported from ``torch.hub`` (torch 2.6 to 2.15; ``tqdm`` if installed, else a small
-class). A reporting subclass replaces it there. The module is imported with Inductor, long after
-Dynamo, and the agent must not import it (older versions start their workers on import). So each
-begin of an event checks for it.
+Kernel progress: while Inductor waits for its workers, ``torch._inductor.async_compile`` counts a
+graph's kernels with a progress bar, shown or not. The bar is a name in that module, imported from
+``torch.hub`` (torch 2.6 to 2.15; ``tqdm`` if installed, else a small class). A reporting subclass
+replaces it there. The module is imported with Inductor, long after Dynamo, and the agent must not
+import it: older versions start their workers on import.
+
+Whole graphs compile in the background with ``TORCHINDUCTOR_FX_COMPILE_MODE``. Compiled code is then
+swapped in later without an event, so a rank in such a mode is never called warm. Off by default,
+and absent from older versions.
 """
 
 from __future__ import annotations
@@ -42,12 +45,10 @@ def install(listener: Listener) -> Installed:
             one.listening = False
         replaced.undo()
 
-    put()
-
     def lacks() -> tuple[str, ...]:
         return ("kernels",) if is_imported(_MODULE) and not classes else ()
 
-    return Installed(uninstall=uninstall, rearm=put, lacks=lacks)
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
 
 
 def _telling(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
@@ -80,3 +81,28 @@ def _telling(original: Any, listener: Listener, disable: Callable[[Any], Any]) -
 
     Told.__name__, Told.__qualname__ = original.__name__, original.__qualname__
     return Told
+
+
+_FX = "torch._inductor.compile_fx"
+# each with the first version known to have it
+_MODES = {"fx_compile_async": (2, 8), "fx_compile_progressive": (2, 11)}
+
+
+def install_async_modes(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
+    with look_up():
+        from torch import __version__ as version
+    expected = [mode for mode, since in _MODES.items() if version >= since]
+
+    def is_asynchronous() -> bool:
+        module = sys.modules.get(_FX)
+        return any(bool(getattr(module, mode, False)) for mode in _MODES)
+
+    def lacks() -> tuple[str, ...]:
+        module = sys.modules.get(_FX)
+        if module is None or getattr(module, "__spec__", None) is None:
+            return ()
+        if getattr(module.__spec__, "_initializing", False):  # it is being imported
+            return ()
+        return () if all(hasattr(module, mode) for mode in expected) else ("async_modes",)
+
+    return Installed(asynchronous=is_asynchronous, lacks=lacks)

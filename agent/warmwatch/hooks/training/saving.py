@@ -49,9 +49,9 @@ def install(listener: Listener) -> Installed:
         for file in files:
             saves.put(file, "__init__", saves.before)
             saves.put(file, "__exit__", saves.after)
-        saves.look_again()
         undo.pop_all()
-    return Installed(uninstall=saves.remove, rearm=saves.look_again)
+    late = dict.fromkeys((_SAVER, _STAGING), disable(saves.put_distributed))
+    return Installed(uninstall=saves.remove, late=late)
 
 
 class _Saves:
@@ -70,8 +70,8 @@ class _Saves:
             self._wrapped.add((id(owner), name))
             self._replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
 
-    def look_again(self) -> None:
-        """Wrap the parts of the distributed checkpoint that were imported meanwhile."""
+    def put_distributed(self) -> None:
+        """Wrap the parts of the distributed checkpoint that are imported by now."""
         for module, of, name in _DISTRIBUTED:
             found = sys.modules.get(module)
             owner = getattr(found, of, None) if of else found

@@ -167,6 +167,7 @@ class CompileCounts(NamedTuple):
             background_saving_since_ns: begin of the one in progress, 0 if there is none.
         allocator_retries: 1 + the number of times that CUDA's caching allocator found no memory,
             freed its cache, and tried again, as of ``memory_ns``.
+        uncompiled_evaluations: evaluations in which no compiled function was called.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -254,6 +255,7 @@ class CompileCounts(NamedTuple):
     background_saving_ns: int = 0
     background_saving_since_ns: int = 0
     allocator_retries: int = 0
+    uncompiled_evaluations: int = 0
 
 
 class Identity(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from array import array
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -123,9 +125,10 @@ def histograms(buffer: Buffer) -> tuple[memoryview, memoryview]:
     return clean, touched
 
 
-def store_compile(buffer: Buffer, words: list[int]) -> None:
-    """Seal the words of a CompileCounts into the slot."""
-    store(buffer, COMPILE_BLOCK, _COMPILE.pack(*words))
+def store_compile(buffer: Buffer, words: Sequence[int]) -> None:
+    """Seal the words of a CompileCounts into the slot. An array of them is packed already."""
+    packed = words.tobytes() if isinstance(words, array) else _COMPILE.pack(*words)
+    store(buffer, COMPILE_BLOCK, packed)
 
 
 def store_identity(buffer: Buffer, identity: Identity) -> None:

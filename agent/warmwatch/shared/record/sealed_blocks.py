@@ -84,8 +84,8 @@ def _next(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
     if len(payload) > block.room - _HEAD.size:
         raise RecordError(f"a block of {len(payload)} bytes, {block.limit} are there")
     first, second = block.offset, block.offset + block.room
-    (even,) = _SEQUENCE.unpack(buffer[first : first + _SEQUENCE.size])
-    (odd,) = _SEQUENCE.unpack(buffer[second : second + _SEQUENCE.size])
+    (even,) = _SEQUENCE.unpack_from(buffer, first)
+    (odd,) = _SEQUENCE.unpack_from(buffer, second)
     sequence = 1 + max(even, odd)
     head = _HEAD.pack(sequence, len(payload), _checksum(sequence, payload))
     return second if sequence & 1 else first, head

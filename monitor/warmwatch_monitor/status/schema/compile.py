@@ -285,7 +285,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     failures: int | None = None
     """Compilations that failed."""
     fallbacks: int | None = None
-    """Frames that hit the recompile limit: compiled code still runs, new inputs run eagerly."""
+    """Functions of which some calls run eagerly: frames at the recompile limit (compiled code still
+    runs, new inputs run eagerly), and uncompiled `flex_attention`.
+    """
     wrappers: int | None = None
     """Functions and modules that the program passed to `torch.compile`."""
     disabled: str | None = None
@@ -298,6 +300,8 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Calls of compiled functions that the stance `force_eager` ran eagerly."""
     refused_calls: int | None = None
     """Calls that the stance `fail_on_recompile` refused."""
+    uncompiled_evaluations: int | None = None
+    """Evaluations in which no compiled function was called; null if none has ended."""
     cudagraph_skips: int | None = None
     """How often PyTorch skipped requested CUDA graphs."""
     background_since: Epoch | None = None

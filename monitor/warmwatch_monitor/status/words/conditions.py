@@ -16,7 +16,7 @@ from warmwatch.shared.verdict import (
 from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
 from warmwatch_monitor.output.amounts import size, took
 from warmwatch_monitor.output.summary import Importance
-from warmwatch_monitor.output.wording import counted, duration, own_words, step_length
+from warmwatch_monitor.output.wording import counted, duration, own_words, place, step_length
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
@@ -144,8 +144,12 @@ def _fallback(figures: Figures) -> str:
         return f"new inputs of {functions} run eagerly: the recompile limit was reached"
     first = known[0]
     name = f"`{first.name}`" if first.name else "a function"
-    if first.setting == "disable":
+    if first.setting in ("disable", "flex_attention"):
         others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
+        if first.setting == "flex_attention":
+            where = place(first.name, first.file, first.line)
+            at = f" in {where}" if where else ""
+            return f"`flex_attention` runs unfused{at}{others}: it is called uncompiled"
         return (
             f"{name} runs eagerly since step {first.step + 1}{others}: a new input came while "
             "torch._dynamo.config.disable was set"

@@ -1,0 +1,86 @@
+"""Functions that do not run compiled: frames at the recompile limit, unfused ``flex_attention``.
+
+A frame that hits the recompile limit compiles for no further inputs. ``convert_frame._compile``
+calls one function that decides whether a frame exceeds a limit, and which one. Its return value is
+reliable; the warning that follows depends on log levels and wording. With ``fullgraph=True`` each
+further call of the frame calls it and raises, so a frame counts once, by its code. Existing entries
+keep running compiled. How often the frame runs eagerly is unknown: PyTorch then calls no Python
+code.
+
+``flex_attention`` that is called uncompiled compiles a wrapper of its own with the backend
+``eager``: its unfused implementation, which materializes all scores. Compiled code has no such
+wrapper. Later calls that fit its compiled entry have no event, wherever they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from types import CodeType
+from typing import Any
+
+from warmwatch._guard import report
+from warmwatch.hooks.dynamo.compilations import FLEX, UNFUSED, being_compiled, code_being_compiled
+from warmwatch.hooks.imports import is_imported
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+# Its name in torch 2.7 and later, and the one in 2.6: the same arguments, the same pair.
+_FUNCTIONS = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
+_NO_PLACE = ("code", "unfused")
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo import config, convert_frame
+
+        name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
+        original = getattr(convert_frame, name)
+    listening = True
+    hit: weakref.WeakSet[CodeType] = weakref.WeakSet()
+
+    def tell(setting: str) -> None:
+        code = code_being_compiled()
+        if code is not None:
+            if code in hit:
+                return
+            hit.add(code)
+        limit = getattr(config, setting, None)
+        where = {key: value for key, value in being_compiled().items() if key not in _NO_PLACE}
+        listener.fallback({"setting": setting, "limit": limit, **where})
+
+    @functools.wraps(original)
+    def decide(*args: Any, **kwargs: Any) -> Any:
+        decision = original(*args, **kwargs)
+        if listening:
+            try:
+                exceeded, setting = decision
+                if exceeded:
+                    tell(setting)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.recompile_limit", error)
+        return decision
+
+    replaced = Replaced()
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        replaced.undo()
+
+    replaced.put(convert_frame, name, decide)
+    return Installed(uninstall=uninstall)
+
+
+def check_flex_attention(listener: Listener) -> Installed:  # noqa: ARG001 - as every install
+    """Install nothing; check that ``flex_attention`` has the wrapper by which it is recognized."""
+
+    def lacks() -> tuple[str, ...]:
+        if not is_imported(FLEX):
+            return ()
+        function = getattr(sys.modules[FLEX], "flex_attention", None)
+        constants = getattr(getattr(function, "__code__", None), "co_consts", ())
+        there = any(getattr(one, "co_name", None) == UNFUSED for one in constants)
+        return () if there else ("flex_attention",)
+
+    return Installed(lacks=lacks)
