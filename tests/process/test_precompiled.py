@@ -161,3 +161,29 @@ def test_a_module_of_tensorrt_counts_by_its_class(records: Path) -> None:
     assert result_of(records, TENSORRT, plain=True) == "warm"
     bits = slots.read(slots.only(records)).compile.precompiled
     assert bits == 1 << record.PRECOMPILED.index("tensorrt")
+
+
+PACKAGED = """
+import warmwatch.auto
+class Net(torch.nn.Module):
+    def forward(self, x): return x @ x
+packaged = torch.export.export(Net(), (torch.ones(8, 8),))
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 4)
+torch._inductor.aoti_compile_and_package(packaged, package_path="net.pt2")
+train(model, o, 6)
+gate("packaged")
+"""
+
+
+@pytest.mark.long
+def test_packaging_in_an_eager_training_is_no_capture_that_failed(records: Path) -> None:
+    """The script passes nothing to ``torch.compile``."""
+    with training(records, PACKAGED, attach=False) as one:
+        one.reach("packaged")
+        (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
+        one.go()
+        assert one.wait() == 0, one.stderr
+    assert rank.figures.compile.wrappers == 0
+    assert "nothing_captured" not in rank.judgement.conditions
+    assert rank.judgement.warm

@@ -140,8 +140,8 @@ import types
 import torch._inductor.select_algorithm as module
 cache = module.AlgorithmSelectorCache
 names = "benchmark_choices", "benchmark_choice"
-before = [vars(cache)[name] for name in names]
-agent.listener.begin("dynamo")  # any event: now it is seen that Inductor is there
+before = [vars(cache)[name].__func__.__wrapped__ for name in names]  # wrapped since the import
+agent.listener.begin("dynamo")
 def cannot(*args): raise NotImplementedError
 def measured(get):
     return cache.benchmark_choices([object() for _ in range(3)], types.SimpleNamespace(
@@ -153,7 +153,7 @@ try: measured(interrupted)
 except KeyboardInterrupt: raised = True
 agent.listener.end("dynamo")
 import warmwatch; warmwatch.detach()
-restored = [vars(cache)[name] is one for name, one in zip(names, before)]
+restored = [vars(cache)[name].__func__ is one for name, one in zip(names, before)]
 result([told, [str(t) for t in timings], seen, raised, restored])
 """
 COUNTED = 1 + PROGRESS.index("choices")

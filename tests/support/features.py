@@ -16,8 +16,8 @@ _LATER = {"compiled_in_vain", "activity", "save_and_evaluate", "always_failing",
 _ALL, _ONE = "2.6 to 2.15", "2.13"
 _SOME = {"fx_async": "2.11 to 2.15", "mark_dynamic": "2.11 to 2.15"}  # others cannot run them
 
-# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it, and, where
-# tests ran on more versions, | those.
+# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it, and
+# where its tests ran on more versions, | those.
 _ROWS = Path(__file__).with_name("features.txt")
 
 

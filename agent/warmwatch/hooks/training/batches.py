@@ -24,7 +24,7 @@ def install(listener: Listener) -> Installed:
         from torch.utils.data import dataloader
 
         iterator = dataloader._BaseDataLoaderIter
-        original = iterator.__dict__["__next__"]
+        original = iterator.__next__
     on_batch, clock = skip(listener.on_batch), monotonic_ns
     listening = True
 

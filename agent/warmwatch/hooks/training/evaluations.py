@@ -5,7 +5,8 @@ Only ``Module.eval`` is wrapped, which runs once for a whole model: for each sub
 nothing. Dynamo inlines the originals (``_torchdynamo_inline``, as for PyTorch's own wrappers):
 graphs, graph breaks and guards stay the same.
 
-The listener decides whether the module is the one that trains: a frozen backbone, a teacher or a
+The listener decides whether the module is the one that trains: ``eval()`` of a frozen backbone
+or of a teacher begins no evaluation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 
 _INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
 
@@ -26,7 +27,9 @@ def install(listener: Listener) -> Installed:
         from torch.nn import Module
 
         original = Module.eval
-        _ = functions.UserFunctionVariable
+        traced = functions.UserFunctionVariable.__init__.__code__
+    if _INLINED not in traced.co_consts:  # Dynamo would trace our wrappers
+        raise HookPointAbsentError(_INLINED)
     evaluations = _Evaluations(listener, Module)
     evaluations.wrap_eval(original)
     return Installed(uninstall=evaluations.remove)

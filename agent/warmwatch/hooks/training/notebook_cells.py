@@ -6,12 +6,13 @@ prompt (``python -i``) has no such events.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.points import Installed, Listener
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
 
 
 def install(listener: Listener) -> Installed:
@@ -19,12 +20,17 @@ def install(listener: Listener) -> Installed:
     if shell is None:
         return Installed(uninstall=lambda: None)
     cells = _Cells(listener.cells_left, listener.cell_began)
-    shell.events.register("pre_run_cell", cells.began)
-    shell.events.register("post_run_cell", cells.ended)
-
-    def uninstall() -> None:
-        shell.events.unregister("pre_run_cell", cells.began)
-        shell.events.unregister("post_run_cell", cells.ended)
+    reports = {"pre_run_cell": cells.began, "post_run_cell": cells.ended}
+    with look_up():
+        register, unregister = shell.events.register, shell.events.unregister
+    with contextlib.ExitStack() as undo:
+        for event, tell in reports.items():
+            try:
+                register(event, tell)
+            except KeyError as error:
+                raise HookPointAbsentError(f"IPython's event {event}") from error
+            undo.callback(unregister, event, tell)
+        uninstall = undo.pop_all().close
 
     return Installed(uninstall=uninstall)
 
