@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,7 +20,8 @@ from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
 from warmwatch_monitor.stacks.wording import StacksDocument
-from warmwatch_monitor.status.schema.json_schema import schema_text
+from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
+from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
 from warmwatch_monitor.terminal.runs import RunsDocument
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -111,6 +114,57 @@ def json_output() -> str:
     return "\n".join(lines) + "\n"
 
 
+def documents() -> str:
+    """Every key of ``/status`` and of each event, from the schema."""
+    known = json.loads(schema_file())["$defs"]
+    kinds = {one.__name__: one.kind for one in (*CHANGES, SampleEvent)}
+    kinds[ResetEvent.__name__] = "reset"
+    lines = [MADE, "", "# Keys of `/status` and `/events`", ""]
+    lines += [
+        "Every key of the [`/status`](#status) document and of the data of each event. A key is",
+        "always there; it is null if its value is unknown, and only where that is stated. The",
+        "JSON Schema is at `/openapi.json`. [HTTP](http.md) shows how to request both. The event",
+        "`snapshot` holds a whole `/status` document, and `stopping` only `at`.",
+    ]
+    for name, one in known.items():
+        kind = f" (event `{kinds[name]}`)" if name in kinds else ""
+        lines += ["", f"## {name}", "", one.get("description", "").rstrip(".") + f"{kind}."]
+        if values := one.get("enum"):
+            lines += ["", f"One of {values_of(values)}."]
+        if keys := one.get("properties"):
+            lines += ["", "| key | type | meaning |", "|---|---|---|"]
+            lines += [key_row(key, described) for key, described in keys.items()]
+    return "\n".join(lines) + "\n"
+
+
+def key_row(key: str, described: dict[str, Any]) -> str:
+    meaning = described.get("description", "").replace("|", "\\|")
+    return f"| `{key}` | {kind_of(described)} | {meaning} |"
+
+
+def kind_of(schema: dict[str, Any]) -> str:
+    """A JSON Schema in words: ``number (s) or null``."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in schema:
+        return values_of(schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(kind_of(one) for one in schema["anyOf"])
+    if "prefixItems" in schema:
+        return f"[{', '.join(kind_of(one) for one in schema['prefixItems'])}]"
+    if schema.get("type") == "array":
+        return f"list of {kind_of(schema['items'])}"
+    if "additionalProperties" in schema:
+        return f"object of {kind_of(schema['additionalProperties'])}"
+    unit = f" ({schema['x-unit']})" if "x-unit" in schema else ""
+    return f"{schema.get('type', 'any')}{unit}"
+
+
+def values_of(values: list[object]) -> str:
+    return ", ".join(f"`{json.dumps(value)}`" for value in values)
+
+
 def call(name: str, function: Callable[..., object]) -> str:
     """The signature without types, as ruff formats it."""
     parameters = [
@@ -136,6 +190,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield FOLDER / "metrics.md", metrics()
     yield FOLDER / "functions.md", functions()
     yield FOLDER / "json-output.md", json_output()
+    yield FOLDER / "status-and-events.md", documents()
 
 
 if __name__ == "__main__":
