@@ -1,9 +1,10 @@
-// One lane for each rank: its state below, its compile phases above; pauses, slower periods and
-// recompiles on top of it.
+// One lane for each rank, in the colour of its state; on top of it pauses, compile phases, slower
+// periods and recompiles.
 
 import { stretches } from "./past.js";
 
 const MOST = 64; // lanes; of more, the first rank of each run has one
+const THIN = 12; // pixels: in a lower lane, a phase covers the state
 
 export function chosenLanes(ranks) {
   const all = [...ranks].sort((a, b) => (a.run < b.run ? -1 : a.run > b.run ? 1 : a.rank - b.rank));
@@ -22,13 +23,14 @@ export function drawLanes(plot, ranks, colours, chosen, periodsOf) {
     const lane = bbox.height / Math.max(1, ranks.length);
     const gap = Math.max(1, lane * 0.15);
     const end = plot.scales.x.max;
+    const thin = lane < THIN * devicePixelRatio;
     ranks.forEach((rank, at) => {
       const top = bbox.top + at * lane + gap / 2;
       const high = lane - gap;
       ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
-      paint(plot, stretches(rank.states, end), top + high * 0.5, high * 0.5, colours);
-      paint(plot, stretches(rank.phases, end), top, high * 0.5, colours);
-      for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top + high * 0.5, high * 0.5, colours);
+      paint(plot, stretches(rank.states, end), top, high, colours);
+      for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top, high, colours);
+      paint(plot, stretches(rank.phases, end), top, thin ? high : high * 0.5, colours);
       for (const [begin, until] of periodsOf(rank)) below(plot, begin, until, top + high, colours("bad"));
       for (const one of rank.recompiles) recompile(plot, one.at, top, Math.min(9, high * 0.45), colours);
     });
@@ -118,7 +120,7 @@ export function slower(ranks, end) {
   return periods.filter((one) => one.began_at !== null).map((one) => [one.began_at, one.ended_at ?? end]);
 }
 
-function union(spans) {
+export function union(spans) {
   const joined = [];
   for (const [begin, until] of [...spans].sort((a, b) => a[0] - b[0])) {
     const last = joined[joined.length - 1];

@@ -1,6 +1,7 @@
 // One row for each run, with the length of its steps as a sparkline. Ended runs are collapsed.
 
 import { ENDED, unnamed, worded } from "./headline.js";
+import { union } from "./lanes.js";
 import { stepped } from "./scales.js";
 import { fill, stated, text } from "./show.js";
 import { stretches } from "./past.js";
@@ -51,7 +52,7 @@ function spark(svg, rank, past) {
     path += `${open ? "L" : "M"}${x(past.at[at]).toFixed(1)} ${(19 - (value / top) * 17).toFixed(1)}`;
     open = true;
   });
-  const shades = rank ? stretches(rank.phases, newest).filter(([, end]) => end > begin) : [];
+  const shades = rank ? union(stretches(rank.phases, newest)).filter(([, end]) => end > begin) : [];
   while (svg.children.length > shades.length + 1) svg.lastElementChild.remove();
   for (let at = 0; at <= shades.length; at += 1) {
     const wanted = at ? "rect" : "path";
