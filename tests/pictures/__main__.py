@@ -1,4 +1,4 @@
-"""Makes docs/pictures anew: ``cd tests && python -m pictures``, in three minutes."""
+"""Draws docs/pictures: ``cd tests && python -m pictures``, in three minutes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from pictures.run import RUN
-from pictures.scene import play, ranks
+from pictures.scene import going_on, play, ranks
 from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
@@ -34,7 +34,8 @@ def main() -> None:
         options = ("--dir", str(records))
         with daemon_process(*options, **nvml.environment) as (_, url), ranks(records) as run:
             play(run, nvml)
-            _look(url)
+            with going_on(run, nvml):
+                _look(url)
     _look_at_report()
 
 
@@ -50,7 +51,7 @@ def _look(url: str) -> None:
 
 
 def _look_at_report() -> None:
-    """The file that ``warmwatch report --html`` writes, of a run that is told of by hand."""
+    """The file that ``warmwatch report --html`` writes, of a run built by hand."""
     account = RUN
     made = cleaned(report(account, 2.5))
     with tempfile.TemporaryDirectory() as place, chromium() as browser:

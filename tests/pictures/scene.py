@@ -6,12 +6,14 @@ The records and the GPUs are stand-ins; the daemon that reads them, and the page
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from support import slots
+from support.builders import ring
 from support.nvml import Standin, board
 from support.records import compiling, held, update, warm, write_record
 from support.values import replace
@@ -83,7 +85,7 @@ class Rank:
             last_step_ns=now,
             last_duration_ns=round(seconds * 1e9),
         )
-        self._store(replace(slot, steps=steps))
+        self._store(replace(slot, steps=steps, recent=ring(*[round(seconds * 1e9)] * 8)))
 
     def _spent(self, slot: Slot, now: int) -> tuple[int, ...]:
         counts = slot.compile
@@ -113,6 +115,23 @@ def play(run: list[Rank], nvml: Standin) -> None:
         for rank in run:
             rank.ends(float(sum(phases.values())), **why)
         _each_half_second(STEPS_SECONDS, lambda turn: _train(run, nvml, turn))
+
+
+@contextmanager
+def going_on(run: list[Rank], nvml: Standin) -> Iterator[None]:
+    """The training goes on in a thread."""
+    over = threading.Event()
+
+    def train() -> None:
+        turn = 0
+        while not over.wait(0.5):
+            _train(run, nvml, turn := turn + 1)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
 
 
 def _compile(run: list[Rank], nvml: Standin, phase: str) -> None:

@@ -39,7 +39,7 @@ export class Charts {
     this.root = root;
     this.moved = moved;
     this.plots = new Map();
-    this.colourOf = new Map(); // of each line that was drawn
+    this.colourOf = { "key-rank": new Map(), "key-gpu": new Map() }; // of each line that was drawn
     this.place = { run: null, rank: null, with: null, at: null, from: null, to: null };
     new ResizeObserver(() => this.#resize()).observe(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
@@ -106,14 +106,15 @@ export class Charts {
   }
 
   // A line keeps its colour while others come and go.
-  #colours(keys) {
-    const free = () => PALETTE.filter((name) => ![...this.colourOf.values()].includes(name));
+  #colours(kind, keys) {
+    const known = this.colourOf[kind];
+    const free = () => PALETTE.filter((name) => ![...known.values()].includes(name));
     for (const key of keys) {
-      if (this.colourOf.has(key)) continue;
-      if (!free().length) for (const old of this.colourOf.keys()) if (!keys.includes(old)) this.colourOf.delete(old);
-      this.colourOf.set(key, free()[0] ?? PALETTE[0]);
+      if (known.has(key)) continue;
+      if (!free().length) for (const old of known.keys()) if (!keys.includes(old)) known.delete(old);
+      known.set(key, free()[0]);
     }
-    return keys.map((key) => this.colourOf.get(key));
+    return keys.map((key) => known.get(key));
   }
 
   // how wide the charts begin: a rank's number alone is not enough beside ranks of other runs
@@ -201,7 +202,7 @@ export class Charts {
     if (figure.hidden) return;
     const crowd = known.length > KEYS;
     const at = scaled ? this.stepsAt : this.past.at;
-    const colours = crowd ? [] : this.#colours(known.map(([, , key]) => key));
+    const colours = crowd ? [] : this.#colours(key, known.map((one) => one[2]));
     const [low, middle, high] = this.#spread(known, at);
     const log = scaled && low > 0 && high > WIDE * middle;
     const log_ = figure.querySelector(".log");

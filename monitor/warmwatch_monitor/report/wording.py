@@ -77,7 +77,7 @@ def _remarks(report: Report) -> Iterator[str]:
         share = amounts.percent(last.covered)
         yield f"The energy is that of {share} of the compile time: the monitor came late."
     if any(one.estimated for one in report.costs):
-        yield "Energy was measured for all compiling and is shared out by its time."
+        yield "Energy was measured for all compiling and split by compile time."
     if price is not None and last.money is not None:
         amount = amounts.money(price)
         yield f"Money: {amount} for an hour of a GPU (WARMWATCH_PRICE_PER_GPU_HOUR)."

@@ -30,7 +30,7 @@ def journal(folder: Path, *entries: dict[str, Any]) -> list[Lookup]:
     return lookups_in(str(folder))
 
 
-def test_parts_that_are_told_by_what_differs_are_put_together(tmp_path: Path) -> None:
+def test_packed_parts_are_combined(tmp_path: Path) -> None:
     first = {**GOOD, "parts": 2, "whole": True, "packed": packed("gm abcdef\nfx_kwargs[x] ghijkl")}
     second = {**GOOD, "parts": 2, "whole": False, "packed": packed("gm zzzzzz\nfx_kwargs[x] -")}
     found = journal(tmp_path, first, second)
@@ -40,7 +40,7 @@ def test_parts_that_are_told_by_what_differs_are_put_together(tmp_path: Path) ->
     ]
 
 
-def test_a_key_that_is_the_first_one_again_has_no_part_more(tmp_path: Path) -> None:
+def test_a_repeated_key_has_the_same_parts(tmp_path: Path) -> None:
     first = {**GOOD, "parts": 1, "whole": True, "packed": packed("gm abcdef")}
     again = {**GOOD, "parts": 1, "whole": False, "packed": packed("")}
     assert [dict(one.hashes) for one in journal(tmp_path, first, again)] == [{"gm": "abcdef"}] * 2
@@ -59,7 +59,7 @@ def test_a_key_that_is_the_first_one_again_has_no_part_more(tmp_path: Path) -> N
         {"key": 7},
     ],
 )
-def test_a_line_that_no_agent_writes_is_passed_over(tmp_path: Path, bad: dict[str, Any]) -> None:
+def test_an_invalid_line_is_ignored(tmp_path: Path, bad: dict[str, Any]) -> None:
     assert len(journal(tmp_path, {**GOOD, **bad}, GOOD)) == 1
 
 
@@ -83,7 +83,7 @@ KEY = Lookup(
 )
 
 
-def test_what_differs_between_two_ranks_is_named() -> None:
+def test_differing_parts_of_two_ranks_are_named() -> None:
     other = {**KEY.hashes, "device_index": "1", "inductor_config[max_autotune]": "y"}
     missed = replace(KEY, verdict="miss", key="b", hashes=other)
     (line,) = sentences(ranks(), KEY, missed)
@@ -93,7 +93,7 @@ def test_what_differs_between_two_ranks_is_named() -> None:
     )
 
 
-def test_an_equal_key_says_where_the_fault_is() -> None:
+def test_an_equal_key_points_to_the_cache() -> None:
     missed = replace(KEY, verdict="miss")
     (line,) = sentences(ranks(), KEY, missed)
     assert "its key is rank 0's, which hit: it looked into another" in line
@@ -101,12 +101,12 @@ def test_an_equal_key_says_where_the_fault_is() -> None:
     assert lines[0].endswith("its key is rank 1's, which missed too: nothing was in the cache")
 
 
-def test_a_bypass_says_its_reason_and_is_compared_with_nothing() -> None:
+def test_a_bypass_has_its_reason_and_no_comparison() -> None:
     passed = replace(KEY, verdict="bypass", reason="Unsupported post grad custom pass")
     (line,) = sentences(ranks(), KEY, passed)
     assert line.endswith("(Inductor): bypassed: Unsupported post grad custom pass")
 
 
-def test_where_there_is_nothing_to_compare_with_nothing_is_made_up() -> None:
+def test_a_lookup_without_another_one_is_not_compared() -> None:
     (line,) = sentences(ranks(1), replace(KEY, verdict="miss"))
     assert "nothing to compare it with" in line

@@ -58,7 +58,7 @@ def test_it_is_paid_back_at_the_step_of_the_hand_made_table() -> None:
         (20.0, 0.0356, None, "paid_back", "break-even at step"),
     ],
 )
-def test_each_outcome_is_said(
+def test_each_outcome_has_a_sentence(
     cost: float, step: float, off: float | None, outcome: str, words: str
 ) -> None:
     found = break_even(side("x", cost, step, off), EAGER)
@@ -66,7 +66,7 @@ def test_each_outcome_is_said(
     assert words in sentence(found)
 
 
-def test_what_costs_less_and_steps_longer_is_ahead_for_a_while() -> None:
+def test_a_cheaper_run_with_longer_steps_is_ahead_until_the_break_even() -> None:
     quick, slow = side("default", 40.0, 0.5, 0.01), side("tuned", 100.0, 0.25, 0.01)
     found, other_way = break_even(quick, slow), break_even(slow, quick)
     assert (found.outcome, other_way.outcome) == ("ahead_until", "paid_back")
@@ -76,7 +76,7 @@ def test_what_costs_less_and_steps_longer_is_ahead_for_a_while() -> None:
     assert "ahead until step 240 (228 to 255)." in sentence(found)
 
 
-def test_what_has_no_clean_step_has_no_break_even() -> None:
+def test_a_run_without_clean_steps_has_no_break_even() -> None:
     found = break_even(replace(EAGER, label="new", steady=None), EAGER)
     assert (found.outcome, found.step) == ("unknown", None)
     assert "no clean step" in sentence(found)
@@ -137,7 +137,7 @@ def test_a_run_is_eager_where_it_has_run_and_nothing_of_it_was_compiled() -> Non
         ({"commit": "beef"}, "commit", "steady step"),
     ],
 )
-def test_what_makes_them_incomparable_is_said_with_its_rows(
+def test_differences_are_reported_with_the_rows_they_affect(
     otherwise: dict[str, object], what: str, row: str
 ) -> None:
     compiled, eager = two(**otherwise)
@@ -147,7 +147,7 @@ def test_what_makes_them_incomparable_is_said_with_its_rows(
     assert row in found[what]
 
 
-def test_a_run_that_ended_earlier_is_no_other_program_for_that() -> None:
+def test_a_run_that_ended_earlier_is_the_same_program() -> None:
     training = replace(a.FORWARD, code="c0de")
     evaluation = replace(training, name="evaluate", line=80, code="e7a1")
     whole = a.finished(run="whole", compiled=(training, evaluation))
@@ -161,23 +161,23 @@ def test_a_run_that_ended_earlier_is_no_other_program_for_that() -> None:
     assert len(set(found.values)) == 2
 
 
-def test_another_batch_is_told_and_one_that_nobody_knows_is_too() -> None:
+def test_a_different_or_unknown_batch_is_reported() -> None:
     compiled, eager = two(tokens_per_step=8)
-    told = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
-    assert [one.what for one in told.incomparable] == ["tokens a step"]
-    first = page(told).answer
+    compared = compare((replace(compiled, what=replace(compiled.what, tokens_per_step=16)), eager))
+    assert [one.what for one in compared.incomparable] == ["tokens a step"]
+    first = page(compared).answer
     assert first.startswith("Not the same tokens a step: 16 in ")
     assert first.index("that touches") < first.index(" against ")
     assert compare((compiled, eager)).unknown == ("tokens a step",)
 
 
-def test_caches_of_a_run_that_compiled_nothing_are_held_against_nobody_s() -> None:
+def test_caches_of_a_run_without_compilations_are_not_compared() -> None:
     compiled = a.finished(run="a", what=replace(a.H100, caches={"inductor": "cold"}))
     eager = replace(a.eager(run="b"), what=replace(a.H100, caches={"inductor": "warm"}))
     assert "caches" not in {one.what for one in compare((compiled, eager)).incomparable}
 
 
-def test_caches_touch_what_compiling_cost_and_no_step() -> None:
+def test_caches_affect_the_compile_cost_and_no_step() -> None:
     cold, warm = (
         a.finished(run=state, what=replace(a.H100, caches={"inductor": state}))
         for state in ("cold", "warm")
@@ -187,25 +187,25 @@ def test_caches_touch_what_compiling_cost_and_no_step() -> None:
     assert "steady step" not in found.rows
 
 
-def test_two_starts_of_one_name_are_told_apart() -> None:
+def test_two_starts_of_one_name_have_different_labels() -> None:
     made = compare((a.finished(), a.finished(id="other", what=Provenance())))
     assert [one.label for one in made.sides] == ["gpt2 (k3nuf63p)", "gpt2 (other)"]
 
 
 @pytest.mark.parametrize("many", [2, 3, 6])
-def test_the_page_fits_80_columns_however_many_there_are(many: int) -> None:
+def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
     runs = [a.finished(run=f"experiment-{at}", id=str(at)) for at in range(many - 1)]
     made = cleaned(compare((*runs, a.eager(run="without"))))
-    said = lines(page(made), width=80, colour=False)
-    assert max(map(len, said.splitlines())) <= 80
-    assert all(one.label in said for one in made.sides)
-    assert "break-even" in said
-    assert "± " in said
+    shown = lines(page(made), width=80, colour=False)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(one.label in shown for one in made.sides)
+    assert "break-even" in shown
+    assert "± " in shown
     assert markdown(page(made))
     assert json.loads(as_text(made))["schema_version"] == 1
 
 
-def test_one_without_any_rank_compares_with_nothing_and_breaks_nothing() -> None:
+def test_a_run_without_ranks_is_compared_without_figures() -> None:
     gone = RunSummary(id="x", run="gone", began=b.EPOCH, seen=b.EPOCH, state="lost")
-    said = lines(page(compare((gone, a.finished()))), width=80, colour=False)
-    assert "not known" in said
+    shown = lines(page(compare((gone, a.finished()))), width=80, colour=False)
+    assert "not known" in shown

@@ -64,7 +64,7 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
     assert found["warm-up"] == pytest.approx(120.0)
 
 
-def test_what_passed_before_the_first_step_is_no_riddle() -> None:
+def test_the_time_before_the_first_step_is_a_share() -> None:
     """Imports, building a model: of an eager run by its first step, else by its warm-up."""
     attached = EPOCH - 300
     answers = {"attached_at": attached, "step_seconds.first_at": attached + 121}
@@ -87,7 +87,7 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
 
 @given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
 @settings(max_examples=200, deadline=None)
-def test_shares_add_up_and_none_is_negative_whatever_is_told(
+def test_shares_add_up_and_none_is_negative_for_any_record(
     save: float, evaluate: float, data: float, compile: float, clean: float, long: float
 ) -> None:
     answers = {
@@ -110,7 +110,7 @@ def test_shares_add_up_and_none_is_negative_whatever_is_told(
     assert min(found.values()) >= 0
 
 
-def test_a_long_step_of_which_nothing_is_known_is_a_gap_and_no_stall() -> None:
+def test_an_unexplained_long_step_is_a_gap_and_no_stall() -> None:
     """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
     long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
     long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
@@ -122,7 +122,7 @@ def test_a_long_step_of_which_nothing_is_known_is_a_gap_and_no_stall() -> None:
     assert (found["unexplained gaps"], found["stalls"]) == (0.0, pytest.approx(30))
 
 
-def test_recompiles_of_one_cause_stand_together_with_their_price_and_remedy() -> None:
+def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     later = [
         replace(one, id=f"0/{at}", ended=one.ended + 5 * at, step=1200 + at)
         for at in (2, 3)
@@ -135,9 +135,9 @@ def test_recompiles_of_one_cause_stand_together_with_their_price_and_remedy() ->
     assert "Pad the size" in group.advice
 
 
-@pytest.mark.parametrize(("median", "said"), [(3.94, False), (3.85, True)])
-def test_a_median_is_said_where_it_is_another_than_the_mean_and_not_what_a_bin_rounds(
-    median: float, said: bool
+@pytest.mark.parametrize(("median", "shown"), [(3.94, False), (3.85, True)])
+def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
+    median: float, shown: bool
 ) -> None:
     """Of steps that all took 4.01 s a bin has the median at 3.94 s, which none of them took."""
     answers = {
@@ -147,10 +147,10 @@ def test_a_median_is_said_where_it_is_another_than_the_mean_and_not_what_a_bin_r
     }
     line = steady(report(a.finished(answers=answers)))
     assert line.startswith("4.01 s (")
-    assert ("median" in line) is said
+    assert ("median" in line) is shown
 
 
-def test_a_cache_in_which_nothing_was_found_is_not_called_warm() -> None:
+def test_a_cache_without_hits_is_not_called_warm() -> None:
     """It may hold any model's compilations."""
     missed = [replace(one, cache="miss") for one in a.TWICE]
     what = replace(a.H100, caches={"inductor": "warm"})
@@ -161,7 +161,7 @@ def test_a_cache_in_which_nothing_was_found_is_not_called_warm() -> None:
     assert output["caches"] == "inductor not empty at the start"
 
 
-def test_what_to_do_first_is_ordered_by_what_it_would_have_saved() -> None:
+def test_remedies_are_ordered_by_their_savings() -> None:
     answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
     made = report(a.finished(answers=answers, what=replace(a.H100, caches={"inductor": "cold"})))
     saves = [one.saves for one in made.do if one.saves]
@@ -170,7 +170,7 @@ def test_what_to_do_first_is_ordered_by_what_it_would_have_saved() -> None:
     assert "cold" in made.do[0].about  # 115 s of Inductor's and the kernels' time
 
 
-def test_an_evaluation_compiled_later_is_moved_and_saves_nothing() -> None:
+def test_compiling_an_evaluation_earlier_saves_nothing() -> None:
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
     made = report(a.finished(compiled=(*a.FIRST, evaluation)))
     (remedy,) = [one for one in made.do if "grad_mode" in one.about]
@@ -178,7 +178,7 @@ def test_an_evaluation_compiled_later_is_moved_and_saves_nothing() -> None:
     assert "saves none" in remedy.what
 
 
-def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> None:
+def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
     bare = report(a.finished(), 2.5).costs
     assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
         (what, None, None, None) for what in ("warm-up", "recompiles", "compiling")
@@ -202,7 +202,7 @@ def test_costs_are_absent_where_nothing_is_known_and_add_up_where_it_is() -> Non
     assert warming.joules + again.joules == pytest.approx(whole.joules)
 
 
-def test_places_of_graph_breaks_are_those_at_which_dynamo_went_on() -> None:
+def test_places_of_graph_breaks_are_where_dynamo_resumed() -> None:
     once = "torch_dynamo_resume_in_forward_at_47"
     again = f"torch_dynamo_resume_in_{once}_at_52"
     resumed = [replace(a.FORWARD, id=f"{name}/0", name=name, line=31) for name in (once, again)]
@@ -227,9 +227,7 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_run_reads_well_within_80_columns(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     account = KINDS[kind]()
     made = cleaned(report(account, 2.5))
@@ -247,7 +245,7 @@ def test_every_kind_of_run_reads_well_within_80_columns(
     json.loads(as_text(made))
 
 
-def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
+def test_an_ended_run_keeps_its_findings() -> None:
     caught = replace(
         b.WARM.compile,
         graphs=0,
@@ -267,13 +265,13 @@ def test_an_end_takes_nothing_away_of_what_was_found_out() -> None:
     assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
 
 
-def test_the_key_of_a_timeline_explains_what_is_drawn_and_no_more() -> None:
+def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
     brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
     output = text(a.finished(compiled=(brief,)))
     assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
 
 
-def test_a_slower_period_is_in_the_words_and_a_band_on_the_chart_of_steps() -> None:
+def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> None:
     account = a.finished(answers={"slower_periods": [a.SLOWER]}, samples=a.steps())
     began = account.ranks[0].samples.epochs[0]  # type: ignore[union-attr]
     words = "steps 301 to 400: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs"
@@ -288,9 +286,7 @@ def test_a_slower_period_is_in_the_words_and_a_band_on_the_chart_of_steps() -> N
     assert "Slower" not in text(a.finished())
 
 
-def test_the_chart_of_compile_time_has_functions_compilations_and_phases_on_top_of_each_other() -> (
-    None
-):
+def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() -> None:
     account = a.finished(compiled=(*a.FIRST, a.AGAIN, a.AGAIN_BACK))
     page_of = whole_html(account)
     widths = {
@@ -370,7 +366,7 @@ def test_advice_is_given_once_and_lengths_to_the_second() -> None:
         assert "118 s" in output
 
 
-def test_of_eight_ranks_the_slowest_comes_first_and_then_what_differs() -> None:
+def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
     whole = a.account(*views, compiled=a.FIRST)
     slow = whole.ranks[5]
@@ -391,7 +387,7 @@ def test_of_eight_ranks_the_slowest_comes_first_and_then_what_differs() -> None:
     assert "only rank 5 recompiled for shape" in made.differences
 
 
-def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
+def test_markdown_escapes_every_text() -> None:
     output = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
     assert r"\<img" in output
     assert r"\[a\]" in output
@@ -401,7 +397,7 @@ def test_markdown_shows_what_a_text_holds_and_nothing_of_it_is_read() -> None:
         assert table.replace(r"\|", "").count("|") in (3, 4, 6)
 
 
-def test_what_an_evaluation_compiled_is_between_steps_and_not_in_one() -> None:
+def test_compilations_of_an_evaluation_are_between_steps() -> None:
     """An entry with a backward did not fit for the grad mode, so this call has no gradients."""
     changed = "GLOBAL_STATE changed: grad_mode"
     size = "tensor 'x' size mismatch at index 0. expected 4, actual 2"
@@ -448,7 +444,7 @@ def test_steps_wait_for_data_no_longer_than_they_take() -> None:
     assert "100" in remedy.about
 
 
-def test_the_report_of_a_run_that_failed_begins_with_the_failure() -> None:
+def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
     counts = replace(b.ended("failed").compile, exit_code=2)
     slot = replace(b.ended("failed"), compile=counts)
     view = b.view(

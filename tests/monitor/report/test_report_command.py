@@ -47,7 +47,7 @@ def directory(tmp_path: Path) -> str:
     return str(tmp_path / "records")
 
 
-def test_a_report_is_of_the_run_that_is_named(directory: str) -> None:
+def test_a_report_is_of_the_named_run(directory: str) -> None:
     done = run("report", "gpt2", "-v", "--dir", directory)
     assert done.exit_code == 0, done.output
     assert done.output.startswith("gpt2: ")
@@ -124,7 +124,7 @@ def test_a_price_is_a_number(directory: str) -> None:
         (("export", "gpt2", "--perfetto", "/dev/full"), 1, "/dev/full cannot be written (No space"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_a_wrong_request_is_one_line(
     directory: str, words: tuple[str, ...], code: int, says: str
 ) -> None:
     done = run(*words, "--dir", directory)
@@ -239,23 +239,23 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     made = cleaned(report(account, 2.5))
     file = tmp_path / "report.html"
     file.write_text(html(document(made), made, account), encoding="utf-8")
-    asked, output, grounds = [], [], []
+    requests, output, grounds = [], [], []
     with chromium() as browser:
         for scheme in ("light", "dark"):
             page = browser.new_context(color_scheme=scheme).new_page()
-            page.on("request", lambda one: asked.append(one.url))
+            page.on("request", lambda one: requests.append(one.url))
             page.on("console", lambda one: output.append(one.text))
             page.goto(file.as_uri())
             assert evil in page.inner_text("#summary")
             assert page.locator("svg").count() == 4
             grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.pdf()
-    assert {one for one in asked if not one.startswith("data:")} == {file.as_uri()}
+    assert {one for one in requests if not one.startswith("data:")} == {file.as_uri()}
     assert output == []
     assert len(set(grounds)) == 2
 
 
-def test_on_a_phone_no_word_of_a_table_s_head_is_broken_and_a_chart_can_be_read(
+def test_tables_and_charts_are_legible_on_a_phone(
     tmp_path: Path,
 ) -> None:
     long = replace(a.FORWARD, phase_seconds={"aot_autograd": 80.0})

@@ -10,7 +10,7 @@ from support.records import warm, write_record
 from warmwatch_monitor.run.launched import Launched
 
 
-def test_ranks_of_an_earlier_start_of_the_same_name_are_none_of_this_launchs(
+def test_ranks_of_an_earlier_start_of_the_same_name_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))

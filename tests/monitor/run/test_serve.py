@@ -67,7 +67,7 @@ def is_free(url: str) -> bool:
         return one.connect_ex((host, int(port))) != 0
 
 
-def test_the_page_is_there_while_the_command_runs(tmp_path: Path) -> None:
+def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
     address = free_address()
     with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
         assert url == f"http://{address}"
@@ -94,7 +94,7 @@ def test_a_daemon_that_serves_these_records_is_used_and_stays(tmp_path: Path) ->
         assert ask(running, "/").status == 200
 
 
-def test_where_the_port_is_taken_another_one_serves(tmp_path: Path) -> None:
+def test_a_port_in_use_is_replaced_by_another(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
