@@ -75,8 +75,8 @@ def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path
     assert "failed: 4 numbers grew beyond base.toml" in done.stderr
     assert "went from 4 to 5\n      Pad the size that changes" in done.stderr
     assert re.search(r"graph breaks: 1, was 0\n    `loss_of` \(train\.py:\d+\): ", done.stderr)
-    told = json.loads((place / "out.json").read_text())
-    grew = [one["measure"] for one in told["compared"] if one["grew"]]
+    printed = json.loads((place / "out.json").read_text())
+    grew = [one["measure"] for one in printed["compared"] if one["grew"]]
     assert grew == ["graphs", "graph_breaks", "recompiles", "recompiles_after_warm"]
     assert "| ❌ graph breaks |" in (place / "out.md").read_text()
     assert 'failures="4"' in (place / "out.xml").read_text()
@@ -261,7 +261,7 @@ def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
         (("--baseline", "-", "--update"), "--baseline needs a file"),
     ],
 )
-def test_wrong_use_is_told_before_anything_runs(
+def test_wrong_use_is_reported_before_anything_runs(
     records: Path, options: tuple[str, ...], words: str
 ) -> None:
     (records.parent / "broken.toml").write_text("schema =")

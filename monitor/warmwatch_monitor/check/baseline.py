@@ -136,71 +136,71 @@ def parsed(text: str) -> Baseline:
         UsageError: it is none; says where.
     """
     try:
-        told = tomllib.loads(text)
+        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"it is not TOML: {error}") from None
-    if told.get("schema") != SCHEMA:
+    if data.get("schema") != SCHEMA:
         raise UsageError(
-            f"its schema is {told.get('schema')!r}, and this release reads {SCHEMA}: "
-            "remove it, and write it anew with --update"
+            f"its schema is {data.get('schema')!r}, and this release reads {SCHEMA}: "
+            "remove it, and write it again with --update"
         )
     return Baseline(
-        runs={name: _run(name, one) for name, one in _table(told, "runs", "it").items()},
-        tolerance=_number(told, "tolerance", "it", TOLERANCE),
-        ignore=_names(told.get("ignore", [])),
-        torch=told["torch"] if isinstance(told.get("torch"), str) else None,
+        runs={name: _run(name, one) for name, one in _table(data, "runs", "it").items()},
+        tolerance=_number(data, "tolerance", "it", TOLERANCE),
+        ignore=_names(data.get("ignore", [])),
+        torch=data["torch"] if isinstance(data.get("torch"), str) else None,
     )
 
 
-def _names(told: Any) -> tuple[str, ...]:
-    if not isinstance(told, list) or not all(one in (*COUNTS, RATIO) for one in told):
+def _names(data: Any) -> tuple[str, ...]:
+    if not isinstance(data, list) or not all(one in (*COUNTS, RATIO) for one in data):
         raise UsageError(f"ignore takes a list of {', '.join((*COUNTS, RATIO))}")
-    return tuple(told)
+    return tuple(data)
 
 
-def _run(name: str, told: Any) -> HeldRun:
+def _run(name: str, data: Any) -> HeldRun:
     where = f"runs.{name}"
     ranks: dict[int, HeldRank] = {}
-    for key, one in _table(told, "ranks", where).items():
+    for key, one in _table(data, "ranks", where).items():
         try:
             of_these = numbers(key)
         except ValueError:
             raise UsageError(f"{where}.ranks has {key!r}: say 0, 0-3 or 0-3,6") from None
         held = _rank(one, f"{where}.ranks.{key}")
         ranks.update(dict.fromkeys(of_these, held))
-    ratio = _number(told, RATIO, where, None)
+    ratio = _number(data, RATIO, where, None)
     return HeldRun(ranks=ranks, warmup_ratio=ratio)
 
 
-def _rank(told: Any, where: str) -> HeldRank:
-    functions = _table(told, "functions", where)
+def _rank(data: Any, where: str) -> HeldRank:
+    functions = _table(data, "functions", where)
     return HeldRank(
-        counts={name: _count(told[name], name, where) for name in COUNTS if name in told},
+        counts={name: _count(data[name], name, where) for name in COUNTS if name in data},
         functions={name: _share(one, where) for name, one in functions.items()},
     )
 
 
-def _share(told: Any, where: str) -> Share:
-    if not isinstance(told, dict):
+def _share(data: Any, where: str) -> Share:
+    if not isinstance(data, dict):
         raise UsageError(f"{where}.functions holds tables")
-    return Share(**{name: _count(told[name], name, where) for name in _SHARES if name in told})
+    return Share(**{name: _count(data[name], name, where) for name in _SHARES if name in data})
 
 
-def _table(told: Any, key: str, where: str) -> Mapping[str, Any]:
-    if not isinstance(told, dict) or not isinstance(told.get(key, {}), dict):
+def _table(data: Any, key: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(data, dict) or not isinstance(data.get(key, {}), dict):
         raise UsageError(f"{where}: {key} is no table")
-    found: Mapping[str, Any] = told.get(key, {})
+    found: Mapping[str, Any] = data.get(key, {})
     return found
 
 
-def _count(told: Any, name: str, where: str) -> int:
-    if type(told) is not int or told < 0:
-        raise UsageError(f"{where}: {name} is no count: {told!r}")
-    return told
+def _count(data: Any, name: str, where: str) -> int:
+    if type(data) is not int or data < 0:
+        raise UsageError(f"{where}: {name} is no count: {data!r}")
+    return data
 
 
-def _number(told: Mapping[str, Any], name: str, where: str, default: Any) -> Any:
-    value = told.get(name, default)
+def _number(data: Mapping[str, Any], name: str, where: str, default: Any) -> Any:
+    value = data.get(name, default)
     if value is default:
         return default
     if type(value) not in (int, float) or not 0 <= value < 1e12:

@@ -124,7 +124,7 @@ def _check(wanted: _Wanted) -> int:
     from warmwatch_monitor.check.output import Result
 
     held = _read(wanted.baseline) if wanted.baseline is not None else None
-    said = str(wanted.baseline) if wanted.baseline else shlex.join(wanted.against)
+    against = str(wanted.baseline) if wanted.baseline else shlex.join(wanted.against)
     accept = None
     if wanted.baseline is not None:
         again = ("warmwatch", "check", "--baseline", str(wanted.baseline), "--update")
@@ -135,9 +135,9 @@ def _check(wanted: _Wanted) -> int:
         assert held is not None, "--baseline or --against is given"
         comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
     except CannotCompareError as error:
-        _tell(wanted, Result(against=said, problem=str(error)))
+        _tell(wanted, Result(against=against, problem=str(error)))
         return error.code
-    result = Result(against=said, comparison=comparison, accept=accept)
+    result = Result(against=against, comparison=comparison, accept=accept)
     _tell(wanted, result)
     if comparison.grew:
         return GREW

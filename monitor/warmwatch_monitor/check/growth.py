@@ -60,7 +60,7 @@ class Kind(Enum):
     SHORT_STEPS = "its warm-up in steady steps would be noise"
     NO_RUN = "a run of the baseline was not seen"
     NO_RANKS = "ranks of the baseline were not seen"
-    NO_COUNT = "a number of the baseline is not told of"
+    NO_COUNT = "a number of the baseline is not reported"
     LOST_LINES = "a number of the baseline is in lines that could not be written"
     NEVER_WARM = "it never became warm"
     NOT_COMPILED = "nothing of it was compiled"
@@ -171,19 +171,19 @@ def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[H
 
 
 def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
-    told = rank.told
+    causes = rank.causes
     if measure == "recompiles":
-        return told.recompiles
+        return causes.recompiles
     if measure == "recompiles_after_warm":
-        return told.late
+        return causes.late
     if measure == "graph_breaks":
-        return told.breaks
+        return causes.breaks
     if measure == "fallbacks":
-        return told.fallbacks
+        return causes.fallbacks
     if measure == "failures":
-        return tuple(one for one in told.compilations if one.failure)
+        return tuple(one for one in causes.compilations if one.failure)
     if measure == "cudagraph_skips":
-        return (*(one for one in told.compilations if one.cudagraph_skip), *told.skips)
+        return (*(one for one in causes.compilations if one.cudagraph_skip), *causes.skips)
     return ()
 
 

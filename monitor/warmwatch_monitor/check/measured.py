@@ -45,7 +45,7 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
     Attributes:
         counts: by COUNTS, without those that this PyTorch version does not report.
         functions: by ``name (file)``.
-        told: causes from its journal, with their reasons.
+        causes: causes from its journal, with their reasons.
         errors: number of internal errors of the agent.
         dropped: number of lost journal lines; if there are any, ``kernels`` is unknown.
     """
@@ -53,7 +53,7 @@ class MeasuredRank(Struct, frozen=True, kw_only=True):
     rank: int
     counts: Mapping[str, int]
     functions: Mapping[str, Share]
-    told: CompileCauses = NOTHING
+    causes: CompileCauses = NOTHING
     errors: int = 0
     dropped: int = 0
 
@@ -83,18 +83,20 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
         return any(rank.figures.compile.begun for rank in self.view.ranks)
 
 
-def measured(runs: Iterable[RunView], told: Mapping[str, CompileCauses]) -> tuple[MeasuredRun, ...]:
-    """The numbers of each run. ``told``: causes by record folder."""
-    return tuple(_run(one, told) for one in runs)
+def measured(
+    runs: Iterable[RunView], causes: Mapping[str, CompileCauses]
+) -> tuple[MeasuredRun, ...]:
+    """The numbers of each run. ``causes``: causes by record folder."""
+    return tuple(_run(one, causes) for one in runs)
 
 
-def _run(view: RunView, told: Mapping[str, CompileCauses]) -> MeasuredRun:
+def _run(view: RunView, causes: Mapping[str, CompileCauses]) -> MeasuredRun:
     seconds = [_warmup(rank) for rank in view.ranks]
     ratios = [_ratio(rank) for rank in view.ranks]
     short = [step for rank in view.ranks if (step := _step(rank)) and step < SHORT_STEP]
     return MeasuredRun(
         run=view.run,
-        ranks=tuple(_rank(one, told.get(one.record.folder, NOTHING)) for one in view.ranks),
+        ranks=tuple(_rank(one, causes.get(one.record.folder, NOTHING)) for one in view.ranks),
         view=view,
         warmup_seconds=_longest(seconds),
         warmup_ratio=None if short else _longest(ratios),
@@ -122,7 +124,7 @@ def _ratio(view: RankView) -> float | None:
     return seconds / step if seconds is not None and step else None
 
 
-def _rank(view: RankView, told: CompileCauses) -> MeasuredRank:
+def _rank(view: RankView, causes: CompileCauses) -> MeasuredRank:
     compile, missing = view.figures.compile, view.figures.agent.missing
     functions = view.figures.log.functions or ()
     dropped = view.figures.agent.lines_dropped or 0
@@ -143,14 +145,14 @@ def _rank(view: RankView, told: CompileCauses) -> MeasuredRank:
             for name, value in found.items()
             if value is not None and _NEEDS.get(name, _USUALLY_NEEDS) not in missing
         },
-        functions=_shares(functions, told),
-        told=told,
+        functions=_shares(functions, causes),
+        causes=causes,
         errors=view.figures.agent.errors or 0,
         dropped=dropped,
     )
 
 
-def _shares(functions: Iterable[FunctionCost], told: CompileCauses) -> dict[str, Share]:
+def _shares(functions: Iterable[FunctionCost], causes: CompileCauses) -> dict[str, Share]:
     """Counts by function, without its line, which changes with every edit above it."""
     shares: dict[str, Share] = {}
     for one in functions:
@@ -161,7 +163,7 @@ def _shares(functions: Iterable[FunctionCost], told: CompileCauses) -> dict[str,
         kernels = [n for n in (before.kernels, one.cost.kernels) if n is not None]
         shares[name] = Share(
             compilations=before.compilations + one.compilations,
-            recompiles=sum(called(r.name, r.file) == name for r in told.recompiles),
+            recompiles=sum(called(r.name, r.file) == name for r in causes.recompiles),
             kernels=sum(kernels) if kernels else None,
         )
     return dict(sorted(shares.items()))

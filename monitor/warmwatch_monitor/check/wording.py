@@ -69,15 +69,15 @@ def causes(held: Held) -> list[tuple[str, str | None]]:
     """The distinct causes, each with its remedy; at most MOST."""
     found: dict[tuple[str, str | None], int] = {}
     for cause in held.causes:
-        said = _cause(cause, held.measure)
+        line = _cause(cause, held.measure)
         times = cause.count if isinstance(cause, GraphBreak) else 1
-        found[said] = found.get(said, 0) + times
-    told = [(f"{words}{_times(count)}", then) for (words, then), count in found.items()]
-    if not told:
-        told = [(_moved(one), None) for one in held.moved]
-        told += [] if held.ranks else [(_OF_WARMUP, None)]
-    left = len(told) - MOST
-    return told[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
+        found[line] = found.get(line, 0) + times
+    lines = [(f"{words}{_times(count)}", then) for (words, then), count in found.items()]
+    if not lines:
+        lines = [(_moved(one), None) for one in held.moved]
+        lines += [] if held.ranks else [(_OF_WARMUP, None)]
+    left = len(lines) - MOST
+    return lines[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
 
 
 def _times(count: int) -> str:

@@ -292,9 +292,9 @@ def gpus(settings: Settings) -> Iterator[Finding]:
             advice="fine without a GPU; in a container, ask for the driver's utility capability",
         )
     for gpu in found or ():
-        said = gpu.trouble or f"{gpu.name or 'a GPU'}, driver {gpu.driver or 'unknown'}"
+        state = gpu.trouble or f"{gpu.name or 'a GPU'}, driver {gpu.driver or 'unknown'}"
         mark = Mark.TROUBLE if gpu.trouble else Mark.FINE
-        yield Finding(mark=mark, what=f"GPU {gpu.index} ({gpu.uuid}): {said}")
+        yield Finding(mark=mark, what=f"GPU {gpu.index} ({gpu.uuid}): {state}")
 
 
 def _directories_match(

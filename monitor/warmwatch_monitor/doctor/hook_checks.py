@@ -67,10 +67,10 @@ def _findings(process: subprocess.Popen[str], errors: TextIO) -> Iterator[Findin
 
 
 def _finding(line: str) -> Finding:
-    said = json.loads(line)
-    result = str(said["result"])
+    report = json.loads(line)
+    result = str(report["result"])
     return Finding(
         mark=_MARKS.get(result, Mark.TROUBLE),
-        what=f"hook {said['hook']}: {result}: {said['words']}",
+        what=f"hook {report['hook']}: {result}: {report['words']}",
         advice=_ADVICE.get(result, ""),
     )

@@ -70,21 +70,21 @@ def _threads(host: CompileHost, threads: int | None) -> Iterator[Finding]:
         return
     has = math.ceil(host.processors if host.quota is None else min(host.quota, host.processors))
     by = _by(host)
-    said = "" if host.threads is None else f" ({_THREADS})"
+    setting = "" if host.threads is None else f" ({_THREADS})"
     if threads > has:
         yield Finding(
             mark=Mark.TROUBLE if threads >= 2 * has else Mark.NOTE,
-            what=f"{threads} compile workers{said} for {by}: they get in each other's way",
+            what=f"{threads} compile workers{setting} for {by}: they get in each other's way",
             advice=f"set {_THREADS}={has}",
         )
     elif threads == 1 < has:
         yield Finding(
             mark=Mark.NOTE,
-            what=f"one compile thread{said} for {by}: kernels are compiled one after another",
+            what=f"one compile thread{setting} for {by}: kernels are compiled one after another",
             advice=f"set {_THREADS}={min(_MOST_THREADS, has)}, unless it was meant so (a debugger)",
         )
     else:
-        yield Finding(mark=Mark.FINE, what=f"{threads} compile workers{said} for {by}")
+        yield Finding(mark=Mark.FINE, what=f"{threads} compile workers{setting} for {by}")
 
 
 def _by(host: CompileHost) -> str:

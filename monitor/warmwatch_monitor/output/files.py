@@ -72,24 +72,24 @@ def _replaced(whole: Path, text: str) -> bool:
     ``False`` if that is impossible: another user owns it, or it is a mount point. Raises OSError
     if the disk is full.
     """
-    aside = whole.with_name(f".warmwatch-{os.getpid()}")
+    draft = whole.with_name(f".warmwatch-{os.getpid()}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
         with contextlib.suppress(OSError):
-            _as_is(whole, aside)
-            aside.replace(whole)
+            _as_is(whole, draft)
+            draft.replace(whole)
             return True
         return False
     finally:
-        aside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
-def _as_is(whole: Path, aside: Path) -> None:
+def _as_is(whole: Path, draft: Path) -> None:
     """Copy owner, group and mode of ``whole``, if it exists."""
     if whole.exists():
         there = whole.stat()
-        os.chown(aside, there.st_uid, there.st_gid)
-        aside.chmod(stat.S_IMODE(there.st_mode))
+        os.chown(draft, there.st_uid, there.st_gid)
+        draft.chmod(stat.S_IMODE(there.st_mode))
 
 
 def _unwritten(place: Path, error: OSError) -> UsageError:

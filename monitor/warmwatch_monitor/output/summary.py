@@ -113,7 +113,7 @@ def cut(text: str, longest: int = LONGEST) -> str:
 _NAMED = 3  # of those that have ended
 
 
-class Said(NamedTuple):
+class RunWords(NamedTuple):
     """A run: its name and state, its words in a list of runs, and its own headline."""
 
     run: str
@@ -122,7 +122,7 @@ class Said(NamedTuple):
     words: Headline
 
 
-def several(runs: Iterable[Said]) -> Headline:
+def several(runs: Iterable[RunWords]) -> Headline:
     """The headline of a single run or the only living run; else a list of the living runs.
 
     Ended runs are in the headline only if no run lives.
@@ -145,7 +145,7 @@ def several(runs: Iterable[Said]) -> Headline:
 def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
     """The headline of runs from a ``/status`` answer."""
     return several(
-        Said(
+        RunWords(
             str(one["run"]),
             State(one["state"]),
             str(one["state"]),
@@ -155,17 +155,17 @@ def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
     )
 
 
-def _brief(one: Said) -> str:
+def _brief(one: RunWords) -> str:
     return f"{shortly(one.run)} {one.brief}"
 
 
-def _few(ended: Sequence[Said]) -> str:
+def _few(ended: Sequence[RunWords]) -> str:
     more = len(ended) - _NAMED
     named = ", ".join(f"{one.run} {one.brief}" for one in ended[:_NAMED])
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _by_advancement(runs: list[Said]) -> list[Said]:
+def _by_advancement(runs: list[RunWords]) -> list[RunWords]:
     """Least advanced first; equal ones in input order."""
     states, ordered = {one.state for one in runs}, list[State]()
     while states:

@@ -198,16 +198,16 @@ def runs(
     most = _LIMIT if limit is None else limit
     wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
     listed = store.listed(wanted)
-    asked = any(one is not None for one in (name, host, since, state))
+    filtered = any(one is not None for one in (name, host, since, state))
     if is_json:
         say(as_json(RunsDocument(database=str(store.path), runs=listed)))
     else:
         found = [plain(asdict(one)) for one in listed]
-        _show(found, store.count(wanted), store.path, asked=asked)
-    ctx.exit(5 if asked and not listed else 0)
+        _show(found, store.count(wanted), store.path, filtered=filtered)
+    ctx.exit(5 if filtered and not listed else 0)
 
 
-def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, asked: bool) -> None:
+def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, filtered: bool) -> None:
     if found:
         draw("\n".join(lines(found, time.time(), width(), colour=has_colour())))
         more = f"{len(found)} of {all_of_them} runs (--limit 0: all)"
@@ -215,7 +215,7 @@ def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, asked: b
         say(f"{more if len(found) < all_of_them else whole}, in {path}")
         if any(lives(run) and not is_unseen(run, time.time()) for run in found):
             say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
-    elif asked:
+    elif filtered:
         say(f"no such run is remembered in {path}; `warmwatch runs` shows which are")
     else:
         say(

@@ -183,10 +183,10 @@ def _show(answer: Answer, view: View, dir: str | None) -> Answer:
     return answer
 
 
-def _misses(run: str | None, asked: str | None, dir: str | None) -> int:
+def _misses(run: str | None, source: str | None, dir: str | None) -> int:
     from warmwatch_monitor.cache_misses.command import lines as lines_of
 
-    if asked is not None:
+    if source is not None:
         raise UsageError("--misses reads the records of this machine: give --dir, or nothing")
     for line in lines_of(settings_from(dir=dir), run):
         say("\n".join(wrapped(plain(line), width() if is_terminal() else None)))

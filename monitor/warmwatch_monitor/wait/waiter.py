@@ -116,38 +116,38 @@ class Wait:
 
     def _look(self) -> Standing:
         """Raises DaemonError, FleetError: the server never answered, or has not for long."""
-        asked = time.monotonic()
+        began = time.monotonic()
         if self._first_look is None:
-            self._first_look = asked
+            self._first_look = began
         try:
             answer = self._ask()
         except UnknownRunError as error:
             self._has_answered, self._absent_since = True, 0.0
-            said = plain(str(error))
-            return Standing(state="unknown", words=f"{said}; waiting for it", late=said)
+            reason = plain(str(error))
+            return Standing(state="unknown", words=f"{reason}; waiting for it", late=reason)
         except (DaemonError, FleetError) as error:
-            self._absent_since = self._absent_since or asked
+            self._absent_since = self._absent_since or began
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
                 raise
             return Standing(state="absent", words=plain(f"{error}; asking again"))
         self._has_answered, self._absent_since = True, 0.0
-        self._note_when(answer.get("at"), asked - self._first_look)
+        self._note_when(answer.get("at"), began - self._first_look)
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Standing:
-        asked = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
-        self._own = {run["run"] for run in asked}
+        requested = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
+        self._own = {run["run"] for run in requested}
         self._foreign = {run["run"] for run in answer["runs"]} - self._own
-        runs = [run for run in asked if self._is_about(run)]
+        runs = [run for run in requested if self._is_about(run)]
         if not runs:
-            words = self._nothing(asked, answer["runs"])
+            words = self._nothing(requested, answer["runs"])
             if why := why_incomplete(answer, self._uid):
                 words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
-            elif self._does_not_start_again(asked):
+            elif self._does_not_start_again(requested):
                 words = words.partition(_BEFORE)[0]
                 words = f"{words}; not started again within {duration(self._new_start)}"
                 return Standing(
-                    state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, asked)
+                    state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, requested)
                 )
             return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
         answer = only(answer, runs)
@@ -155,8 +155,8 @@ class Wait:
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Standing(state=state, words=words, outcome=outcome, answer=answer)
 
-    def _does_not_start_again(self, asked: Sequence[Answer]) -> bool:
-        broken_off = asked and {run["state"] for run in asked} <= _BROKEN_OFF
+    def _does_not_start_again(self, requested: Sequence[Answer]) -> bool:
+        broken_off = requested and {run["state"] for run in requested} <= _BROKEN_OFF
         waited = time.monotonic() - (self._first_look or 0.0)
         return self._run is not None and bool(broken_off) and waited >= self._new_start
 
@@ -166,8 +166,10 @@ class Wait:
         if any(is_reached(answer, goal) for goal in self._goals):
             return Outcome.REACHED, summary
         if is_over(answer):
-            said = (f"{plain(run['summary'])} ({_too_early(run, self._goals)})" for run in runs)
-            return Outcome.ENDED, "; ".join(said)
+            sentences = (
+                f"{plain(run['summary'])} ({_too_early(run, self._goals)})" for run in runs
+            )
+            return Outcome.ENDED, "; ".join(sentences)
         if END_GOALS.isdisjoint(self._goals) and any(map(may_never_end, runs)):
             return Outcome.ENDED, f"{summary} (it may never be {listed(self._goals)})"
         return None, summary
@@ -201,10 +203,10 @@ class Wait:
             lived=run["run"] in self._seen_alive,
         )
 
-    def _nothing(self, asked: Sequence[Answer], known: Sequence[Answer]) -> str:
-        """The text if none of the runs in the ``asked`` answers counts."""
+    def _nothing(self, requested: Sequence[Answer], known: Sequence[Answer]) -> str:
+        """The text if none of the runs in the ``requested`` answers counts."""
         if self._run is not None:
-            before = "; ".join(plain(str(run["summary"])) for run in asked)
+            before = "; ".join(plain(str(run["summary"])) for run in requested)
             return f"{before}{_BEFORE}{_WAITING} it to start again"
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:

@@ -28,11 +28,11 @@ AGAIN = replace(b.RECOMPILATION, name="forward", file="model.py", line=31)
 
 
 def run_of(
-    *slots: b.Slot, told: CompileCauses = NOTHING, **journal: object
+    *slots: b.Slot, recorded: CompileCauses = NOTHING, **journal: object
 ) -> tuple[MeasuredRun, ...]:
     """What ranks with these slots compiled; all of one journal."""
     views = [b.view(slot, alive=False, gone=10, journal=dict(journal)) for slot in slots]
-    return measured(b.runs(*views), {view.record.folder: told for view in views})
+    return measured(b.runs(*views), {view.record.folder: recorded for view in views})
 
 
 def counting(base: b.Slot = DONE, **counts: object) -> b.Slot:
@@ -46,8 +46,8 @@ def held(*runs: MeasuredRun, **settings: object) -> Baseline:
     return made
 
 
-def against(before: b.Slot, now: b.Slot, **told: object) -> Comparison:
-    return compared(run_of(now, **told), held(*run_of(before)))  # type: ignore[arg-type]
+def against(before: b.Slot, now: b.Slot, **more: object) -> Comparison:
+    return compared(run_of(now, **more), held(*run_of(before)))  # type: ignore[arg-type]
 
 
 def kinds(comparison: Comparison) -> list[Kind]:
@@ -146,15 +146,15 @@ def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> 
     assert [one.measure for one in compared(short, here).held][-1] == "warmup_seconds"
     assert compared(short, here).remarks == ()
     file = baseline.written(baseline.of(short))
-    said = changes("base.toml", compared(short, baseline.parsed(file)), first=True)
-    assert "note: gpt2: its steady step takes 0.39 ms" in said
+    found = changes("base.toml", compared(short, baseline.parsed(file)), first=True)
+    assert "note: gpt2: its steady step takes 0.39 ms" in found
 
 
 def test_each_cause_is_said_once_with_its_remedy() -> None:
     mutated = "skipping cudagraphs due to mutated inputs"
     skip = replace(FIRST, cudagraph_skip=mutated)
     ran = CudagraphSkip(at_ns=5, reason=mutated, name="step", file="train.py", line=8)
-    told = CompileCauses(
+    recorded = CompileCauses(
         compilations=(FIRST, AGAIN, AGAIN, replace(FIRST, failure="InductorError"), skip),
         late=(AGAIN,),
         breaks=(GraphBreak(reason="generic_jump TensorVariable()", count=2),),
@@ -169,18 +169,18 @@ def test_each_cause_is_said_once_with_its_remedy() -> None:
         failures=1,
         cudagraph_skips=2,
     )
-    said = {one.measure: causes(one) for one in against(DONE, now, told=told).grew}
+    found = {one.measure: causes(one) for one in against(DONE, now, recorded=recorded).grew}
     why = "`forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
-    ((again, pad),) = said["recompiles"]
+    ((again, pad),) = found["recompiles"]
     assert again == f"{why} (2 times)"
     assert pad is not None
     assert pad.startswith("Pad the size")
-    assert said["recompiles_after_warm"] == [(why, pad)]
-    assert said["graph_breaks"][0][0] == "it branches on a tensor's value (2 times)"
-    assert said["fallbacks"][0][0] == "`forward` hit the limit of 8 (recompile_limit)"
-    assert said["failures"][0][0] == "`forward` (model.py:31): InductorError"
+    assert found["recompiles_after_warm"] == [(why, pad)]
+    assert found["graph_breaks"][0][0] == "it branches on a tensor's value (2 times)"
+    assert found["fallbacks"][0][0] == "`forward` hit the limit of 8 (recompile_limit)"
+    assert found["failures"][0][0] == "`forward` (model.py:31): InductorError"
     skipped = "`forward` (model.py:31): a compiled function changes its inputs in place"
-    assert [words for words, _ in said["cudagraph_skips"]] == [
+    assert [words for words, _ in found["cudagraph_skips"]] == [
         skipped,
         skipped.replace("`forward` (model.py:31)", "`step` (train.py:8)"),
     ]
@@ -200,7 +200,7 @@ def test_ranks_that_count_alike_share_a_table_and_a_line() -> None:
     assert (grown.ranks, grown.was, grown.now) == ("0-1,3", 1, 2)
 
 
-def test_ranks_and_runs_of_one_side_alone_are_told_of() -> None:
+def test_ranks_and_runs_of_one_side_alone_are_reported() -> None:
     one, two = run_of(DONE), run_of(*ranks(DONE, DONE))
     more = compared(two, held(*one))
     assert kinds(more) == [Kind.UNKNOWN_RANKS]
@@ -294,9 +294,11 @@ def test_a_run_of_any_name_is_read_as_it_was_written(name: str) -> None:
 
 
 def result() -> Result:
-    told = CompileCauses(compilations=(replace(AGAIN, name="<|>_forward_"),))
+    recorded = CompileCauses(compilations=(replace(AGAIN, name="<|>_forward_"),))
     now = counting(recompiles=b.categories(shape=1))
-    return Result(against="ci/base.toml", comparison=against(DONE, now, told=told), accept="again")
+    return Result(
+        against="ci/base.toml", comparison=against(DONE, now, recorded=recorded), accept="again"
+    )
 
 
 def test_the_outcome_for_people_and_programs() -> None:

@@ -16,7 +16,7 @@ from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
     Importance,
-    Said,
+    RunWords,
     headline,
     more_important,
     several,
@@ -57,7 +57,9 @@ def answer(snapshot: Snapshot) -> Headline:
         if snapshot.observed:
             return unattached.no_run(snapshot.observed)
         return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
-    words = several(Said(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs)
+    words = several(
+        RunWords(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs
+    )
     return more_important(_SOME_UNREAD, words) if _unread(snapshot) else words
 
 
