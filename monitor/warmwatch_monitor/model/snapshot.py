@@ -311,7 +311,7 @@ def _without_unproven_gpus(view: RankView) -> RankView:
 
     A record can claim any GPU. NVML and the kernel, which reports the process, cannot be forged.
     """
-    pid = view.record.pid
+    pid = view.reading.pid if view.reading is not None else None
     proven = tuple(gpu for gpu in view.gpus if pid is not None and pid in (gpu.processes or ()))
     if len(proven) == len(view.gpus):
         return view

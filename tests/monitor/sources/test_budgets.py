@@ -28,6 +28,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
+    GpuReading,
     ObservedTraining,
     RankView,
     Refusal,
@@ -37,7 +38,7 @@ from warmwatch_monitor.model import (
     of_owner,
     why_left_out,
 )
-from warmwatch_monitor.model.budgets import fair_shares
+from warmwatch_monitor.model.budgets import LONGEST_PAUSE, fair_shares
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.feed import Feed
 from warmwatch_monitor.pipeline.poller import Poller
@@ -392,16 +393,17 @@ def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
 
 
 def test_an_answer_about_one_user_has_nothing_of_another() -> None:
-    def owned(uid: int, run: str, gpu: str) -> RankView:
-        view = b.in_every_state()["warm"]
-        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu,))
+    def owned(uid: int, run: str, gpu: GpuReading) -> RankView:
+        view = replace(b.view(b.WARM), gpus=(gpu,))
+        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu.uuid,))
         return replace(view, figures=replace(view.figures, who=who))
 
-    gpus = (b.gpu(0), b.gpu(1))
-    mine, other = owned(ALICE, "mine", gpus[0].uuid), owned(MALLORY, "other", gpus[1].uuid)
-    found = b.snapshot(
-        mine,
-        other,
+    pid = b.view(b.WARM).record.pid
+    gpus = (b.gpu(0, processes=(pid,)), b.gpu(1))
+    mine, other = owned(ALICE, "mine", gpus[0]), owned(MALLORY, "other", gpus[1])
+    found = replace(b.snapshot(), runs=b.runs(mine, other))
+    found = replace(
+        found,
         gpus=gpus,
         observed=(ObservedTraining(pid=7, command="other.py", gpus=(gpus[1].uuid,)),),
         refusals=(Refusal(path="/run/warmwatch/other", reason="torn"),),
@@ -589,5 +591,5 @@ def test_polls_that_take_long_pause_longer() -> None:
     feed.follow(Stop(), stopping.set, lambda: 0.1)
     feed.follow(Stop(), stopping.set, lambda: 9.0)
     assert waits[0] <= 0.2
-    assert 0.4 <= waits[1] <= 0.5  # a fifth of a core
-    assert waits[2] == 1.0
+    assert 0.56 <= waits[1] <= LONGEST_PAUSE  # 0.15 of a core
+    assert waits[2] == LONGEST_PAUSE
