@@ -26,7 +26,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.slot_figures import lengths
+from warmwatch_monitor.pipeline.slot_figures import CleanSteps, lengths
 
 
 def log_of(reading: RecordReading) -> Log:
@@ -126,7 +126,12 @@ def _underway(reading: RecordReading) -> Underway | None:
 
 
 class CachedFigures(Struct, frozen=True, kw_only=True):
-    """All figures of one reading that do not depend on the clock."""
+    """All figures of one reading that do not depend on the clock.
+
+    Attributes:
+        before, latest: clean steps at earlier polls, of a training on GPUs; ``before`` by 20 to 40
+        seconds, and ``None`` until then.
+    """
 
     reading: RecordReading
     who: Who
@@ -139,8 +144,11 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     memory: Memory | None
     worth: Worth
     baseline: Baseline | None
+    before: CleanSteps | None
+    latest: CleanSteps | None
 
 
+_APART_NS = 20 * 10**9
 _cached: dict[str, CachedFigures] = {}
 
 
@@ -165,11 +173,12 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         before = None
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
+    earlier, latest = _clean_steps(slot, before)
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
-        steps=slot_figures.steps_of(slot, clean, _touched(slot, same)),
+        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), earlier),
         warmups=_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
@@ -177,7 +186,24 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         memory=same.memory if same else slot_figures.memory_of(slot),
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),
+        before=earlier,
+        latest=latest,
     )
+
+
+def _clean_steps(
+    slot: Slot, known: CachedFigures | None
+) -> tuple[CleanSteps | None, CleanSteps | None]:
+    """``before`` and ``latest`` after this poll. They are of one warm-up."""
+    if not slot.identity.gpus or not slot.steps.steps:
+        return None, None
+    compiled = known is not None and known.reading.slot.compile.begun != slot.compile.begun
+    if known is None or known.latest is None or compiled:
+        return None, CleanSteps.of(slot)
+    since = slot.steps.last_step_ns - known.latest.at_ns
+    if 0 <= since < _APART_NS:
+        return known.before, known.latest
+    return known.latest if since > 0 else None, CleanSteps.of(slot)
 
 
 def _of_another(slot: Slot, old: Slot) -> bool:

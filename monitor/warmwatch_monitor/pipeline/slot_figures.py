@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import sqrt
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -108,8 +109,36 @@ def _launch(identity: Identity) -> str:
     return hashlib.blake2b(start.encode(), digest_size=4).hexdigest()
 
 
-def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
-    """Steps from the hot block and the histograms of step lengths."""
+class CleanSteps(NamedTuple):
+    """The clean steps of a record up to ``at_ns``, the mark of a step."""
+
+    at_ns: int = 0
+    steps: int = 0
+    sum_ns: int = 0
+
+    @classmethod
+    def of(cls, slot: Slot) -> CleanSteps:
+        return cls(slot.steps.last_step_ns, sum(slot.clean_bins), slot.clean_sum_ns)
+
+
+def recent_step_ns(slot: Slot, before: CleanSteps | None) -> float | None:
+    """The recent length of a step; ``before``: as of an earlier poll, for a training on GPUs.
+
+    Few polls find a step that waited for the GPU among the last 64. The time between two polls
+    contains all of them.
+    """
+    length = slot.recent_step_ns
+    if length is None or before is None:
+        return length
+    _, steps, sum_ns = CleanSteps.of(slot)
+    mean = (sum_ns - before.sum_ns) / (steps - before.steps) if steps > before.steps else 0.0
+    return mean if mean > record.UNEQUAL * length else length
+
+
+def steps_of(
+    slot: Slot, clean: Lengths, touched: Lengths, before: CleanSteps | None = None
+) -> Steps:
+    """Steps from the hot block and the histograms of step lengths; ``before``: see above."""
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent = record.recent_lengths(slot.recent)
     tells_batches = "batches" not in slot.identity.missing
@@ -119,7 +148,7 @@ def steps_of(slot: Slot, clean: Lengths, touched: Lengths) -> Steps:
         last_at=epoch(header, steps.last_step_ns),
         first_seconds=seconds(counts.first_duration_ns),
         last_seconds=seconds(steps.last_duration_ns),
-        recent_seconds=seconds(record.median_ns(recent)),
+        recent_seconds=seconds(recent_step_ns(slot, before)) if recent else None,
         recent_count=len(recent) or None,
         clean=clean,
         touched=touched,

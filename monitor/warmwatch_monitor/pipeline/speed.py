@@ -10,6 +10,9 @@ more of them were as slow as the fastest of these, the longer the run has to be.
 steps vary raises no alarm, and one that starts fast or rough is still followed. The rank is no
 longer slower when three blocks in a row are not slow. The state is of fixed size.
 
+The steps of a training on GPUs only launch kernels, and some wait for all of them. So the length
+of its blocks is the mean of all clean steps between two polls, not the median of those seen.
+
 A monitor that comes late, or a command without a daemon, has the histogram of all steps too:
 :func:`first_look` finds the fast level in it, unless something has compiled again since. A slower
 level that is older than the last 64 steps then has a start only if the journal has it.
@@ -30,6 +33,7 @@ from warmwatch.shared.record import BOUNDS_NS, Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
 from warmwatch_monitor.model import LongStep, Slower, SlowerPeriod
 from warmwatch_monitor.pipeline.causes import Surroundings, causes
+from warmwatch_monitor.pipeline.slot_figures import CleanSteps
 
 SLOWER_TIMES = 1.5
 _BLOCK_NS = 2 * 10**9
@@ -49,7 +53,10 @@ _MOST_PERIODS = 16
 
 
 class Level(Struct, frozen=True):
-    """A block: its first step, its number of steps and seconds, their median, when it ended."""
+    """A block: its first step, its number of steps and seconds, their median, when it ended.
+
+    With GPUs ``median`` is the mean of its clean steps.
+    """
 
     first: int
     steps: int
@@ -91,6 +98,7 @@ class Speed(Struct, frozen=True, kw_only=True):
         blocks; in a slower period, only that period's. earlier: number of blocks before these and
         outside of slower periods, by ``_bin`` of their median. reference: seconds a step.
         fast: number of blocks in a row that were not slow. since: the first step that was seen.
+        queued: the clean steps before the block that is being filled, of a training on GPUs.
         periods: the last ones; the last of them is open while the rank is slower.
         before: the surroundings while it was as fast as usual. usual: at the last block. now: at
         the last poll.
@@ -109,6 +117,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     reference: float | None = None
     fast: int = 0
     since: int = 0
+    queued: CleanSteps | None = None
     periods: tuple[Period, ...] = ()
     before: Surroundings | None = None
     usual: Surroundings | None = None
@@ -145,7 +154,11 @@ def follow(
 def _followed(known: Speed | None, slot: Slot) -> Speed:
     if known is None or slot.steps.steps < known.steps:
         return first_look(slot)
+    if slot.identity.gpus and known.queued is None:
+        return first_look(slot)  # it uses them from now on
     known = _of_this_warmup(known, slot)
+    if known.queued is not None:
+        return _with_queued(known, known.queued, slot)
     new = min(slot.steps.steps - known.steps, len(slot.recent))
     if not new:
         return known
@@ -199,6 +212,8 @@ def first_look(slot: Slot) -> Speed:
         activity=slot.compile.begun,
         limits=_limits(slot),
     )
+    if slot.identity.gpus:
+        return replace(blank, since=slot.steps.steps + 1, queued=CleanSteps.of(slot))
     if slot.compile.active_since_ns:
         return blank
     words = list(takewhile(is_clean, slot.recent))[::-1]
@@ -313,7 +328,23 @@ def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
     if limits > known.limits and known.reference is not None:
         return replace(known, activity=begun, limits=limits, lengths=(), gap_ns=0, count=0)
     periods = _closed(known.periods, known.last_ns, known.steps)
-    return Speed(steps=known.steps, activity=begun, limits=limits, periods=periods)
+    queued = CleanSteps.of(slot) if known.queued else None
+    return Speed(steps=known.steps, activity=begun, limits=limits, periods=periods, queued=queued)
+
+
+def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
+    """With the steps since the last poll of a training on GPUs, whose blocks end at polls."""
+    now, steps = CleanSteps.of(slot), slot.steps.steps
+    if not speed.count:
+        speed = replace(speed, first=speed.steps + 1)
+    speed = replace(speed, steps=steps, count=steps - speed.first + 1)
+    if now.at_ns - before.at_ns < _BLOCK_NS:
+        return speed
+    if now.steps > before.steps:
+        mean = (now.sum_ns - before.sum_ns) / (now.steps - before.steps) / 1e9
+        spent = (now.at_ns - before.at_ns) / 1e9
+        speed = _with_level(speed, Level(speed.first, speed.count, spent, mean, now.at_ns))
+    return replace(speed, count=0, queued=now)
 
 
 def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: float) -> Speed:

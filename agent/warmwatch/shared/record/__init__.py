@@ -140,6 +140,7 @@ from warmwatch.shared.record.liveness import (
 )
 from warmwatch.shared.record.recent import (
     RING,
+    UNEQUAL,
     is_clean,
     length_ns,
     median_ns,
@@ -194,6 +195,7 @@ __all__ = [
     "STEPS_INDEX",
     "STEPS_OFFSET",
     "TOUCHED_KEPT",
+    "UNEQUAL",
     "VERSION",
     "CompileCounts",
     "Header",

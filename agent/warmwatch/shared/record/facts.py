@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import quantile_ns, typical
-from warmwatch.shared.record.recent import median_ns, recent_lengths
+from warmwatch.shared.record.recent import median_ns, queued_ns, recent_lengths
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -368,11 +368,14 @@ class Slot(NamedTuple):
     @property
     def recent_step_ns(self) -> float | None:
         """The median length of the recent clean steps (see ``recent``), or of the whole run if the
-        record has no ring; ``None`` if there are too few.
+        record has no ring; ``None`` if there are too few. With GPUs, see ``queued_ns``.
         """
         if not any(self.recent):
             return self.typical_step_ns
-        return median_ns(recent_lengths(self.recent))
+        lengths = recent_lengths(self.recent)
+        if self.identity.gpus:
+            return queued_ns(lengths, self.clean_bins, self.clean_sum_ns)
+        return median_ns(lengths)
 
     @property
     def tokens(self) -> int | None:

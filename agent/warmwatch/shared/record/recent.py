@@ -11,7 +11,10 @@ oldest word, and is a true length too: the median moves by one step in sixty-fou
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+
+from warmwatch.shared.record.histogram import BOUNDS_NS
 
 RING = 64
 _LENGTH_BITS, _PAUSE_BITS = 48, 15
@@ -21,6 +24,9 @@ _NOT_CLEAN = 1 << 63
 
 WINDOW_NS = 60 * 10**9
 FEWEST = 3  # clean steps that a recent length needs
+_LONG_TIMES = 1.5  # the median: such a step waited for the GPU
+_FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
+UNEQUAL = 1.1  # a mean so far over the median is no noise
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
@@ -81,6 +87,32 @@ def median_ns(lengths: Sequence[int]) -> float | None:
     if len(ordered) % 2:
         return float(ordered[middle])
     return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> float | None:
+    """The recent length of a step whose work a GPU queues, in wall-clock time.
+
+    Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
+    queue full, waits for all of them, so the median is the time of the launches. If the ring has
+    several steps that waited, this is the mean from the first to the last of them. If it has none,
+    but a few of the run took far longer, it is the mean of the run. Else all steps are alike, and
+    it is their median.
+
+    Args:
+        lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run.
+    """
+    median = median_ns(lengths)
+    if median is None:
+        return None
+    long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
+    if len(long) > 1:
+        between = lengths[long[0] : long[-1]]
+        mean = sum(between) / len(between)
+    else:
+        count = sum(bins)
+        few = sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1 :]) <= _FEW_LONG * count
+        mean = total_ns / count if few and count else median
+    return mean if mean > UNEQUAL * median else median
 
 
 def marks_ns(words: Sequence[int], last_step_ns: int) -> Iterator[tuple[int, int]]:

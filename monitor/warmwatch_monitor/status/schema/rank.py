@@ -41,7 +41,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """Length of the last step."""
     recent: Seconds | None = None
     """The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them, none from
-    before the last compile activity as soon as there are 3. Null before.
+    before the last compile activity as soon as there are 3; with GPUs their wall time if they only
+    queue kernels. Null before.
     """
     recent_steps: int | None = None
     """Number of steps in `recent`."""

@@ -1,0 +1,109 @@
+"""Trainings on GPUs whose loop does not wait for the GPU in each step: the real speed is wall time.
+
+Their steps launch kernels; every so often one waits for all that are queued.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import pytest
+
+from support import builders as b
+from support.values import replace
+from warmwatch.shared import record
+from warmwatch.shared.record import StepCounts
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.pipeline.judging import Around, Judging
+
+GPU = "GPU-00000000-0000-4000-8000-000000000000"
+
+
+class Training:
+    """A training on a GPU, polled each second by a daemon."""
+
+    def __init__(self) -> None:
+        self.judging = Judging()
+        self.ring, self.bins, self.steps = [0] * record.RING, [0] * record.BINS, 1
+        self.now = self.polled = 0.0
+        self.compile = b.WARM.compile._replace(irregular_step_ns=b.NOW, clean_sum_ns=0)
+        self.views: list[RankView] = []
+
+    def poll(self, judging: Judging) -> RankView:
+        steps = StepCounts(steps=self.steps, last_step_ns=b.NOW + round(self.now * 1e9))
+        slot = replace(
+            b.WARM,
+            steps=steps,
+            identity=replace(b.WARM.identity, gpus=(GPU,)),
+            compile=self.compile,
+            clean_bins=tuple(self.bins),
+            recent=record.newest_first(self.ring, self.steps),
+        )
+        reading = b.view(slot).record
+        (run,), refused = judging.of([reading], Around(now_ns=steps.last_step_ns), {reading.folder})
+        assert not refused
+        return run.ranks[0]
+
+    def run(self, lengths: Iterator[float]) -> RankView:
+        """Mark steps of these lengths; the last view of the daemon."""
+        for seconds in lengths:
+            ns = round(seconds * 1e9)
+            self.ring[self.steps % record.RING] = record.packed(ns)
+            self.bins[bisect_left(record.BOUNDS_NS, ns)] += 1
+            self.steps += 1
+            self.now += seconds
+            if self.now - self.polled >= 1:
+                self.polled = self.now
+                self.views.append(self.poll(self.judging))
+        return self.views[-1]
+
+    def first_look(self) -> float | None:
+        """The recent speed for a command without a daemon."""
+        return self.poll(Judging()).figures.steps.recent_seconds
+
+
+def queued(real: float, every: int, seconds: float, launch: float = 0.0014) -> Iterator[float]:
+    """Steps that take ``real`` on the GPU; each ``every``-th synchronizes."""
+    drawn = random.Random(0)
+    for _ in range(round(seconds / real / every)):
+        launches = [launch * drawn.uniform(0.95, 1.05) for _ in range(every)]
+        yield from launches[:-1]
+        yield every * real - sum(launches[:-1])
+
+
+@pytest.mark.parametrize("every", [1, 2, 10, 25, 40, 100, 300])
+@pytest.mark.parametrize("real", [0.0019, 0.02, 0.08])
+def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
+    training = Training()
+    view = training.run(queued(real, every, 120))
+    assert view.figures.steps.recent_seconds == pytest.approx(real, rel=0.1)
+    assert training.first_look() == pytest.approx(real, rel=0.1)
+    assert not [one for one in training.views if one.slower]
+
+
+def test_a_loop_that_synchronizes_less_often_is_neither_faster_nor_slower() -> None:
+    training = Training()
+    for every in (1, 100, 1, 10, 1):
+        view = training.run(queued(0.02, every, 60))
+        assert view.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+    assert not [one for one in training.views if one.slower]
+
+
+@pytest.mark.parametrize("every", [1, 10, 100])
+def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> None:
+    training = Training()
+    training.run(queued(0.02, every, 90))
+    view = training.run(queued(0.05, every, 60))
+    assert view.slower is not None
+    assert view.slower.before == pytest.approx(0.02, rel=0.1)
+    assert view.slower.seconds == pytest.approx(0.05, rel=0.1)
+    assert view.slower.since_step == pytest.approx(4500, abs=250)
+
+
+def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
+    training = Training()
+    training.run(queued(0.02, 1, 60))
+    view = training.run(iter([1.5, *queued(0.02, 1, 10)]))
+    assert view.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
