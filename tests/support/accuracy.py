@@ -172,6 +172,11 @@ PyTorch's record; the age of the last step; and `silent`, which must hold where 
 3 s have gone by without one and nothing explains it, and nowhere else. A wrong claim is a
 disagreement.
 
+On a GPU, with PyTorch 2.11.0, `python -m gpu growing_batch` makes the same checks of a training
+whose batch grows three times, twice with a recompile and the last time without: no disagreement
+(2026-11-23). Each scenario reads its loss after every step, so a GPU is synchronized there;
+trainings that let the host run ahead of the GPU are not in this table.
+
 PyTorch {torch}, Python {python}, {machine}.
 
 """
