@@ -23,7 +23,7 @@ from support.records import compiling, ended, environment, held, wait_until, war
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import RankView
+from warmwatch_monitor.model import LimitedBy, RankView
 
 CONFIG = """
 global: {{scrape_interval: 1s}}
@@ -186,9 +186,13 @@ class Metrics(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def scraped(folder: Path, *views: RankView) -> Iterator[str]:
-    """A Prometheus over a daemon that shows these ranks."""
-    handler = type("Handler", (Metrics,), {"body": render(b.snapshot(*views), None)[0]})
+def scraped(folder: Path, *views: RankView, only: tuple[str, ...] = ()) -> Iterator[str]:
+    """A Prometheus over a daemon that shows these ranks; ``only``: so do its series begin."""
+    body: bytes = render(b.snapshot(*views), None)[0]
+    if only:
+        heads = tuple(name.encode() for name in only)
+        body = b"".join(line for line in body.splitlines(True) if line.startswith(heads))
+    handler = type("Handler", (Metrics,), {"body": body})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -217,3 +221,29 @@ def test_a_name_is_every_users_run_of_that_name(tmp_path: Path) -> None:
             assert {run["run"] for run in json.loads(said.stdout)["runs"]} == runs, asked
         waited = ask("gpt2-large", "--prometheus", prometheus, command="wait")
         assert (waited.returncode, waited.stderr) == (0, "")
+
+
+OF_A_RANK = (
+    *("warmwatch_state{", "warmwatch_limited_by{", "warmwatch_limited_share_ratio{"),
+    *("warmwatch_steps_total{", "warmwatch_recent_step_seconds{", "warmwatch_world_size{"),
+)
+
+
+def test_of_a_thousand_ranks_the_one_that_all_wait_for_is_named(tmp_path: Path) -> None:
+    """No daemon sees all ranks: each of them waits on its own host."""
+    waits = LimitedBy(verdict="communication", share=0.7)
+    slow = LimitedBy(verdict="input", share=0.6)
+    views = [
+        replace(b.view(b.as_rank(b.WARM, rank, 1000)), limited_by=slow if rank == 617 else waits)
+        for rank in range(1000)
+    ]
+    with scraped(tmp_path, *views, only=OF_A_RANK) as prometheus:
+        answer = json.loads(ask("--prometheus", prometheus, "--json").stdout)
+        (run,) = answer["runs"]
+        assert len(run["ranks"]) == 1000
+        assert run["ranks"][0]["limited_by"]["evidence"] == [
+            "waits for rank 617, which input limits"
+        ]
+        assert run["limited_by"]["verdict"] == "input"
+        sentence = "; ".join([run["summary"], *run["details"]])
+        assert "limited by input: the other 999 ranks wait for rank 617" in sentence

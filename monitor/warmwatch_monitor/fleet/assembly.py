@@ -23,6 +23,7 @@ from warmwatch_monitor.model import (
     Slower,
     Snapshot,
     SourceHealth,
+    with_laggard,
 )
 
 _SECOND = 10**9
@@ -61,7 +62,7 @@ def _runs(views: Iterable[RankView]) -> tuple[RunView, ...]:
         RunView(
             run=name,
             state=least_advanced(view.judgement.state for view in views),
-            ranks=tuple(sorted(_explained(views), key=lambda view: view.rank)),
+            ranks=with_laggard(sorted(_explained(views), key=lambda view: view.rank)),
             ended_together=_ended_together(views),
         )
         for name, views in sorted(by_name.items())

@@ -75,6 +75,7 @@ from warmwatch_monitor.model.snapshot import (
     of_owner,
     spread,
     why_left_out,
+    with_laggard,
 )
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
@@ -176,4 +177,5 @@ __all__ = [
     "of_owner",
     "spread",
     "why_left_out",
+    "with_laggard",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -325,6 +325,32 @@ def _without_unproven_gpus(view: RankView) -> RankView:
         slower_periods=(),
         memory_growth=None,
     )
+
+
+def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
+    """``ranks``, with the one that all others wait for in collectives named, if there is one."""
+    living = [one for one in ranks if one.living]
+    others = [one for one in living if not _waits(one)]
+    if len(others) != 1 or len(living) < 2:
+        return tuple(ranks)
+    (last,) = others
+    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
+    waits = f"waits for rank {last.rank}{why}"
+    holds = f"the other {len(living) - 1} ranks wait for rank {last.rank}"
+
+    def named(one: RankView) -> RankView:
+        known = one.limited_by
+        if known is None or not one.living:
+            return one
+        evidence = (*known.evidence, holds) if one is last else (waits, *known.evidence)
+        return replace(one, limited_by=replace(known, evidence=evidence))
+
+    return tuple(map(named, ranks))
+
+
+def _waits(view: RankView) -> bool:
+    """Whether it waits in collectives most of the time."""
+    return view.limited_by is not None and view.limited_by.verdict == "communication"
 
 
 class Spread(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared.verdict import WARM
-from warmwatch_monitor.model import GpuReading, HostReading, LimitedBy, RankView, RunView
+from warmwatch_monitor.model import (
+    GpuReading,
+    HostReading,
+    LimitedBy,
+    RankView,
+    RunView,
+    with_laggard,
+)
 from warmwatch_monitor.model.machine import LOW_POWER_RATIO
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
@@ -416,29 +423,5 @@ def with_limits(
                 windows[folder] = window
                 view = replace(view, limited_by=window.verdict)
             ranks.append(view)
-        judged.append(replace(run, ranks=_with_laggard(ranks)))
+        judged.append(replace(run, ranks=with_laggard(ranks)))
     return windows, tuple(judged)
-
-
-def _with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
-    """``ranks``, with the one that all others wait for in collectives, if there is one."""
-    living = [one for one in ranks if one.living]
-    waiting = [one for one in living if _is_limited_by(one, "communication")]
-    if not waiting or len(living) - len(waiting) != 1:
-        return tuple(ranks)
-    last = next(one for one in living if one not in waiting)
-    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
-    words = f"waits for rank {last.rank}{why}"
-    return tuple(
-        replace(
-            one,
-            limited_by=replace(one.limited_by, evidence=(words, *one.limited_by.evidence)),
-        )
-        if one in waiting and one.limited_by
-        else one
-        for one in ranks
-    )
-
-
-def _is_limited_by(view: RankView, verdict: str) -> bool:
-    return view.limited_by is not None and view.limited_by.verdict == verdict
