@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from operator import add
 from pathlib import Path
 
 from support import slots
-from support.builders import ring
+from support.builders import bins, ring
 from support.nvml import Standin, board
 from support.records import compiling, held, update, warm, write_record
 from support.values import replace
@@ -85,7 +86,9 @@ class Rank:
             last_step_ns=now,
             last_duration_ns=round(seconds * 1e9),
         )
-        self._store(replace(slot, steps=steps, recent=ring(*[round(seconds * 1e9)] * 8)))
+        lengths = [round(seconds * 1e9)] * 8
+        clean = tuple(map(add, slot.clean_bins, bins(*lengths[:count])))
+        self._store(replace(slot, steps=steps, clean_bins=clean, recent=ring(*lengths)))
 
     def _spent(self, slot: Slot, now: int) -> tuple[int, ...]:
         counts = slot.compile
@@ -150,7 +153,7 @@ def _train(run: list[Rank], nvml: Standin, turn: int) -> None:
         )
     )
     for rank in run:
-        rank.steps(2, 0.24 + 0.0008 * wave[rank.rank] + 0.02 * (rank.rank == 2))
+        rank.steps(2, 0.24 + 0.0008 * wave[rank.rank])
 
 
 def _each_half_second(seconds: float, act: object) -> None:

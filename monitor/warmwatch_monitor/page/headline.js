@@ -14,9 +14,11 @@ const ORDER = [
   "stalled", "recompiling", "compiling", "warming", "starting", "warm", "eager", "failed", "lost", "finished",
 ];
 
-// state and the figure that matters in it, of ranks as a sample has them
+// State and its most important figure: the sentence's own speed, so that both agree; else that of
+// ranks as a sample has them.
 export function worded(run, newest) {
-  const figure = figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
+  const spoken = STEPPING.has(run.state) && /[\d.]+ (?:ms|s|min) a step/.exec(run.summary ?? "");
+  const figure = spoken ? spoken[0] : figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
   return figure ? `${run.state}${figure.startsWith("for ") ? "" : ","} ${figure}` : run.state;
 }
 

@@ -227,6 +227,7 @@ HEADLINES = """async () => {
   const { worded } = await import("/page/headline.js");
   const blank = { left_seconds: null, a_step_seconds: null, silent: false };
   const rank = { run: "gpt2", since: 100, steps: 1234, ...blank };
+  const spoken = { run: "gpt2", state: "warm", summary: "gpt2: warm: 24.5 ms a step" };
   const one = (state, ...ranks) => worded(
     { run: "gpt2", state },
     { at: 160, ranks: ranks.map((more) => ({ ...rank, state, ...more })) },
@@ -237,7 +238,7 @@ HEADLINES = """async () => {
     one("warm", { a_step_seconds: 0.0514 }, { a_step_seconds: 0.05 }), one("warm", {}),
     one("warm", { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 12 }),
     one("stalled", {}), one("finished", {}),
-    one("eager", { run: "bert", a_step_seconds: 2 }),
+    one("eager", { run: "bert", a_step_seconds: 2 }), worded(spoken, { at: 160, ranks: [] }),
   ];
 }"""
 
@@ -250,6 +251,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
             *("stalled for 60 s", "finished, 1,234 steps", "eager"),
+            "warm, 24.5 ms a step",
         ]
 
 
