@@ -149,6 +149,7 @@ def _compared(
         )
     cpu = _mean([(one.get("process") or {}).get("cpu_ratio") for one in ranks])
     print(f"    cpu {cpu}, batches {last.get('batches')}, pauses {last.get('pauses')}", flush=True)
+    print(f"    worth {last.get('worth')}", flush=True)
     if sampler:
         print(f"    gpm: {sampler.means(first['began'] + 4, first['ended'])}", flush=True)
     return int(not right)

@@ -64,6 +64,7 @@ POINTS = (
     "memory",
     "cache_events",
     "cudagraph_skips",
+    "flops",
 )
 
 
@@ -109,6 +110,7 @@ import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
 from warmwatch.hooks.dynamo import compilations as code, compilations
+from warmwatch.hooks.inductor import flops
 
 class Without:
     def __init__(self, metrics, field): self._metrics, self._field = metrics, field
@@ -175,6 +177,7 @@ CASES = {
         torch._dynamo, "eval_frame", Owner(eval_frame, "_callback_from_stance")),
     "_patch_step_function": lambda: patch.object(
         torch.optim, "Optimizer", Owner(torch.optim.Optimizer, "_patch_step_function")),
+    "_compile_fx_inner": lambda: patch.object(flops, "_COMPILE", "_compile_graph"),
     "fx_compile_async": lambda: patch.object(compile_fx, "fx_compile_async", create=True),
 }
 found = {}
@@ -206,6 +209,7 @@ NAMED = {
     "CatchErrorsWrapper.__call__": "disabled",
     "_callback_from_stance": "disabled",
     "_patch_step_function": "new_optimizers",
+    "_compile_fx_inner": "flops",
     "fx_compile_async": None if "2.6" in VERSION else "async_modes",
 }
 

@@ -103,6 +103,18 @@ class Listener(Protocol):
     def precompiled(self, kind: str) -> None:
         """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
 
+    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
+        """This thread compiles a graph of so many floating-point operations, ``None`` if unknown.
+
+        ``excluded``: names of operations that are not counted.
+        """
+
+    def steps_marked(self) -> int:
+        """Steps marked so far."""
+
+    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
+        """The graphs that a step calls have so many floating-point operations together."""
+
     def turned(self) -> None:
         """Compilation may have been disabled or enabled: check it."""
 

@@ -34,6 +34,7 @@ from warmwatch.hooks.inductor import (
     autotune_choices,
     cache_events,
     cudagraph_skips,
+    flops,
     kernels,
 )
 from warmwatch.hooks.points import Install
@@ -62,6 +63,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("memory", memory.install),
     ("cache_events", cache_events.install),
     ("cudagraph_skips", cudagraph_skips.install),
+    ("flops", flops.install),
 )
 
 # Installed with the agent: code that was compiled ahead of time needs no Dynamo.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import Any
 
@@ -92,6 +92,7 @@ class Ledger:
         self.marks = StepFacts(book, answers, self._pausing, self._queue, clock)
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
+        self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation
 
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` when activity has begun, on any thread."""
@@ -161,8 +162,17 @@ class Ledger:
             values = {**values, "evaluating": True}
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
+        values = {**values, **self._flops.pop(thread, {})}
         self._queue.post(self._compilations.compilation, kind, values, now)
         return values
+
+    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
+        """The calling thread compiles a graph with these floating-point operations."""
+        known = self._flops.setdefault(threading.get_ident(), {"flops": 0})
+        both = None if flops is None or known["flops"] is None else known["flops"] + flops
+        known["flops"] = both
+        if excluded:
+            known["excluded"] = list(dict.fromkeys((*known.get("excluded", ()), *excluded)))[:8]
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A lookup in a cache that PyTorch's counters leave out, within an activity."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from warmwatch.hooks.phases import is_tracing, phase_of
@@ -192,6 +192,17 @@ class HookListener:
             self._open()
         process.ledger.precompiled(kind)
         process.quiet.begun()
+
+    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
+        """Add a graph's operations to the compilation of this thread."""
+        self._process.ledger.graph_counted(flops, excluded)
+
+    def steps_marked(self) -> int:
+        return self._process.record.writer.steps()
+
+    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
+        """Record the operations of a step."""
+        self._process.record.set_flops(flops, tuple(excluded))
 
     def turned(self) -> None:
         """Record whether compilation is turned off; it may have changed."""

@@ -151,6 +151,12 @@ class OwnRecord:
         if known is not None and known.parameters_seen != seen:
             self._store(known._replace(parameters_seen=seen))
 
+    def set_flops(self, flops: int | None, excluded: tuple[str, ...]) -> None:
+        """Record the operations of a step, as counted in its graphs; ``None`` if unknown."""
+        known, counted = self._identity, float(flops) if flops else None
+        if known is not None and (known.flops_counted, known.flops_excluded) != (counted, excluded):
+            self._store(known._replace(flops_counted=counted, flops_excluded=excluded))
+
     def set_baseline(self, steps: int, median_ns: int | None = None) -> None:
         """Record the eager baseline: its number of steps, and their median if measured."""
         seconds = median_ns / 1e9 if median_ns else None

@@ -208,6 +208,13 @@ class CompileCounter:
 
     def progress(self, of: str, done: int, total: int) -> None: ...
 
+    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None: ...
+
+    def steps_marked(self) -> int:
+        return 0
+
+    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None: ...
+
 
 class _Sample:
     """The sum of rises of PyTorch's counters, which fall when a program clears them."""

@@ -77,11 +77,16 @@ _FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
 HALF_A_BIN = record.HALF_A_BIN  # of a median: how far off one is that is read off its bins
 
 
+# origins of the operations of a step
+FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"
+
+
 class Worth(Struct, frozen=True, kw_only=True):
     """Work per step of a rank; ``None`` if not reported.
 
     Attributes:
-        tokens, samples: per step. flops: per step, as the user reported.
+        tokens, samples: per step. flops: per step, as the user reported. counted: per step, as
+        counted in its compiled graphs; excluded: names of operations in them that are not counted.
         parameters: of the model; estimated: they are those that its optimizers hold.
         dtype: in which it computes, as the user reported.
     """
@@ -89,18 +94,30 @@ class Worth(Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     samples: int | None = None
     flops: float | None = None
+    counted: float | None = None
+    excluded: tuple[str, ...] = ()
     parameters: int | None = None
     estimated: bool = False
     dtype: str | None = None
 
     @property
     def operations(self) -> float | None:
-        """Floating-point operations of a step: as reported, else 6 x parameters x tokens."""
-        if self.flops is not None:
-            return self.flops
-        if self.parameters is None or self.tokens is None:
+        """Floating-point operations of a step, from the best origin that is known."""
+        if self.origin == FORMULA:
+            return float(_FLOPS_PER_PARAMETER * (self.parameters or 0) * (self.tokens or 0))
+        return self.counted if self.origin == COUNTED else self.flops
+
+    @property
+    def origin(self) -> str | None:
+        """Where ``operations`` come from; ``None`` if the user set them, or nothing is known.
+
+        What the user says of the model goes before the count, which misses what runs eagerly; the
+        count goes before a formula with a number of parameters that is only estimated.
+        """
+        formula = self.parameters is not None and self.tokens is not None
+        if self.flops is not None or not (formula or self.counted is not None):
             return None
-        return float(_FLOPS_PER_PARAMETER * self.parameters * self.tokens)
+        return FORMULA if formula and not (self.estimated and self.counted) else COUNTED
 
 
 class Utilization(Struct, frozen=True, kw_only=True):
@@ -130,5 +147,5 @@ def utilization(
         ratio=operations / step_seconds / sum(known),
         peak_flops=sum(known),
         dtype=dtype,
-        estimated=worth.estimated and worth.flops is None,
+        estimated=worth.estimated and worth.origin == FORMULA,
     )

@@ -242,6 +242,8 @@ def worth_of(slot: Slot) -> Worth:
         tokens=counts.tokens_per_step or None,
         samples=counts.samples_per_step or None,
         flops=identity.flops_per_step,
+        counted=identity.flops_counted,
+        excluded=identity.flops_excluded,
         parameters=identity.parameters or identity.parameters_seen,
         estimated=identity.parameters is None and identity.parameters_seen is not None,
         dtype=identity.dtype or None,

@@ -21,6 +21,7 @@ from warmwatch_monitor.model import (
     beyond_steady_seconds,
     gain,
 )
+from warmwatch_monitor.model.throughput import COUNTED
 from warmwatch_monitor.status.compile import compiler
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions
@@ -172,9 +173,6 @@ def baseline(figures: Figures) -> schema.Baseline | None:
     )
 
 
-_FORMULA = "6 x parameters x tokens"
-
-
 def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
     """A rank as JSON; ``ended_together`` is its run's."""
     figures, judgement = view.figures, view.judgement
@@ -254,7 +252,8 @@ def _worth(view: RankView) -> schema.Worth | None:
         tokens_per_step=worth.tokens,
         samples_per_step=worth.samples,
         flops_per_step=worth.operations,
-        formula=_FORMULA if worth.flops is None and worth.operations is not None else None,
+        formula=worth.origin,
+        excluded=list(worth.excluded) if worth.origin == COUNTED else [],
         parameters=worth.parameters,
         estimated=worth.estimated,
         dtype=worth.dtype or DTYPE,

@@ -290,6 +290,8 @@ class Identity(NamedTuple):
         baseline_steps: the number of first steps that run eagerly on purpose, before compilation.
         baseline_seconds: their median, once they are over.
         expected_ranks: the number of ranks with the agent, if the user set it.
+        flops_counted: floating-point operations of a step, counted in the graphs that it calls.
+            flops_excluded: names of operations in them that are not counted.
     """
 
     run: str
@@ -327,6 +329,8 @@ class Identity(NamedTuple):
     baseline_steps: int | None = None
     baseline_seconds: float | None = None
     expected_ranks: int | None = None
+    flops_counted: float | None = None
+    flops_excluded: tuple[str, ...] = ()
 
 
 class Header(NamedTuple):

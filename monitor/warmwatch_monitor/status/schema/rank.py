@@ -283,9 +283,15 @@ class Worth(Struct, frozen=True, kw_only=True):
     samples_per_step: int | None = None
     """As set by the user or the framework."""
     flops_per_step: Number | None = None
-    """As set by the user, else by `formula`."""
+    """As set by the user, else from `formula`."""
     formula: str | None = None
-    """Formula for `flops_per_step`; null if the user set it."""
+    """Origin of `flops_per_step`: `6 x parameters x tokens`, or `counted in the compiled graphs`;
+    null if the user set it.
+    """
+    excluded: list[str] = []
+    """Operations of the compiled graphs that are not counted, such as the user's Triton kernels:
+    the MFU is higher than `mfu_ratio`.
+    """
     parameters: int | None = None
     """Parameters of the model."""
     estimated: bool

@@ -1,0 +1,271 @@
+"""Floating-point operations of a step: those of each Inductor graph, times its calls in a step.
+
+``_compile_fx_inner`` of ``torch._inductor.compile_fx`` gets every forward and backward graph (torch
+2.6 to 2.15), also where Inductor's own cache has the code. Before it compiles, the operations of
+the nodes are added up with the formulas of ``torch.utils.flop_counter``, which Inductor imports
+itself. Operations without a formula (Triton kernels of the user, custom and higher-order
+operations) are left out and named.
+
+Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
+three complete steps in a row called the same graphs equally often, and then restored. So later
+steps cost nothing. A graph that nobody counted (from AOTAutograd's cache, which never shows it)
+makes the number unknown, and so do steps that keep differing.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from warmwatch._guard import report
+from warmwatch.hooks.imports import is_imported
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+_MODULE = "torch._inductor.compile_fx"
+_COMPILE, _CALL = "_compile_fx_inner", "__call__"
+ALIKE, _MOST_STEPS = 3, 64
+_MOST_NODES = 100_000
+_MOST_NAMES = 8
+# Namespaces whose operations without a formula need next to no arithmetic.
+_CHEAP = frozenset({"aten", "prims", "inductor", "_c10d_functional", "c10d", "c10d_functional"})
+# Matrix products of ``aten`` without a formula in PyTorch, or not in all versions.
+_HEAVY = ("_grouped_mm", "_int_mm", "int4pack", "int8pack", "rnn", "lstm", "gru", "_cdist")
+_FLASH = "_scaled_dot_product_flash_attention"
+_FOR_CPU = "_for_cpu"
+
+
+class Counted(NamedTuple):
+    """Operations of one graph; ``None`` if unknown. ``excluded``: names of operations left out."""
+
+    flops: int | None
+    excluded: tuple[str, ...] = ()
+
+
+def operations(graph: Any, formulas: Any) -> Counted:
+    """The floating-point operations of an FX graph; ``formulas``: PyTorch's registry."""
+    total = 0
+    excluded: dict[str, None] = {}
+    for number, node in enumerate(graph.nodes):
+        if number >= _MOST_NODES:
+            return Counted(None)
+        if node.op != "call_function":
+            continue
+        name, formula = _formula(node.target, formulas)
+        if formula is None:
+            if name:
+                excluded[name] = None
+            continue
+        try:
+            args, kwargs = _shapes((node.args, node.kwargs))
+            total += int(formula(*args, **kwargs, out_val=_shapes(node.meta.get("val"))))
+        except _UNCOUNTABLE:
+            excluded[name] = None
+    return Counted(total, tuple(excluded)[:_MOST_NAMES])
+
+
+def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
+    """The name and the formula of an operation; no name if it hardly computes anything."""
+    packet = getattr(target, "_overloadpacket", None)
+    if packet is None:
+        # a higher-order operation runs graphs or kernels that no formula knows
+        is_one = type(target).__module__.startswith("torch._") and hasattr(target, "_name")
+        return (str(target._name)[:80] if is_one else ""), None
+    namespace, _, name = str(getattr(packet, "_qualified_op_name", packet)).partition("::")
+    known = formulas.get(packet)
+    if known is None and name.startswith(_FLASH) and _FOR_CPU in name:
+        known = formulas.get(
+            getattr(sys.modules["torch"].ops.aten, name.replace(_FOR_CPU, ""), None)
+        )
+    if known is not None:
+        return f"{namespace}::{name}"[:80], known
+    cheap = namespace in _CHEAP and not any(part in name for part in _HEAVY)
+    return ("" if cheap else f"{namespace}::{name}"[:80]), None
+
+
+class _NoHintError(Exception):
+    """A size is known at run time only."""
+
+
+# A formula that needs more than shapes (of ragged attention) fails in one of these ways.
+_UNCOUNTABLE = (
+    *(_NoHintError, AssertionError, AttributeError, IndexError, KeyError, RuntimeError),
+    *(TypeError, ValueError),
+)
+
+
+def _shapes(value: Any) -> Any:
+    """``value`` with a shape of plain numbers for each tensor and each node that stands for one.
+
+    Sizes that vary count by their hints: arithmetic with symbols would add guards.
+    """
+    if hasattr(value, "meta") and hasattr(value, "op"):
+        return _shapes(value.meta.get("val"))
+    if isinstance(value, tuple | list):
+        return (list if isinstance(value, list) else tuple)(map(_shapes, value))
+    if isinstance(value, dict):
+        return {key: _shapes(one) for key, one in value.items()}
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return tuple(map(_plain, value.shape))
+    return _plain(value) if type(value).__name__ == "SymInt" else value
+
+
+def _plain(size: Any) -> int:
+    if type(size) is int:
+        return size
+    hint = getattr(getattr(size, "node", None), "hint", None)
+    if hint is None:
+        raise _NoHintError
+    return int(hint)
+
+
+class Calls:
+    """Calls of graphs by step, until ALIKE complete steps in a row were alike."""
+
+    def __init__(self, since: int) -> None:
+        self._since = since  # the step under way when it begins is not complete
+        self._calls: dict[int, Counter[int]] = {}
+
+    def called(self, graph: int, steps: int) -> Counter[int] | None:
+        """A graph was called after so many steps. The calls of a step, as soon as they are known.
+
+        Empty if they keep differing.
+        """
+        calls = self._calls.get(steps)
+        if calls is None:
+            if (known := self._known(steps)) is not None:
+                return known
+            calls = self._calls[steps] = Counter()
+        calls[graph] += 1
+        return None
+
+    def _known(self, steps: int) -> Counter[int] | None:
+        """At the first call after a step mark."""
+        last = [self._calls.get(one) for one in range(steps - ALIKE, steps)]
+        if steps - ALIKE > self._since and last[0] and all(one == last[0] for one in last):
+            return last[0]
+        self._calls.pop(steps - ALIKE, None)
+        return Counter() if steps - self._since > _MOST_STEPS else None
+
+
+class _Counting:
+    """Counts graphs as they are compiled, and their calls for a few steps after that."""
+
+    def __init__(self, listener: Listener, formulas: Any, skip: Callable[[Any], Any]) -> None:
+        self._listener, self._formulas, self._skip = listener, formulas, skip
+        self._graphs: dict[int, tuple[weakref.ref[Any], Counted]] = {}
+        self._calls: Calls | None = None
+        self._wrapped: Replaced | None = None
+        self.listening = True
+
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counted:
+        module = args[0] if args else kwargs["gm"]
+        counted = operations(module.graph, self._formulas)
+        self._listener.graph_counted(counted.flops, counted.excluded)
+        return counted
+
+    def after(self, compiled: Any, counted: Counted) -> None:
+        """``compiled`` has these operations; its calls are counted from now on."""
+        key = id(compiled)
+        gone = weakref.ref(compiled, lambda _: self._graphs.pop(key, None))
+        self._graphs[key] = gone, counted
+        self._begin(type(compiled))
+
+    def _begin(self, owner: type[Any]) -> None:
+        self._calls = Calls(self._listener.steps_marked())
+        original = vars(owner).get(_CALL)
+        if original is not None and self._wrapped is None:
+            self._wrapped = Replaced()
+            self._wrapped.put(owner, _CALL, self._skip(self._counted(original)))
+
+    def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def __call__(graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            try:
+                self._called(id(graph))
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                self.end()
+                report("hooks.flops", error)
+            return original(graph, *args, **kwargs)
+
+        return __call__
+
+    def _called(self, graph: int) -> None:
+        calls = self._calls
+        if calls is None:
+            return
+        found = calls.called(graph, self._listener.steps_marked())
+        if found is None:
+            return
+        self.end()
+        flops, excluded = self._of_step(found)
+        self._listener.step_counted(flops, excluded)
+
+    def _of_step(self, calls: Counter[int]) -> tuple[int | None, tuple[str, ...]]:
+        total: int | None = 0 if calls else None
+        excluded: dict[str, None] = {}
+        for graph, count in calls.items():
+            _, known = self._graphs.get(graph, (None, Counted(None)))
+            excluded.update(dict.fromkeys(known.excluded))
+            total = None if total is None or known.flops is None else total + count * known.flops
+        return total, tuple(excluded)[:_MOST_NAMES]
+
+    def end(self) -> None:
+        """Restore the call, so that it costs nothing from now on."""
+        self._calls = None
+        if (wrapped := self._wrapped) is not None:
+            self._wrapped = None
+            wrapped.undo()
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.decorators import skip
+    replaced = Replaced()
+    counting: list[_Counting] = []
+
+    def put() -> None:
+        module: Any = sys.modules.get(_MODULE)
+        registry = getattr(sys.modules.get("torch.utils.flop_counter"), "flop_registry", None)
+        original = getattr(module, _COMPILE, None)
+        if original is None or registry is None or counting:
+            return
+        counting.append(_Counting(listener, registry, skip))
+        replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
+
+    def uninstall() -> None:
+        for one in counting:
+            one.listening = False
+            one.end()
+        replaced.undo()
+
+    put()
+    return Installed(uninstall=uninstall, rearm=put, lacks=lambda: _lacks(counting))
+
+
+def _lacks(counting: Sequence[_Counting]) -> tuple[str, ...]:
+    """Inductor is imported, and its function has another name."""
+    return ("flops",) if is_imported(_MODULE) and not counting else ()
+
+
+def _compiling(counting: _Counting, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def _compile_fx_inner(*args: Any, **kwargs: Any) -> Any:
+        counted = None
+        if counting.listening:
+            try:
+                counted = counting.before(args, kwargs)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.flops", error)
+        compiled = original(*args, **kwargs)
+        if counted is not None:
+            try:
+                counting.after(compiled, counted)
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.flops", error)
+        return compiled
+
+    return _compile_fx_inner

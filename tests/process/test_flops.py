@@ -1,0 +1,50 @@
+"""Operations of a step, counted in a real training: its graphs, times their calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support import slots
+from support.trainings import result_of
+from warmwatch_monitor.pipeline.slot_figures import worth_of
+
+TRAIN = """
+from torch.utils.flop_counter import FlopCounterMode
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
+example = torch.randn(16, 64)
+with FlopCounterMode(display=False) as counter:
+    model(example).sum().backward()
+eager = counter.get_total_flops()
+o = torch.optim.SGD(model.parameters(), lr=.1)
+compiled = torch.compile(model)
+from torch._inductor.output_code import CompiledFxGraph
+wrapped = []
+for _ in range(8):
+    for _ in range(3): compiled(example).sum().backward()
+    wrapped.append(hasattr(CompiledFxGraph.__call__, "__wrapped__"))
+    o.step()
+    o.zero_grad()
+result([eager, wrapped])
+"""
+
+
+def test_a_step_has_the_operations_of_its_graphs_times_their_calls(
+    records: Path, tmp_path: Path
+) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    eager, wrapped = result_of(records, TRAIN, env=cache)
+    folder = slots.only(records)
+    known = worth_of(slots.read(folder))
+    assert known.operations == known.counted == pytest.approx(3 * eager)
+    assert known.excluded == ()
+    of_graphs = [one["flops"] for one in slots.events(folder) if one["event"] == "compilation"]
+    assert len(of_graphs) == 2
+    assert sum(of_graphs) == eager
+    assert wrapped[0] is True
+    assert wrapped[-2:] == [False, False], "later steps cost nothing"
+    again = tmp_path / "again"
+    again.mkdir()
+    result_of(again, TRAIN, env=cache)  # AOTAutograd's cache has the graphs, and shows none
+    assert worth_of(slots.read(slots.only(again))).operations is None
