@@ -91,6 +91,7 @@ def everything() -> Snapshot:
     )
     told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
     told |= {"baseline_steps": 20, "baseline_seconds": 0.05}
+    told |= {"flops_counted": 1e12, "flops_excluded": ("flex_attention",)}
     identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)
     held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(9))
     thrashing = replace(b.WARM, compile=held, identity=identity)

@@ -72,6 +72,24 @@ def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
     assert told["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
 
 
+@pytest.mark.parametrize(
+    ("said", "flops", "formula", "excluded"),
+    [
+        ({}, 2e12, "counted in the compiled graphs", ["flex_attention"]),
+        ({"parameters_seen": 5}, 2e12, "counted in the compiled graphs", ["flex_attention"]),
+        ({"parameters": 5}, 6 * 5 * 7, "6 x parameters x tokens", []),
+        ({"flops_per_step": 3e12}, 3e12, None, []),
+    ],
+)
+def test_counted_operations_come_before_an_estimate_and_after_what_the_user_says(
+    said: dict[str, Any], flops: float, formula: str | None, excluded: list[str]
+) -> None:
+    counted = {"flops_counted": 2e12, "flops_excluded": ("flex_attention",)}
+    told = to_builtins(rank(worth(1, {**counted, **said}, tokens_per_step=7)).worth)
+    assert (told["flops_per_step"], told["formula"]) == (flops, formula)
+    assert told["excluded"] == excluded
+
+
 def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
     view = worth(1, {"parameters_seen": 124_000_000}, tokens_per_step=16_384)
     assert to_builtins(rank(view).worth)["estimated"] is True

@@ -49,12 +49,15 @@ def operations(graph: Any, formulas: Any) -> Counted:
     """The floating-point operations of an FX graph; ``formulas``: PyTorch's registry."""
     total = 0
     excluded: dict[str, None] = {}
+    known: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of nodes and few operations
     for number, node in enumerate(graph.nodes):
         if number >= _MOST_NODES:
             return Counted(None)
         if node.op != "call_function":
             continue
-        name, formula = _formula(node.target, formulas)
+        if (found := known.get(node.target)) is None:
+            found = known[node.target] = _formula(node.target, formulas)
+        name, formula = found
         if formula is None:
             if name:
                 excluded[name] = None
