@@ -116,7 +116,7 @@ def test_what_is_not_known_is_nothing() -> None:
         *("local_rank", "world_size", "clock_offset_ns"),
         *("tokens_per_step", "samples_per_step", "flops_per_step", "collective_timeout"),
         *("parameters", "parameters_seen", "compile_threads"),
-        *("baseline_steps", "baseline_seconds", "expected_ranks"),
+        *("baseline_steps", "baseline_seconds", "expected_ranks", "flops_counted"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
     assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
