@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from warmwatch.hooks.inductor.flops import ALIKE, Calls, Counted, operations
+from warmwatch.hooks.inductor.flops import ALIKE, MOST_CALLS, Calls, Counted, operations
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -194,6 +194,12 @@ def test_an_evaluation_among_them_starts_the_three_over() -> None:
     found = _calls("a", "a", "accc", "a", "a", "a", "a")
     assert [one for one in found if one is not None] == [{ord("a"): 1}]
     assert found[-1] == {ord("a"): 1}
+
+
+def test_without_steps_the_calls_are_given_up() -> None:
+    calls = Calls(0)
+    found = [calls.called(1, 0) for _ in range(MOST_CALLS + 1)]
+    assert found == [None] * MOST_CALLS + [Counter()]
 
 
 def test_calls_that_keep_differing_are_unknown() -> None:

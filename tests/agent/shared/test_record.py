@@ -119,7 +119,12 @@ def test_what_is_not_known_is_nothing() -> None:
         *("baseline_steps", "baseline_seconds", "expected_ranks", "flops_counted"),
     }
     assert {name for name, value in unknown.items() if value == 0} == {"rank", "attempt", "pid"}
-    assert {name for name, value in unknown.items() if value == ()} == {"hooks", "missing", "gpus"}
+    assert {name for name, value in unknown.items() if value == ()} == {
+        "hooks",
+        "missing",
+        "gpus",
+        "flops_excluded",
+    }
     assert {name for name, value in unknown.items() if value == ""} == {
         *("launch", "launcher", "host", "boot_id", "python", "torch", "agent"),
         *("collective_backend", "dtype", "started_by"),

@@ -26,8 +26,8 @@ from warmwatch.hooks.imports import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.compile_fx"
-_COMPILE, _CALL = "_compile_fx_inner", "__call__"
-ALIKE, _MOST_STEPS = 3, 64
+_COMPILE, _GRAPH, _CALL = "_compile_fx_inner", "CompiledFxGraph", "__call__"
+ALIKE, _MOST_STEPS, MOST_CALLS = 3, 64, 100_000  # a server calls graphs and marks no steps
 _MOST_NODES = 100_000
 _MOST_NAMES = 8
 # Namespaces whose operations without a formula need next to no arithmetic.
@@ -131,12 +131,16 @@ class Calls:
     def __init__(self, since: int) -> None:
         self._since = since  # the step under way when it begins is not complete
         self._calls: dict[int, Counter[int]] = {}
+        self._left = MOST_CALLS
 
     def called(self, graph: int, steps: int) -> Counter[int] | None:
         """A graph was called after so many steps. The calls of a step, as soon as they are known.
 
         Empty if they keep differing.
         """
+        self._left -= 1
+        if self._left < 0:
+            return Counter()
         calls = self._calls.get(steps)
         if calls is None:
             if (known := self._known(steps)) is not None:
@@ -172,6 +176,8 @@ class _Counting:
 
     def after(self, compiled: Any, counted: Counted) -> None:
         """``compiled`` has these operations; its calls are counted from now on."""
+        if type(compiled).__name__ != _GRAPH:
+            return  # of ahead-of-time compilation
         key = id(compiled)
         gone = weakref.ref(compiled, lambda _: self._graphs.pop(key, None))
         self._graphs[key] = gone, counted
