@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly, report
 from warmwatch.hooks.imports import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
@@ -263,18 +263,12 @@ def _lacks(counting: Sequence[_Counting]) -> tuple[str, ...]:
 def _compiling(counting: _Counting, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _compile_fx_inner(*args: Any, **kwargs: Any) -> Any:
-        counted = None
-        if counting.listening:
-            try:
-                counted = counting.before(args, kwargs)
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.flops", error)
+        if not counting.listening:
+            return original(*args, **kwargs)
+        counted = quietly("hooks.flops", counting.before, args, kwargs)
         compiled = original(*args, **kwargs)
         if counted is not None:
-            try:
-                counting.after(compiled, counted)
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.flops", error)
+            quietly("hooks.flops", counting.after, compiled, counted)
         return compiled
 
     return _compile_fx_inner
