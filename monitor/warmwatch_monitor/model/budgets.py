@@ -33,7 +33,7 @@ LISTING_SECONDS = 0.02  # CPU time of one poll for listing a directory
 FIRST_LISTING_SECONDS = 0.1  # until a directory was listed once, since no run is known before
 # Polls pause longer where reading and judging take more; the whole daemon may take 0.2.
 SHARE_OF_A_CORE = 0.15
-LONGEST_PAUSE = 0.75
+LONGEST_PAUSE = 1.0
 
 # what can be left out, as /status and warmwatch_left_out_total name it
 LEFT_OUT = ("records", "ranks", "gpus")
