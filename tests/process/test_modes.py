@@ -257,6 +257,17 @@ def test_ctrl_c_ends_it_and_shows_what_is_known(records: Path, tmp_path: Path) -
     assert "not tried: default" in shown
 
 
+def test_a_budget_ends_the_run_in_progress_and_leaves_out_the_rest(records: Path) -> None:
+    options = ("--mode", "eager", "--mode", "default", "--budget", "2s", "--json")
+    line, env = command(records, "import time\ntime.sleep(600)", *options)
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr  # nothing was measured
+    table = json.loads(done.stdout)
+    assert [(row["mode"], row["ended_by"]) for row in table["rows"]] == [("eager", "budget")]
+    assert (table["over_budget"], table["budget_seconds"]) == (["default"], 2)
+    assert "default is skipped" in done.stderr
+
+
 def test_a_command_that_is_not_there_is_said_and_tried_once(records: Path) -> None:
     env = environment(records)
     done = subprocess.run(
@@ -270,6 +281,8 @@ def test_a_command_that_is_not_there_is_said_and_tried_once(records: Path) -> No
     ("options", "words"),
     [
         (("--mode", "fast"), "warmwatch: --mode"),
+        (("--budget", "soon"), "Usage: warmwatch modes"),
+        (("--mode", "default", "--max-drift", "0.1"), "warmwatch: --max-drift compares"),
         (("--json", "--markdown"), "warmwatch: give either --json or --markdown, not both\n"),
     ],
 )
