@@ -1,4 +1,4 @@
-"""What became otherwise from one Snapshot to the next, and the ring that keeps it."""
+"""Diffs of two snapshots, as events, and the ring that stores them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def between(before: str | RankView, now: str | RankView) -> dict[str, dict[str, 
     return dict(found)
 
 
-def test_what_stays_as_it_is_tells_nothing() -> None:
+def test_an_unchanged_snapshot_makes_no_event() -> None:
     for state in STATES:
         assert between(state, state) == {}
 
 
-def test_every_event_and_each_of_its_keys_is_described() -> None:
+def test_every_event_and_each_of_its_keys_has_a_description() -> None:
     schemas = definitions(*EVENTS.values(), ref_template="{name}")
     assert EVENTS.keys() == {"snapshot", "reset", "sample", "stopping", *KINDS}
     for type in EVENTS.values():
@@ -46,7 +46,7 @@ def test_every_event_and_each_of_its_keys_is_described() -> None:
         assert all(key["description"] for key in schema["properties"].values())
 
 
-def test_a_new_run_is_reported_with_its_rank_and_a_gone_run_by_name() -> None:
+def test_a_new_run_is_reported_with_its_rank_and_a_removed_run_by_name() -> None:
     nothing = b.snapshot()
     came = dict(told(nothing, b.snapshot(STATES["starting"])))
     assert came.keys() == {"attached", "state", "run"}
@@ -55,7 +55,7 @@ def test_a_new_run_is_reported_with_its_rank_and_a_gone_run_by_name() -> None:
     assert gone == ("gone", {"at": b.EPOCH, "run": "gpt2"})
 
 
-def test_compiling_begins_with_what_it_is_of() -> None:
+def test_compiling_starts_with_the_name_of_the_function() -> None:
     starting = replace(b.STARTING, header=b.COMPILING.header)
     found = between(b.view(starting), "compiling")
     assert found.keys() == {"state", "compile_begin", "run"}
@@ -64,7 +64,7 @@ def test_compiling_begins_with_what_it_is_of() -> None:
     assert found["state"]["summary"].startswith("gpt2: compiling for 43 s")
 
 
-def test_it_ends_and_then_the_rank_is_warm() -> None:
+def test_compiling_ends_before_the_rank_becomes_warm() -> None:
     ended = between("compiling", "warming")
     assert ended.keys() >= {"compile_end", "state"}
     warm = between("warming", "warm")
@@ -72,7 +72,7 @@ def test_it_ends_and_then_the_rank_is_warm() -> None:
     assert warm["warm"]["steps"] == 1
 
 
-def test_a_warm_rank_reopens_with_the_reason() -> None:
+def test_a_warm_rank_that_recompiles_is_reported_with_the_reason() -> None:
     found = between("warm", "recompiling")
     assert found.keys() >= {"reopened", "compile_begin", "compilation", "run"}
     assert found["compile_begin"]["underway"]["reason"] == b.RECOMPILE.reason
@@ -102,19 +102,19 @@ def test_a_changed_phase_is_reported_within_the_same_activity() -> None:
 
 
 @pytest.mark.parametrize("state", ["finished", "failed", "lost"])
-def test_an_end_is_reported_with_its_kind(state: str) -> None:
+def test_an_end_is_reported_with_its_cause(state: str) -> None:
     found = between("compiling" if state == "lost" else "warm", state)
     assert found["ended"]["end"]["how"] is not None
     assert "warm" not in found
     assert "reopened" not in found
 
 
-def test_a_stall_of_a_warm_rank_is_no_reopening() -> None:
+def test_a_stall_of_a_warm_rank_is_not_a_recompile() -> None:
     assert "reopened" not in between("warm", "stalled")
     assert "reopened" in between("stalled", "recompiling")
 
 
-def test_a_process_that_replaces_a_rank_begins_with_attached() -> None:
+def test_a_process_that_replaces_a_rank_starts_with_attached() -> None:
     header = replace(
         b.COMPILING.header, attached_epoch_ns=b.COMPILING.header.attached_epoch_ns + b.SECOND
     )
@@ -159,7 +159,7 @@ def fed(*states: str, **options: Any) -> Recent:
     return recent
 
 
-def test_events_are_numbered_and_what_was_there_at_first_is_none() -> None:
+def test_events_are_numbered_and_the_initial_state_makes_none() -> None:
     recent = fed("warm", "recompiling", "warm")
     found = events(recent, 0)
     assert [one["id"] for one in found] == [f"life-{at + 1}" for at in range(len(found))]
@@ -179,7 +179,7 @@ def test_one_run_can_be_selected_by_either_name() -> None:
     assert (number, found) == (recent.number, [])
 
 
-def test_of_some_kinds_alone() -> None:
+def test_event_kinds_can_be_selected() -> None:
     recent = fed("warm", "recompiling", "warm")
     number, found = recent.after(0, Wanted(kinds=frozenset(("run", "gone"))))
     assert [event.split(b"\n", 1)[0] for event in found] == [b"event: run"] * 2
@@ -198,12 +198,12 @@ def test_the_ring_is_bounded_and_reports_lost_events() -> None:
 
 
 @pytest.mark.parametrize("id", ["other-1", "1", "", "life-", "life--1", "life-9999", "life-1e3"])
-def test_an_id_that_was_never_given_is_another_daemons(id: str) -> None:
+def test_an_unknown_id_belongs_to_another_daemon(id: str) -> None:
     with pytest.raises(ForgottenError, match="another_daemon"):
         fed("warm", "recompiling").number_of(id)
 
 
-def test_runs_that_cannot_be_read_for_a_while_are_not_gone() -> None:
+def test_runs_that_are_temporarily_unreadable_are_not_removed() -> None:
     recent = fed("warm")
     recent.take(b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),)))
     recent.take(b.snapshot(STATES["recompiling"]))

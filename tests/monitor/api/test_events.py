@@ -29,7 +29,7 @@ _OF_THE_MACHINE = "source"  # one that is read for the first time may come betwe
 
 
 class Listener:
-    """One who listens; events as they come, each with its ``id``, ``event`` and ``data``."""
+    """An event client. Yields events with their ``id``, ``event`` and ``data``."""
 
     def __init__(self, url: str, query: str = "", **headers: str) -> None:
         where = urlsplit(url)
@@ -68,7 +68,7 @@ def listening(url: str, query: str = "", **headers: str) -> Iterator[Listener]:
         listener.close()
 
 
-def test_a_client_gets_the_present_status_and_then_changes(tmp_path: Path) -> None:
+def test_a_client_gets_the_current_status_and_then_changes(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, listening(url) as listener:
         first = next(iter(listener))
         assert (first["event"], first["data"]["runs"][0]["state"]) == ("snapshot", "compiling")
@@ -82,7 +82,7 @@ def test_a_client_gets_the_present_status_and_then_changes(tmp_path: Path) -> No
         assert listener.reply.headers["cache-control"] == "no-store"
 
 
-def test_who_comes_back_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
+def test_a_client_that_reconnects_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url:
         with listening(url) as listener:
             last = next(iter(listener))["id"]
@@ -147,7 +147,7 @@ def test_a_sample_has_the_progress_of_a_compilation(tmp_path: Path) -> None:
     assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
 
 
-def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> None:
+def test_it_ends_with_the_daemon_without_delaying_it(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
         next(iter(listener))
         process.terminate()
@@ -158,7 +158,7 @@ def test_it_ends_with_the_daemon_which_does_not_wait_for_it(tmp_path: Path) -> N
         assert process.stderr.read() == ""
 
 
-def test_a_client_whose_token_is_removed_gets_no_more_events_and_no_end_of_a_wait(
+def test_a_client_whose_token_is_revoked_gets_no_more_events_and_no_wait_answer(
     tmp_path: Path,
 ) -> None:
     """The requests in progress end by themselves, without an event that they could send."""
@@ -179,7 +179,7 @@ def test_a_client_whose_token_is_removed_gets_no_more_events_and_no_end_of_a_wai
         assert waiting.result(timeout=60).status == 401
 
 
-def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:
+def test_the_number_of_event_clients_is_limited(tmp_path: Path) -> None:
     """Of one user; how many of all users may, ``refuse_crowd`` counts."""
     with daemon(tmp_path) as url, ExitStack() as crowd:
         where = urlsplit(url)
@@ -195,7 +195,7 @@ def test_no_more_may_listen_than_there_is_room_for(tmp_path: Path) -> None:
         wait_until(lambda: listens(url))
 
 
-def test_of_all_users_no_more_may_listen_than_there_is_room_for() -> None:
+def test_the_number_of_event_clients_of_all_users_is_limited() -> None:
     events = Events(lambda: b.snapshot(), Recent(), most=2)
 
     async def scenario() -> None:
@@ -211,14 +211,14 @@ def test_of_all_users_no_more_may_listen_than_there_is_room_for() -> None:
     asyncio.run(scenario())
 
 
-def test_head_is_the_headers_alone(tmp_path: Path) -> None:
+def test_head_returns_only_the_headers(tmp_path: Path) -> None:
     with daemon(tmp_path) as url:
         reply = ask(url, "/events", method="HEAD")
         assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
 
 
 @pytest.mark.parametrize("query", ["?samples=perhaps", "?kinds=everything", "?kinds=run,,gone"])
-def test_a_parameter_that_makes_no_sense_is_refused(tmp_path: Path, query: str) -> None:
+def test_an_invalid_parameter_is_refused(tmp_path: Path, query: str) -> None:
     with daemon(tmp_path) as url:
         assert ask(url, f"/events{query}").status == 422
 

@@ -40,7 +40,7 @@ def kept(*snapshots: Snapshot, **options: Any) -> History:
     return history
 
 
-def test_each_second_has_what_was_seen_in_it_last() -> None:
+def test_each_second_has_the_last_state_of_that_second() -> None:
     history = kept(at(0, stepped(10)), at(0.4, stepped(12)), at(1, stepped(40)))
     found = columns(history)
     assert found["at"] == [b.EPOCH + 0.4, b.EPOCH + 1]
@@ -51,7 +51,7 @@ def test_each_second_has_what_was_seen_in_it_last() -> None:
     assert rank["phases"] == [(b.EPOCH + 0.4, None)]
 
 
-def test_the_seconds_stay_in_order_where_the_clock_was_set_back() -> None:
+def test_the_seconds_remain_in_order_after_the_clock_was_set_back() -> None:
     before, after = at(0, stepped(10)), at(1, stepped(12))
     set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
     found = columns(kept(before, after, set_back))
@@ -61,13 +61,13 @@ def test_the_seconds_stay_in_order_where_the_clock_was_set_back() -> None:
     assert rank["steps"] == [10, 12, 14]
 
 
-def test_seconds_of_which_nothing_is_known_are_unknown() -> None:
+def test_seconds_without_data_are_unknown() -> None:
     (rank,) = columns(kept(at(0, stepped(10)), at(3, stepped(40))))["ranks"]
     assert rank["steps"] == [10, None, None, 40]
     assert [name for _, name in rank["states"]] == ["warm", None, "warm"]
 
 
-def test_a_recompile_between_two_looks_is_in_its_second() -> None:
+def test_a_recompile_between_two_polls_is_in_its_second() -> None:
     spent = tuple(ns + 10**8 * (at == 0) for at, ns in enumerate(b.WARM.compile.phase_ns))
     after = replace(b.WARM, compile=replace(b.WARM.compile, phase_ns=spent))
     history = kept(at(0, STATES["warm"]), at(1.0, b.view(after)), at(1.2, b.view(after)))
@@ -102,7 +102,7 @@ def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
     assert [moment - b.EPOCH for moment, _ in rank["pauses"]] == [0, 1, 3, 4]
 
 
-def test_recompiles_are_there_with_reason_and_time_as_far_as_the_seconds_go() -> None:
+def test_recompiles_have_reason_and_time_for_the_whole_period() -> None:
     def one(id: str, ago: float, **why: str) -> Compilation:
         made = Compilation(id=id, kind="forward", at_ns=b.NOW - round(ago * b.SECOND))
         return replace(made, **why)
@@ -117,14 +117,14 @@ def test_recompiles_are_there_with_reason_and_time_as_far_as_the_seconds_go() ->
     assert rank["recompiles"][0]["reason"] == "tensor 'x' size mismatch"
 
 
-def test_one_hour_is_stored_and_no_more() -> None:
+def test_at_most_one_hour_is_stored() -> None:
     history = kept(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
     (rank,) = columns(history)["ranks"]
     assert rank["steps"] == list(range(50, SECONDS + 50))
     assert columns(history, seconds=3)["ranks"][0]["steps"] == [3647, 3648, 3649]
 
 
-def test_fewer_points_are_means_of_as_many_seconds_each() -> None:
+def test_with_fewer_points_each_is_the_mean_of_as_many_seconds() -> None:
     gpus = [b.gpu(power_watts=float(watts)) for watts in (100, 200, 300, 500)]
     history = kept(*(at(n, stepped(n), gpus=(gpu,)) for n, gpu in enumerate(gpus)))
     found = columns(history, points=2)
@@ -140,13 +140,13 @@ def test_one_run_can_be_requested() -> None:
     assert [rank["run"] for rank in found["ranks"]] == ["bert"]
 
 
-def test_what_a_gpu_does_not_tell_is_unknown() -> None:
+def test_values_that_a_gpu_does_not_report_are_unknown() -> None:
     (gpu,) = columns(kept(at(0, gpus=(b.gpu(power_watts=None),))))["gpus"]
     assert (gpu["power_watts"], gpu["utilization_ratio"]) == ([None], [0.99])
     assert (gpu["index"], gpu["power_limit_watts"]) == (0, 700.0)
 
 
-def test_memory_is_bounded_and_those_seen_longest_ago_leave() -> None:
+def test_memory_is_bounded_and_the_least_recent_ranks_are_evicted() -> None:
     runs = [b.in_every_state(f"run{n}")["warm"] for n in range(4)]
     history = kept(at(0, *runs[:3]), most_ranks=3)
     history.take(at(1, *runs))
@@ -157,13 +157,13 @@ def test_memory_is_bounded_and_those_seen_longest_ago_leave() -> None:
     assert names == {"run1", "run2", "run3"}
 
 
-def test_a_rank_not_seen_for_an_hour_is_forgotten() -> None:
+def test_a_rank_without_data_for_an_hour_is_evicted() -> None:
     history = kept(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
     assert [run for run, _ in history.ranks] == ["bert"]
     assert columns(History()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}
 
 
-def test_a_rank_gone_before_the_requested_time_is_left_out() -> None:
+def test_a_rank_that_ended_before_the_requested_period_is_omitted() -> None:
     """Else each of an hour's short runs has an empty lane in a chart of five minutes."""
     history = kept(
         at(0, STATES["warm"], gpus=(b.gpu(),)), at(400, b.in_every_state("bert")["warm"])
@@ -174,14 +174,14 @@ def test_a_rank_gone_before_the_requested_time_is_left_out() -> None:
     assert {rank["run"] for rank in columns(history)["ranks"]} == {"bert", "gpt2"}
 
 
-def test_a_sample_is_the_moment_with_its_sentences() -> None:
+def test_a_sample_is_the_current_status_with_its_sentences() -> None:
     found = to_builtins(sample(b.snapshot(STATES["compiling"], gpus=(b.gpu(),))))
     assert found["summary"].startswith("gpt2: compiling for 43 s")
     assert (found["ranks"][0]["phase"], found["ranks"][0]["steps"]) == ("inductor", 0)
     assert found["gpus"][0]["power_watts"] == 686.0
 
 
-def test_much_of_it_is_made_beside_the_event_loop_and_a_part_at_a_time(
+def test_long_answers_are_made_in_parts_outside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Compressed there too; and encoded rank by rank, for meanwhile nothing else can run."""

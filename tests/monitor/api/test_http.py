@@ -54,16 +54,16 @@ def get(path: str, *snapshots: Snapshot, **headers: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-def test_status_is_the_whole_answer() -> None:
+def test_status_returns_the_whole_document() -> None:
     answer = get("/status")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert (answer.json()["warm"], answer.json()["runs"][0]["run"]) == (True, "gpt2")
 
 
-def test_an_answer_that_takes_long_to_make_is_returned_for_later_snapshots_too(
+def test_a_slow_answer_is_reused_for_later_snapshots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ten times as long as it took: a client that keeps requesting it must delay nobody."""
+    """For ten times as long as it took, so that one client cannot delay the others."""
     cpu, now = [0.0], [100.0]
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
@@ -87,12 +87,12 @@ def test_an_answer_that_takes_long_to_make_is_returned_for_later_snapshots_too(
 
 
 @pytest.mark.parametrize("path", ["/status?run={}", "/status?wait=warm&run={}", "/events?run={}"])
-def test_a_name_that_no_run_can_have_is_refused(path: str) -> None:
+def test_an_impossible_run_name_is_refused(path: str) -> None:
     """10,000 clients that wait with 64 KB each would take 640 MB."""
     assert get(path.format("x" * 513)).status_code == 422
 
 
-def test_status_of_one_run_and_of_an_unknown_one() -> None:
+def test_status_selects_one_run_and_refuses_an_unknown_one() -> None:
     assert get("/status?run=gpt2").json()["runs"][0]["run"] == "gpt2"
     unknown = get("/status?run=bert")
     assert unknown.status_code == 404
@@ -127,7 +127,7 @@ def test_a_local_user_beyond_a_limit_gets_a_503_for_an_unknown_run(query: str) -
 
 
 @pytest.mark.parametrize("query", ["run=bert", "run=bert&wait=warm&timeout=0.01", "run=b&run=bert"])
-def test_a_run_is_not_found_only_where_all_records_were_read(query: str) -> None:
+def test_a_run_is_not_found_only_after_all_records_were_read(query: str) -> None:
     """By the fast path and by FastAPI's."""
     unread = get(f"/status?{query}", b.snapshot(STATES["warm"], unread=3))
     assert (unread.status_code, unread.headers["retry-after"]) == (503, "1")
@@ -138,11 +138,11 @@ def test_a_run_is_not_found_only_where_all_records_were_read(query: str) -> None
     assert get("/status", b.snapshot(STATES["warm"], unread=3)).json()["unread_records"] == 3
 
 
-def test_waiting_for_a_run_that_is_unknown_is_refused_at_once() -> None:
+def test_waiting_for_an_unknown_run_is_refused_immediately() -> None:
     assert get("/status?run=bert&wait=warm").status_code == 404
 
 
-def test_a_run_named_with_bytes_that_are_not_utf_8_is_shown() -> None:
+def test_a_run_name_with_invalid_utf_8_is_shown() -> None:
     odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
     assert json.loads(get("/status", b.snapshot(b.view(odd))).content)["warm"] is True
 
@@ -158,17 +158,17 @@ def test_a_run_named_with_bytes_that_are_not_utf_8_is_shown() -> None:
         ("wait=warm&timeout=inf", "timeout=inf is not a number of seconds"),
     ],
 )
-def test_a_parameter_that_makes_no_sense_is_refused_in_words(query: str, sentence: str) -> None:
+def test_an_invalid_parameter_is_refused_with_a_message(query: str, sentence: str) -> None:
     refused = get(f"/status?{query}")
     assert refused.status_code == 422
     assert refused.json()["detail"].startswith(sentence)
 
 
-def test_waiting_for_a_state_that_is_there_answers_at_once() -> None:
+def test_waiting_for_the_current_state_answers_immediately() -> None:
     assert get("/status?wait=warm&timeout=3600").json()["warm"] is True
 
 
-def test_waiting_answers_at_the_timeout_with_the_state_as_it_is() -> None:
+def test_waiting_answers_with_the_current_state_at_the_timeout() -> None:
     compiling = b.snapshot(STATES["compiling"])
     answer = get("/status?wait=warm&timeout=0.05", compiling)
     assert answer.status_code == 200
@@ -183,7 +183,7 @@ COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
 @pytest.mark.parametrize(
     ("state", "goal", "reached"),
     [
-        ("finished", "warm", True),  # it had been, between two looks perhaps
+        ("finished", "warm", True),  # it was warm earlier, perhaps between two polls
         ("cold", "warm", False),
         ("failed", "warm", False),
         ("lost", "compiling", False),
@@ -192,7 +192,7 @@ COLD = b.view(b.ended("finished", b.COMPILING), alive=False)
         ("failed", "ended", True),
     ],
 )
-def test_a_wait_ends_if_nothing_can_change_and_reports_whether_it_was_reached(
+def test_a_wait_ends_if_no_change_is_possible_and_reports_whether_the_state_was_reached(
     state: str, goal: str, reached: bool, query: str
 ) -> None:
     """The run ends while one waits."""
@@ -215,15 +215,13 @@ def test_a_wait_ends_if_nothing_can_change_and_reports_whether_it_was_reached(
 @pytest.mark.parametrize(
     ("goal", "reached"), [("failed", True), ("ended", True), ("finished", False)]
 )
-def test_an_end_that_is_waited_for_may_have_been_before(
-    goal: str, reached: bool, query: str
-) -> None:
+def test_waiting_for_the_end_accepts_an_earlier_end(goal: str, reached: bool, query: str) -> None:
     answer = get(f"/status?{query}wait={goal}&timeout=3600", b.snapshot(STATES["failed"]))
     assert answer.json()["reached"] is reached
 
 
 @pytest.mark.parametrize("query", ["", "run=gpt2&"])
-def test_an_end_of_before_does_not_answer_for_the_launch(query: str) -> None:
+def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(query: str) -> None:
     """Here a run that finished warm; the next start of it is waited for until it is."""
 
     async def scenario() -> None:
@@ -241,19 +239,19 @@ def test_an_end_of_before_does_not_answer_for_the_launch(query: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_launch_that_broke_off_just_before_the_wait_answers_it() -> None:
+def test_a_launch_that_failed_just_before_the_wait_answers_it() -> None:
     launched = replace(b.COMPILING, header=b.slot(attached=5).header)
     cold = b.view(b.ended("failed", launched, 2), alive=False)
     answer = get("/status?wait=warm&timeout=3600", b.snapshot(cold))
     assert answer.json()["reached"] is False
 
 
-def test_a_wait_for_the_end_goes_on_while_a_rank_lives() -> None:
+def test_a_wait_for_the_end_continues_while_a_rank_is_alive() -> None:
     answer = get("/status?wait=ended&timeout=0.05", b.snapshot(STATES["warm"]))
     assert answer.json()["reached"] is False
 
 
-def test_where_no_run_is_known_one_may_still_begin() -> None:
+def test_a_wait_without_a_known_run_continues() -> None:
     """So the wait goes on, here until a run is warm."""
 
     async def scenario() -> None:
@@ -267,12 +265,12 @@ def test_where_no_run_is_known_one_may_still_begin() -> None:
     asyncio.run(scenario())
 
 
-def test_only_an_answer_to_a_wait_has_reached() -> None:
+def test_only_an_answer_to_a_wait_has_the_key_reached() -> None:
     assert "reached" not in get("/status").json()
     assert get("/status?wait=warm").json()["reached"] is True
 
 
-def test_waiting_answers_when_the_state_is_reached_and_blocks_nobody_meanwhile() -> None:
+def test_a_wait_answers_when_the_state_is_reached_and_blocks_no_other_request() -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
         async with client(feed) as http:
@@ -296,7 +294,7 @@ def test_metrics_are_prometheus_text_or_openmetrics_as_requested() -> None:
     assert asked.text.endswith("# EOF\n")
 
 
-def test_it_is_healthy_always_and_ready_once_the_records_were_read() -> None:
+def test_it_is_always_healthy_and_ready_after_the_first_read() -> None:
     host = SourceHealth(source="host", up=True, last_success=b.EPOCH)
     unread = b.snapshot(sources=(SourceHealth(source="records", up=False), host))
     assert get("/-/healthy", unread).status_code == 200
@@ -304,12 +302,12 @@ def test_it_is_healthy_always_and_ready_once_the_records_were_read() -> None:
     assert get("/-/ready").status_code == 200
 
 
-def test_a_source_that_is_down_does_not_make_it_unready() -> None:
+def test_a_failed_source_leaves_it_ready() -> None:
     sources = (b.HEALTH, SourceHealth(source="host", up=False, error="gone"))
     assert get("/-/ready", b.snapshot(sources=sources)).status_code == 200
 
 
-def test_records_that_were_read_and_cannot_be_now_make_it_unready() -> None:
+def test_records_that_became_unreadable_make_it_unready() -> None:
     lost = SourceHealth(source="records", up=False, last_success=b.EPOCH, error="/run/w has gone")
     answer = get("/-/ready", b.snapshot(sources=(lost,)))
     assert (answer.status_code, "/run/w" in answer.text) == (503, False)
@@ -317,7 +315,7 @@ def test_records_that_were_read_and_cannot_be_now_make_it_unready() -> None:
     assert get("/-/healthy", b.snapshot(sources=(lost,))).status_code == 200
 
 
-def test_the_landing_page_links_what_answers() -> None:
+def test_the_landing_page_links_the_endpoints() -> None:
     page = get("/")
     assert page.headers["content-type"].startswith("text/html")
     for path in ("status", "metrics", "docs"):
@@ -325,7 +323,7 @@ def test_the_landing_page_links_what_answers() -> None:
         assert get(f"/{path}").status_code == 200
 
 
-def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
+def test_the_api_page_needs_no_other_host_and_no_script() -> None:
     page = get("/docs").text
     assert not re.search(r"https?:|//|<script|@import|url\(", page)
     assert "<h2><code>GET /status</code></h2>" in page
@@ -334,7 +332,7 @@ def test_the_page_of_the_interface_needs_no_other_host_and_no_script() -> None:
     assert "<code>runs[].ranks[].compile.phase_seconds</code>" in page
 
 
-def test_the_page_of_the_interface_explains_each_field_that_has_a_description() -> None:
+def test_the_api_page_shows_the_description_of_each_field() -> None:
     described = {"type": "integer", "description": "Of the `run`."}
     inner = {"properties": {"rank": described, "self": {"$ref": "#/components/schemas/Inner"}}}
     items = {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
@@ -350,7 +348,7 @@ def test_the_page_of_the_interface_explains_each_field_that_has_a_description() 
     assert "<td><code>odd&lt;</code></td><td>Or that.</td>" in shown
 
 
-def test_the_page_names_each_field_once_and_has_words_for_everything() -> None:
+def test_the_page_names_each_field_once_and_has_a_text_for_each_value() -> None:
     shown = get("/docs").text
     table = shown.partition("<h3>Fields</h3>")[2].partition("</table>")[0]
     names = re.findall(r"<td><code>([^<]+)</code></td>", table)
@@ -362,7 +360,7 @@ def test_the_page_names_each_field_once_and_has_words_for_everything() -> None:
     assert "OpenMetrics where the Accept header asks" in shown
 
 
-def test_answers_of_one_snapshot_are_the_same_bytes_and_made_once(
+def test_answers_of_one_snapshot_are_encoded_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[str] = []
@@ -394,7 +392,7 @@ def test_answers_of_one_snapshot_are_the_same_bytes_and_made_once(
     ("accept", "packed"),
     [("gzip", True), ("br, GZIP;q=0.5", True), ("identity", False), ("gzip;q=0, br", False)],
 )
-def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) -> None:
+def test_an_answer_is_compressed_if_the_client_accepts_it(accept: str, packed: bool) -> None:
     answer = get("/metrics", **{"accept-encoding": accept})
     assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
     assert int(answer.headers["content-length"]) < len(answer.content) or not packed
@@ -426,7 +424,9 @@ def test_an_answer_is_compressed_for_whom_takes_that(accept: str, packed: bool) 
     ],
 )
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: str) -> None:
+def test_the_fast_path_returns_the_same_status_as_the_documented_one(
+    path: str, accept: str
+) -> None:
     """An unknown parameter leaves the fast path, and changes nothing else."""
     short, documented = get(path, accept=accept), get(f"{path}&x=1", accept=accept)
     assert (short.status_code, short.content) == (documented.status_code, documented.content)
@@ -436,7 +436,7 @@ def test_the_short_way_gives_what_the_documented_one_gives(path: str, accept: st
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_the_short_way_gives_the_metrics_that_the_documented_one_gives(
+def test_the_fast_path_returns_the_same_metrics_as_the_documented_one(
     accept: str, encoding: str
 ) -> None:
     """Every ``/metrics`` takes the fast path: FastAPI's route is called directly."""
@@ -459,7 +459,7 @@ async def stays() -> None:
     await asyncio.Event().wait()
 
 
-def test_who_waits_since_another_moment_gets_the_same_bytes_made_once(
+def test_waits_that_started_at_different_times_share_one_encoded_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Thousands come over minutes, at hundreds of Snapshots, and wait for one event."""
@@ -490,7 +490,7 @@ def test_who_waits_since_another_moment_gets_the_same_bytes_made_once(
     asyncio.run(scenario())
 
 
-def test_others_have_their_turn_while_answers_are_made_for_who_waits(
+def test_other_requests_are_served_while_waits_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Here for ten runs; never two in one turn of the loop."""
@@ -528,7 +528,7 @@ def test_others_have_their_turn_while_answers_are_made_for_who_waits(
     asyncio.run(scenario())
 
 
-def test_one_who_waits_and_goes_away_is_forgotten_and_nothing_is_made_for_him(
+def test_a_wait_whose_client_left_is_dropped_without_encoding_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
@@ -552,7 +552,7 @@ def test_one_who_waits_and_goes_away_is_forgotten_and_nothing_is_made_for_him(
     asyncio.run(scenario())
 
 
-def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() -> None:
+def test_a_client_that_leaves_while_others_are_answered_leaks_nothing() -> None:
     """An exception that is never retrieved would be a traceback in the log."""
     complaints: list[str] = []
 
@@ -586,7 +586,7 @@ def test_one_who_leaves_while_the_others_are_answered_leaves_nothing_behind() ->
     assert complaints == []
 
 
-def test_what_cannot_be_judged_costs_those_alone_who_wait_for_it() -> None:
+def test_a_verdict_error_affects_only_the_waits_for_that_run() -> None:
     async def scenario() -> None:
         snapshot = [b.snapshot()]
         body = json_body({})
@@ -613,7 +613,7 @@ def test_what_cannot_be_judged_costs_those_alone_who_wait_for_it() -> None:
 
 
 @pytest.mark.parametrize("way", ["", "&x=1"])
-def test_a_run_that_is_not_seen_for_a_while_is_waited_for_until_the_timeout(way: str) -> None:
+def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout(way: str) -> None:
     """Its record, or its directory, could not be read for a moment; then it is back and warm."""
 
     async def scenario() -> None:
@@ -642,7 +642,7 @@ def test_a_run_that_is_not_seen_for_a_while_is_waited_for_until_the_timeout(way:
 
 
 @pytest.mark.parametrize("trouble", ["down", "late"])
-def test_a_wait_that_begins_while_the_records_cannot_be_read_goes_on(trouble: str) -> None:
+def test_a_wait_that_starts_while_the_records_are_unreadable_continues(trouble: str) -> None:
     blind = b.snapshot(sources=(replace(b.HEALTH, up=False, error="gone"),))
     if trouble == "late":
         blind = replace(b.snapshot(), late_seconds=9.0)
@@ -680,7 +680,7 @@ def test_a_wait_ends_with_503_when_the_daemon_stops(more: str) -> None:
     asyncio.run(scenario())
 
 
-def test_the_interface_explains_every_field_of_an_answer() -> None:
+def test_the_api_page_explains_every_field_of_an_answer() -> None:
     document = get("/openapi.json").json()
     paths, schemas = document["paths"], document["components"]["schemas"]
     assert paths.keys() == {"/status", "/events", "/history", "/metrics", "/-/healthy", "/-/ready"}

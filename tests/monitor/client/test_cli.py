@@ -65,13 +65,13 @@ def test_the_version_is_shown(option: str) -> None:
         (["status", "--adress", "x"], "--address"),
     ],
 )
-def test_a_slip_of_the_pen_exits_2_and_says_what_was_meant(words: list[str], hint: str) -> None:
+def test_a_typo_exits_2_with_a_suggestion(words: list[str], hint: str) -> None:
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 2
     assert hint in result.stderr
 
 
-def test_without_a_command_it_shows_what_runs_and_the_commands(
+def test_without_a_command_it_shows_the_runs_and_the_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
@@ -85,7 +85,7 @@ def test_without_a_command_it_shows_what_runs_and_the_commands(
     assert "\n\n\n" not in result.stdout
 
 
-def test_without_a_command_and_a_daemon_that_does_not_answer_it_shows_the_commands(
+def test_without_a_command_and_with_a_hung_daemon_it_shows_the_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WARMWATCH_ADDRESS", "127.0.0.1:1")
@@ -106,7 +106,7 @@ def test_without_a_command_and_a_training_it_suggests_three_commands(
 
 
 @pytest.mark.parametrize("words", ["status", "status --json"])
-def test_a_reader_who_goes_away_ends_it_quietly_with_the_code_of_the_answer(
+def test_a_closed_pipe_ends_it_quietly_with_the_exit_code_of_the_answer(
     tmp_path: Path, words: str
 ) -> None:
     """The pipe is closed before the first byte."""
@@ -119,7 +119,7 @@ def test_a_reader_who_goes_away_ends_it_quietly_with_the_code_of_the_answer(
 @pytest.mark.parametrize(
     "words", ["status --dir {}", "status --json --dir {}", "", "--version", "--help", "status -h"]
 )
-def test_what_cannot_be_printed_is_one_line_and_no_traceback(tmp_path: Path, words: str) -> None:
+def test_an_output_error_is_one_line_without_a_traceback(tmp_path: Path, words: str) -> None:
     """Its output is sent to a disk that is full."""
     with held(write_record(tmp_path, compiling())):
         done = shell(f"{shlex.join(PYTHON)} {words.format(tmp_path)} > /dev/full")
@@ -127,7 +127,7 @@ def test_what_cannot_be_printed_is_one_line_and_no_traceback(tmp_path: Path, wor
     assert (done.returncode, done.stderr) == (1, why)
 
 
-def test_runs_are_chosen_by_a_pattern(tmp_path: Path) -> None:
+def test_runs_are_selected_by_a_pattern(tmp_path: Path) -> None:
     names = ("gpt-small", "gpt-large", "bert")
     slots = (warm("gpt-small"), compiling("gpt-large"), compiling("bert"))
     holds = [
@@ -147,8 +147,8 @@ def test_runs_are_chosen_by_a_pattern(tmp_path: Path) -> None:
         assert (waited.exit_code, waited.stdout[:15]) == (0, "gpt-small: warm")
 
 
-def test_a_run_s_exact_name_is_no_pattern(tmp_path: Path) -> None:
-    """Else a run that is named ``a[1]`` could not be asked for."""
+def test_a_run_s_exact_name_is_not_a_pattern(tmp_path: Path) -> None:
+    """As a pattern, ``a[1]`` would not match the run of that name."""
     one = write_record(tmp_path, warm("a[1]"), name="x")
     two = write_record(tmp_path, compiling("a1"), name="y")
     with held(one), held(two):
@@ -157,20 +157,20 @@ def test_a_run_s_exact_name_is_no_pattern(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "0"]])
-def test_a_directory_that_does_not_exist_is_said(tmp_path: Path, command: list[str]) -> None:
+def test_a_directory_that_does_not_exist_is_reported(tmp_path: Path, command: list[str]) -> None:
     result = CliRunner().invoke(cli, [*command, "--dir", str(tmp_path / "no")])
     assert result.exit_code == {"status": 5, "wait": 124}[command[0]]
     assert f"warmwatch: --dir: {tmp_path}/no does not exist" in result.stderr
 
 
-def test_a_run_s_name_steers_no_terminal(tmp_path: Path) -> None:
+def test_a_run_s_name_sends_no_escape_sequence_to_a_terminal(tmp_path: Path) -> None:
     with held(write_record(tmp_path, compiling("a\x1b[31m\nb\udce9"))):
         result = CliRunner().invoke(cli, ["status", "--dir", str(tmp_path)])
     assert result.stdout.startswith("a\\x1b[31m\\nb?: compiling")
 
 
 @pytest.mark.parametrize("spelling", [*SWITCHES, "ON", " Yes "])
-def test_a_setting_that_is_on_or_off_is_spelled_in_any_usual_way(spelling: str) -> None:
+def test_a_boolean_setting_accepts_all_usual_spellings(spelling: str) -> None:
     on = SWITCHES[spelling.strip().lower()]
     told = {"WARMWATCH_OBSERVE": spelling, "WARMWATCH_OTLP": spelling}
     settings = load(told, 1000, {})
@@ -182,14 +182,14 @@ def test_another_spelling_is_refused() -> None:
         load({"WARMWATCH_OTLP": "maybe"}, 1000, {})
 
 
-def test_python_m_warmwatch_is_the_command_too() -> None:
+def test_python_m_warmwatch_runs_the_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "warmwatch", "-V"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"warmwatch, version {__version__}\n"
 
 
-def test_python_m_warmwatch_without_the_monitor_says_how_to_get_it() -> None:
+def test_python_m_warmwatch_without_the_monitor_explains_how_to_install_it() -> None:
     code = (
         "import sys; sys.modules['warmwatch_monitor.__main__'] = None\n"
         "from warmwatch.__main__ import main; main()"

@@ -1,4 +1,4 @@
-"""Commands that show who they are: to a daemon and to a Prometheus, over TLS and in the clear."""
+"""Commands that authenticate to a daemon and to Prometheus, with and without TLS."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def guarded(
     tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[tuple[str, Path]]:
-    """A daemon that asks for everything, its address, and a folder of what it knows."""
+    """A daemon that requires every kind of credential: its address and the folder of its files."""
     place = tmp_path_factory.mktemp("guarded")
     cert, key = authority.sign("daemon")
     (place / "token").write_text(f"{TOKEN}\n")
@@ -64,7 +64,7 @@ def guarded(
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon on a busy machine may take longer than a person wants to wait."""
+    """A daemon on a busy machine may exceed the default timeout."""
     monkeypatch.setattr("warmwatch_monitor.client.daemon.ANSWER_SECONDS", 120.0)
 
 
@@ -79,7 +79,7 @@ def shown(place: Path, authority: Authority, *more: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("secret", ["token", "user"])
 @pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
-def test_a_command_shows_what_the_daemon_asks_for(
+def test_a_command_sends_the_credentials_that_the_daemon_requires(
     guarded: tuple[str, Path], authority: Authority, command: list[str], secret: str
 ) -> None:
     url, place = guarded
@@ -89,7 +89,7 @@ def test_a_command_shows_what_the_daemon_asks_for(
     assert "gpt2: warm" in done.stdout
 
 
-def test_who_listens_shows_it_too(
+def test_wait_sends_them_to_the_event_stream(
     guarded: tuple[str, Path], authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, place = guarded
@@ -110,7 +110,7 @@ def test_who_listens_shows_it_too(
             assert hearing.is_live is bool(kinds), "a time that is over breaks nothing off"
 
 
-def test_doctor_shows_it_too(guarded: tuple[str, Path], authority: Authority) -> None:
+def test_doctor_sends_them(guarded: tuple[str, Path], authority: Authority) -> None:
     url, place = guarded
     how = shown(place, authority, "--token-file", f"{place}/token")
     done = run("doctor", "--address", url, "--dir", f"{place}/records", *how)
@@ -118,7 +118,7 @@ def test_doctor_shows_it_too(guarded: tuple[str, Path], authority: Authority) ->
     assert f"watches {place}/records" in done.stdout
 
 
-def test_the_environment_may_name_the_files(
+def test_the_environment_can_name_the_files(
     guarded: tuple[str, Path], authority: Authority
 ) -> None:
     url, place = guarded
@@ -133,7 +133,7 @@ def test_the_environment_may_name_the_files(
     assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_what_is_missing_is_said(guarded: tuple[str, Path], authority: Authority) -> None:
+def test_missing_credentials_are_reported(guarded: tuple[str, Path], authority: Authority) -> None:
     url, place = guarded
     ca = ("--ca", str(authority.file))
     token = ("--token-file", f"{place}/token")
@@ -155,7 +155,7 @@ def test_what_is_missing_is_said(guarded: tuple[str, Path], authority: Authority
         assert said in done.stderr
 
 
-def test_without_credentials_for_the_default_address_the_records_are_read(
+def test_without_credentials_for_the_default_address_it_reads_the_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What this user may read; wrong credentials, or an address that is named, stay an error."""
@@ -179,7 +179,7 @@ def test_without_credentials_for_the_default_address_the_records_are_read(
             assert (done.exit_code, done.stdout) == (6, ""), refused
 
 
-def test_https_where_no_tls_is_spoken_is_said(tmp_path: Path) -> None:
+def test_https_to_a_plain_http_server_is_reported(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (_, url):
         done = run("status", "--address", url.replace("http://", "https://"))
         assert done.exit_code == 6
@@ -199,14 +199,14 @@ def test_https_where_no_tls_is_spoken_is_said(tmp_path: Path) -> None:
         (["--cert", __file__], f"--cert: {__file__}: "),
     ],
 )
-def test_files_that_cannot_be_shown_are_wrong_usage(words: list[str], said: str) -> None:
+def test_unusable_credential_files_are_a_usage_error(words: list[str], said: str) -> None:
     done = run("status", "--address", "https://127.0.0.1:9", *words)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr
 
 
 class _Prometheus(BaseHTTPRequestHandler):
-    """Answers whoever shows the token, with nothing; sends others to itself under another name."""
+    """Answers a valid token with an empty result; redirects other requests to another host name."""
 
     asked: list[tuple[str, str | None]]
 
@@ -239,7 +239,7 @@ def prometheus(authority: Authority) -> Iterator[tuple[str, list[tuple[str, str 
             thread.join()
 
 
-def test_a_prometheus_is_shown_the_same(tmp_path: Path, authority: Authority) -> None:
+def test_prometheus_gets_the_same_credentials(tmp_path: Path, authority: Authority) -> None:
     (tmp_path / "token").write_text(TOKEN)
     with prometheus(authority) as (url, asked):
         how = ("--ca", str(authority.file), "--token-file", str(tmp_path / "token"))

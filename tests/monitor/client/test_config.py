@@ -20,7 +20,7 @@ from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.settings import Address, load, parse_address
 
 
-def test_without_anything_set_the_documented_defaults_hold() -> None:
+def test_without_settings_the_documented_defaults_apply() -> None:
     settings = load({"XDG_RUNTIME_DIR": "/run/user/7"}, 7, {})
     assert settings.directories == (
         "/run/warmwatch",
@@ -36,16 +36,16 @@ def test_without_anything_set_the_documented_defaults_hold() -> None:
     assert variables.VARIABLES["WARMWATCH_OTLP"][0] == "off"
 
 
-def test_a_user_without_a_home_has_no_history_unless_one_is_named(
+def test_a_user_without_a_home_has_no_history_unless_a_path_is_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in a container under a number that no table knows."""
+    """As in a container whose user id is not in /etc/passwd."""
     monkeypatch.setattr(os, "geteuid", lambda: 2**30)
     assert config.load_history_settings({}).directory is None
     assert config.load_history_settings({"WARMWATCH_STATE": "/srv/x"}).directory == "/srv/x"
 
 
-def test_a_directory_to_work_in_that_is_gone_is_not_needed(
+def test_a_deleted_working_directory_is_not_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
@@ -54,13 +54,13 @@ def test_a_directory_to_work_in_that_is_gone_is_not_needed(
     assert load({"WARMWATCH_DIR": "/srv/x", "HOME": "/home/me"}, 7, {}).directories == ("/srv/x",)
 
 
-def test_otlp_is_switched_on_by_its_variable_and_by_its_option() -> None:
+def test_otlp_is_enabled_by_its_variable_and_by_its_option() -> None:
     assert load({"WARMWATCH_OTLP": "on"}, 7, {}).otlp
     assert load({"WARMWATCH_OTLP": "off"}, 7, {"otlp": "on"}).otlp
     assert not load({"WARMWATCH_OTLP": ""}, 7, {"otlp": None}).otlp
 
 
-def test_a_directory_that_is_named_is_the_only_one_and_absolute(
+def test_an_explicit_directory_is_the_only_one_and_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -70,7 +70,7 @@ def test_a_directory_that_is_named_is_the_only_one_and_absolute(
     assert not load({"WARMWATCH_DIR": ""}, 7, {}).chosen
 
 
-def test_a_directory_is_looked_into_once() -> None:
+def test_a_directory_that_is_listed_twice_is_read_once() -> None:
     assert load({"XDG_RUNTIME_DIR": "/run", "TMPDIR": "/dev/shm"}, 7, {}).directories == (
         "/run/warmwatch",
         "/dev/shm/warmwatch-7",
@@ -92,7 +92,7 @@ def test_an_address_is_host_and_port(text: str, host: str, port: int, url: str) 
 
 
 @pytest.mark.parametrize("text", ["", "10464", ":10464", "host:", "host:http", "host:65536"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not HOST:PORT"):
         parse_address("x", text)
 
@@ -106,7 +106,7 @@ def test_the_interval_has_limits(text: str, fine: bool) -> None:
         load({}, 7, {"interval": text})
 
 
-def test_only_variables_of_our_prefix_can_be_unknown() -> None:
+def test_only_variables_with_our_prefix_can_be_unknown() -> None:
     known = dict.fromkeys((*variables.VARIABLES, *variables.AGENT_VARIABLES), "1")
     assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
     (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
@@ -116,7 +116,7 @@ def test_only_variables_of_our_prefix_can_be_unknown() -> None:
 @pytest.mark.parametrize(
     "name", ["monitor:10464", "http://monitor", "monitor/", "[::1]", "*.example", "a b", "me@host"]
 )
-def test_a_name_that_no_request_could_have_is_refused(name: str) -> None:
+def test_a_name_that_no_request_can_contain_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="give it without scheme, port and path") as raised:
         load({"WARMWATCH_ALLOWED_HOSTS": f"monitor.example, {name}"}, 7, {})
     assert str(raised.value).startswith(f"WARMWATCH_ALLOWED_HOSTS: {name!r} is not a host name")
@@ -124,12 +124,12 @@ def test_a_name_that_no_request_could_have_is_refused(name: str) -> None:
         load({}, 7, {"allowed_hosts": name})
 
 
-def test_names_alone_are_taken() -> None:
+def test_only_names_are_accepted() -> None:
     found = load({"WARMWATCH_ALLOWED_HOSTS": "monitor, my_host-1.example. ,"}, 7, {})
     assert found.allowed_hosts == ("monitor", "my_host-1.example.")
 
 
-def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
+def test_the_demo_s_own_daemon_ignores_the_user_s_settings() -> None:
     mine = {
         f"{config.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
     }
@@ -148,19 +148,19 @@ def test_the_demo_follows_nobodys_settings_for_his_own_daemon() -> None:
     ("text", "seconds"),
     [("0", None), ("-0", None), ("off", None), ("no", None), ("0.5", 0.5), (" 90 ", 90.0)],
 )
-def test_the_limit_of_one_compilation_may_be_none(text: str, seconds: float | None) -> None:
+def test_the_limit_of_one_compilation_may_be_disabled(text: str, seconds: float | None) -> None:
     assert load({"WARMWATCH_LONG_COMPILE": text}, 7, {}).long_compile == seconds
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e400", "1h", "on", "2592001"])
-def test_a_limit_that_is_none_is_refused_with_what_would_be_one(text: str) -> None:
+def test_an_invalid_limit_is_refused_with_an_example(text: str) -> None:
     said = "is neither off nor a number of seconds from 0 to 2,592,000"
     with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {said}"):
         load({"WARMWATCH_LONG_COMPILE": text}, 7, {})
 
 
 @pytest.mark.parametrize("home", ["", None])
-def test_an_empty_home_is_none_and_the_history_lies_in_the_users(home: str | None) -> None:
+def test_with_an_empty_home_the_history_is_in_the_user_s_home(home: str | None) -> None:
     """Not in the root's folder, which a relative ``$XDG_STATE_HOME`` does not name either."""
     environ = {"XDG_STATE_HOME": "state"} | ({} if home is None else {"HOME": home})
     place = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".local" / "state" / "warmwatch"
@@ -193,7 +193,7 @@ def shown(*words: str) -> tuple[int, dict[str, tuple[str, str]], str]:
     )
 
 
-def test_the_environment_goes_before_a_project_s_file_and_that_before_the_user_s(
+def test_the_environment_overrides_the_project_s_file_which_overrides_the_user_s(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = place / "xdg" / "warmwatch" / "warmwatch.toml"
@@ -233,16 +233,14 @@ def test_the_environment_goes_before_a_project_s_file_and_that_before_the_user_s
         ("WARMWATCH_INTERVAL =", "warmwatch.toml cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_an_error_with_its_name(
-    place: Path, text: str, said: str
-) -> None:
+def test_an_invalid_file_is_an_error_with_its_name(place: Path, text: str, said: str) -> None:
     (place / "warmwatch.toml").write_text(text)
     code, _, errors = shown()
     assert code == 2
     assert said in errors
 
 
-def test_a_project_without_a_section_for_it_sets_nothing(place: Path) -> None:
+def test_a_project_file_without_our_section_sets_nothing(place: Path) -> None:
     (place / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     code, found, _ = shown()
     assert code == 0

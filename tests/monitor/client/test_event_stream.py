@@ -25,7 +25,7 @@ EVENTS = [
 
 
 @given(cuts=st.lists(st.integers(0, len(TOLD))))
-def test_events_are_the_same_however_the_bytes_come(cuts: list[int]) -> None:
+def test_events_are_independent_of_how_the_bytes_are_split(cuts: list[int]) -> None:
     reader, found = Reader(), list[Event]()
     places = sorted({0, len(TOLD), *cuts})
     for first, last in pairwise(places):
@@ -35,13 +35,13 @@ def test_events_are_the_same_however_the_bytes_come(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("line", [b"<html>", b"\xff\x00", b"events: x", b"Data: x"])
-def test_a_line_of_anything_else_is_nonsense(line: bytes) -> None:
+def test_any_other_line_is_invalid(line: bytes) -> None:
     with pytest.raises(NonsenseError):
         Reader().feed(line + b"\n")
 
 
 @pytest.mark.parametrize("part", [b"data: x", b"x" * 100, b": beat\n", b"data: x\n"])
-def test_an_event_without_end_is_given_up_on(part: bytes) -> None:
+def test_an_endless_event_is_refused(part: bytes) -> None:
     reader = Reader(longest=10_000)
     for _ in range(10_000 // len(part)):
         reader.feed(part)
@@ -54,7 +54,7 @@ def reply(*parts: bytes) -> bytes:
     return b"".join(map(stream.feed, parts))
 
 
-def test_a_body_is_taken_out_of_its_chunks_and_from_one_without() -> None:
+def test_a_body_is_read_with_and_without_chunks() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
     assert reply(head + b"\r\nda", b"ta: 1") == b"data: 1"
     chunked = head + b"Transfer-Encoding: chunked\r\n\r\n2\r\nda\r\n5\r\nta"
@@ -69,7 +69,7 @@ def test_a_body_is_taken_out_of_its_chunks_and_from_one_without() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", False),
     ],
 )
-def test_a_reply_that_is_no_stream_is_a_refusal(head: bytes, is_crowded: bool) -> None:
+def test_a_reply_that_is_not_a_stream_is_a_refusal(head: bytes, is_crowded: bool) -> None:
     with pytest.raises(RefusedError) as refused:
         reply(head)
     assert refused.value.is_crowded is is_crowded
@@ -83,6 +83,6 @@ def test_a_reply_that_is_no_stream_is_a_refusal(head: bytes, is_crowded: bool) -
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     ],
 )
-def test_what_is_no_reply_is_nonsense(said: bytes) -> None:
+def test_bytes_that_are_not_a_reply_are_invalid(said: bytes) -> None:
     with pytest.raises(NonsenseError):
         reply(said)

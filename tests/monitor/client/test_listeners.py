@@ -1,4 +1,4 @@
-"""Port squatting: the default address is believed only where the kernel says whose it is."""
+"""Port squatting: the default address is trusted only if the kernel identifies its owner."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unnamed(address: Address, user: str = "nobody-has-this-name") -> Daemon:
 
 @root
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
-def test_a_listener_of_another_user_is_not_believed(host: str) -> None:
+def test_a_listener_of_another_user_is_not_trusted(host: str) -> None:
     with squatter(MALLORY, host) as (_, address):
         assert {one.uid for one in listeners(address)} == {MALLORY}
         assert distrust(listeners(address), "warmwatch") == f"it belongs to user {MALLORY}"
@@ -68,7 +68,7 @@ def test_a_listener_of_another_user_is_not_believed(host: str) -> None:
             query_daemon(unnamed(address))
 
 
-def test_the_caller_s_own_listener_is_believed_and_none_is_nobody_s() -> None:
+def test_the_caller_s_own_listener_is_trusted_and_a_missing_one_has_no_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(host="127.0.0.1", port=server.getsockname()[1])
         assert {one.uid for one in listeners(address)} == {os.geteuid()}
@@ -78,7 +78,7 @@ def test_the_caller_s_own_listener_is_believed_and_none_is_nobody_s() -> None:
 
 
 @root
-def test_root_s_listener_is_believed_by_everybody() -> None:
+def test_every_user_trusts_root_s_listener() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, someone(ALICE) as alice:
         port = server.getsockname()[1]
         alice.do("from warmwatch_monitor.client.listeners import distrust, listeners")
@@ -88,7 +88,7 @@ def test_root_s_listener_is_believed_by_everybody() -> None:
 
 
 @root
-def test_a_second_listener_at_a_wider_address_counts_too() -> None:
+def test_a_second_listener_at_a_wildcard_address_counts() -> None:
     with (
         socket.create_server(("127.0.0.2", 0)) as mine,
         squatter(MALLORY, "0.0.0.0", 0) as (_, address),
@@ -99,7 +99,7 @@ def test_a_second_listener_at_a_wider_address_counts_too() -> None:
 
 
 @root
-def test_status_reads_the_records_where_another_user_took_the_default_port(
+def test_status_reads_the_records_if_another_user_took_the_default_port(
     tmp_path: Path, as_default: pytest.MonkeyPatch
 ) -> None:
     """And shows him nothing, not the question and not root's token."""
@@ -123,7 +123,7 @@ def test_status_reads_the_records_where_another_user_took_the_default_port(
 
 
 @root
-def test_a_daemon_of_the_service_s_user_or_one_that_was_named_is_asked(
+def test_a_daemon_of_the_service_user_or_an_explicit_one_is_queried(
     tmp_path: Path, as_default: pytest.MonkeyPatch
 ) -> None:
     folder = write_record(tmp_path, warm("mine"))
@@ -136,7 +136,7 @@ def test_a_daemon_of_the_service_s_user_or_one_that_was_named_is_asked(
 def test_a_listener_that_changes_while_connecting_is_not_trusted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A squatter may accept the connection and leave before the second look."""
+    """A squatter may accept the connection and close before the second check."""
     tables = iter(range(100))
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(host="127.0.0.1", port=server.getsockname()[1])
@@ -149,7 +149,7 @@ def test_a_listener_that_changes_while_connecting_is_not_trusted(
             connect(unnamed(address), 5)
 
 
-def test_secrets_go_only_to_an_address_that_was_named_or_over_tls(
+def test_secrets_are_sent_only_to_an_explicit_address_or_over_tls(
     tmp_path: Path, as_default: pytest.MonkeyPatch
 ) -> None:
     token = tmp_path / "token"

@@ -57,7 +57,7 @@ os._exit(0)
 """
 
 
-def test_a_read_that_hangs_takes_no_signal_that_the_command_waits_for(tmp_path: Path) -> None:
+def test_a_hung_read_consumes_no_signal_that_the_command_waits_for(tmp_path: Path) -> None:
     """``run`` waits for signals; one that another thread took would stop or end it instead."""
     os.mkfifo(tmp_path / "fifo")
     command = [sys.executable, "-c", _SIGNALLED, str(tmp_path / "fifo")]
@@ -68,7 +68,7 @@ def test_a_read_that_hangs_takes_no_signal_that_the_command_waits_for(tmp_path: 
 
 
 @root
-def test_a_configuration_file_that_hangs_is_not_used(directory: Path, tmp_path: Path) -> None:
+def test_a_configuration_file_that_hangs_is_ignored(directory: Path, tmp_path: Path) -> None:
     """As a home directory on a server that does not answer: the records are elsewhere."""
     with held(write_record(tmp_path / "here", warm())):
         process = start("status", "--dir", str(tmp_path / "here"), XDG_CONFIG_HOME=str(directory))
@@ -116,8 +116,8 @@ def test_ctrl_c_ends_a_wait(directory: Path) -> None:
         process.communicate()
 
 
-def test_a_watch_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
-    """As after ``| head -3``: it prints only where a state changes, so no write would say so."""
+def test_a_watch_ends_when_its_output_is_closed(tmp_path: Path) -> None:
+    """As after ``| head -3``: it prints only on a change, so no write would fail."""
     with held(write_record(tmp_path, warm())):
         process = start("status", "--watch", "--dir", str(tmp_path))
         try:
@@ -129,7 +129,7 @@ def test_a_watch_ends_when_nobody_reads_any_more(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_what_is_asked_is_returned_or_raised_and_what_hangs_is_left_behind() -> None:
+def test_a_call_returns_or_raises_and_a_hung_one_is_abandoned() -> None:
     answers = threading.Event()
     assert within(60, lambda: 7, 0) == 7
     with pytest.raises(OSError, match="gone"):
@@ -140,7 +140,7 @@ def test_what_is_asked_is_returned_or_raised_and_what_hangs_is_left_behind() -> 
     answers.set()
 
 
-def test_a_path_that_hangs_is_waited_for_once() -> None:
+def test_a_path_that_hangs_delays_only_once() -> None:
     answers = threading.Event()
     assert within(0.05, lambda: answers.wait(60), None, path="/hung") is None
     assert hangs("/hung")
@@ -150,7 +150,7 @@ def test_a_path_that_hangs_is_waited_for_once() -> None:
     assert within(60, lambda: 7, 0, path="/hung") == 7
 
 
-def test_a_directory_that_hung_at_the_start_is_given_little_more_time(
+def test_a_directory_that_hung_at_startup_gets_a_short_timeout_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[float | None] = []

@@ -1,4 +1,4 @@
-"""Files that a command was told to write."""
+"""Files that a command writes for the user."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def _can_mount() -> bool:
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_what_a_file_held_stays_where_the_new_text_has_no_room(tmp_path: Path, link: bool) -> None:
+def test_a_file_is_unchanged_if_the_new_text_does_not_fit_on_the_disk(
+    tmp_path: Path, link: bool
+) -> None:
     held = tmp_path / "held.toml"
     held.write_text("old")
     place = tmp_path / "link.toml" if link else held
@@ -77,7 +79,7 @@ def test_what_a_file_held_stays_where_the_new_text_has_no_room(tmp_path: Path, l
     assert {*tmp_path.iterdir()} == {held, place}
 
 
-def test_a_file_is_written_anew_as_it_was_and_through_a_link(tmp_path: Path) -> None:
+def test_a_file_is_replaced_with_its_mode_and_through_a_link(tmp_path: Path) -> None:
     held, link = tmp_path / "held.toml", tmp_path / "link.toml"
     held.write_text("a long old text")
     held.chmod(0o640)
@@ -91,7 +93,7 @@ def test_a_file_is_written_anew_as_it_was_and_through_a_link(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
-def test_a_file_remains_its_owners(tmp_path: Path) -> None:
+def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
     """Such as that of a checkout in which a container's root writes."""
     held = tmp_path / "held.toml"
     held.write_text("old")
@@ -101,7 +103,7 @@ def test_a_file_remains_its_owners(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become who may not write")
-def test_what_is_protected_against_writing_is_not_replaced() -> None:
+def test_a_write_protected_file_is_not_replaced() -> None:
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o777)
         held = Path(place, "held.toml")
@@ -117,7 +119,7 @@ def test_what_is_protected_against_writing_is_not_replaced() -> None:
 
 
 @pytest.mark.skipif(not _can_mount(), reason="nothing may be mounted here")
-def test_a_file_that_is_mounted_alone_is_written_where_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_a_mount_point_is_written_in_place(tmp_path: Path) -> None:
     """As a container is given one: no other can take its place."""
     outside, inside = tmp_path / "outside.toml", tmp_path / "inside.toml"
     outside.write_text("a long old text" * 1000)
@@ -135,7 +137,7 @@ def test_a_file_that_is_mounted_alone_is_written_where_it_is(tmp_path: Path) -> 
     assert {*tmp_path.iterdir()} == {outside, inside}
 
 
-def test_a_link_that_leads_to_no_file_is_written_through_or_refused(tmp_path: Path) -> None:
+def test_a_dangling_link_is_written_through_or_refused(tmp_path: Path) -> None:
     ahead, round_ = tmp_path / "ahead.toml", tmp_path / "round.toml"
     ahead.symlink_to("made.toml")
     write_whole(ahead, "new")
@@ -147,7 +149,7 @@ def test_a_link_that_leads_to_no_file_is_written_through_or_refused(tmp_path: Pa
     assert round_.is_symlink()
 
 
-def test_a_name_may_be_as_long_as_names_are(tmp_path: Path) -> None:
+def test_a_file_name_of_the_maximum_length_is_written(tmp_path: Path) -> None:
     place = tmp_path / ("n" * 255)
     write_whole(place, "new")
     assert [one.read_text() for one in tmp_path.iterdir()] == ["new"]

@@ -54,7 +54,7 @@ Path = tuple[str | int, ...]
 
 
 def rich() -> dict[str, Any]:
-    """An answer that tells all that commands read."""
+    """An answer with every key that commands read."""
     gpu = b.gpu(temperature_celsius=61.0)
     view = b.view(
         b.RECOMPILING,
@@ -152,7 +152,7 @@ def refused_or_read(value: object) -> int:
 
 
 @pytest.mark.parametrize("state", State)
-def test_an_answer_of_this_release_has_no_fault(state: State) -> None:
+def test_an_answer_of_this_release_is_valid(state: State) -> None:
     view = b.in_every_state()[state.value]
     assert fault(status(b.snapshot(view))) is None
     assert fault(status(b.snapshot())) is None
@@ -165,7 +165,7 @@ def test_keys_of_a_newer_daemon_are_ignored() -> None:
     assert decoded(sent(answer)) == decoded(sent(rich()))
 
 
-def test_null_stands_for_what_an_older_daemon_does_not_send() -> None:
+def test_keys_that_an_older_daemon_lacks_are_null() -> None:
     answer = rich()
     del answer["at"], answer["details"], answer["runs"][0]["ranks"][0]["last_step_age_seconds"]
     found = decoded(sent(answer))
@@ -173,18 +173,18 @@ def test_null_stands_for_what_an_older_daemon_does_not_send() -> None:
     assert found.runs[0].ranks[0].last_step_age_seconds is None
 
 
-def test_a_name_of_bytes_that_are_not_utf_8_arrives() -> None:
+def test_a_name_with_invalid_utf_8_is_read() -> None:
     answer = rich()
     answer["runs"][0]["run"] = "gpt\udcff"
     assert decoded(sent(answer)).runs[0].run == "gpt\udcff"
 
 
-def test_what_lacks_a_key_is_refused_or_read_to_its_end() -> None:
+def test_an_answer_without_a_key_is_refused_or_rendered_completely() -> None:
     assert refused_or_read(_ABSENT) > 50
 
 
 @pytest.mark.parametrize("odd", [None, "?", [], {}, ["?"], True, -1, 10**400, math.nan])
-def test_what_holds_something_else_is_refused_or_read_to_its_end(odd: object) -> None:
+def test_an_answer_with_a_wrong_type_is_refused_or_rendered_completely(odd: object) -> None:
     assert refused_or_read(odd) > 20
 
 

@@ -71,20 +71,20 @@ def loaded(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
-def test_an_option_that_queries_nothing_loads_click_and_little_else(option: str) -> None:
+def test_an_option_that_queries_nothing_loads_little_but_click(option: str) -> None:
     found = loaded(option)
     assert "click" in found
     assert found.isdisjoint(AGENT | DAEMON | RECORDS | ANSWER)
 
 
-def test_status_from_a_daemon_loads_nothing_that_reads_or_judges_records(tmp_path: Path) -> None:
+def test_status_from_a_daemon_loads_no_records_or_verdict_code(tmp_path: Path) -> None:
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
     assert "warmwatch_monitor.terminal.status" in found
     assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED | UNNEEDED)
 
 
-def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
+def test_wait_with_a_daemon_loads_the_event_client_and_no_records_code(
     tmp_path: Path,
 ) -> None:
     with daemon(tmp_path) as url:
@@ -93,13 +93,13 @@ def test_wait_beside_a_daemon_loads_what_listens_and_nothing_that_reads_records(
     assert found.isdisjoint(AGENT | DAEMON | RECORDS | HISTORY | SPARED)
 
 
-def test_status_from_the_records_loads_nothing_of_the_agent_or_the_daemon(tmp_path: Path) -> None:
+def test_status_from_the_records_loads_no_agent_or_daemon_code(tmp_path: Path) -> None:
     found = loaded("status", "--dir", str(tmp_path))
     assert "warmwatch_monitor.pipeline.poller" in found
     assert found.isdisjoint(AGENT | DAEMON | HISTORY | {"warmwatch_monitor.client.daemon"})
 
 
-def test_where_no_driver_is_its_bindings_are_not_loaded_either(tmp_path: Path) -> None:
+def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:
     try:
         ctypes.CDLL(nvml_library.NVML)
     except OSError:
@@ -123,8 +123,8 @@ def test_a_command_frees_its_modules_only_if_a_library_registered_an_exit_functi
     assert done.stdout.split() == (["registered", "freed"] if registered else [])
 
 
-def test_the_package_alone_loads_nothing_of_the_agent() -> None:
-    """The monitor imports it for the record; a training, before it says whether to attach."""
+def test_importing_the_package_loads_nothing_of_the_agent() -> None:
+    """Monitors import it for the record format; trainings, before they decide whether to attach."""
     code = "import sys, warmwatch; warmwatch.step(); warmwatch.state(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     found = set(done.stdout.split())

@@ -57,7 +57,7 @@ def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) ->
         assert status(url)["warm"] is None
 
 
-def test_a_full_disk_below_its_log_is_no_reason_not_to_serve(tmp_path: Path) -> None:
+def test_it_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     words = (sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address)
@@ -82,7 +82,7 @@ def test_a_full_disk_below_its_log_is_no_reason_not_to_serve(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_exit_0_and_nothing_on_stderr(
+def test_a_signal_stops_it_with_exit_0_and_an_empty_stderr(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url):
@@ -92,7 +92,7 @@ def test_a_signal_ends_it_with_exit_0_and_nothing_on_stderr(
     assert (process.returncode, errors) == (0, "")
 
 
-def test_a_signal_before_it_serves_ends_it_with_exit_0_too(tmp_path: Path) -> None:
+def test_a_signal_before_startup_completes_also_exits_0(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, _):
         process.terminate()
         assert process.wait(timeout=240) == 0
@@ -115,7 +115,7 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize(
     "module", ["warmwatch_monitor.api.routes", "warmwatch_monitor.server.uvicorn_server"]
 )
-def test_a_signal_that_an_import_swallows_ends_it_too(tmp_path: Path, module: str) -> None:
+def test_a_signal_that_an_import_swallows_also_stops_it(tmp_path: Path, module: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(_SWALLOWED.replace("MODULE", module))
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = serve("--address", "127.0.0.1:0", "--dir", str(tmp_path), PYTHONPATH=path)
@@ -123,7 +123,7 @@ def test_a_signal_that_an_import_swallows_ends_it_too(tmp_path: Path, module: st
     assert "SystemExit" in done.stderr, "it was swallowed"
 
 
-def test_a_missing_directory_is_reported_and_used_once_it_exists(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_and_read_once_it_exists(tmp_path: Path) -> None:
     later = tmp_path / "later"
     with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
         with held(write_record(later, warm())):
@@ -134,7 +134,7 @@ def test_a_missing_directory_is_reported_and_used_once_it_exists(tmp_path: Path)
     assert process.returncode == 0
 
 
-def test_an_ended_run_leaves_after_the_retention(tmp_path: Path) -> None:
+def test_an_ended_run_is_removed_after_the_retention(tmp_path: Path) -> None:
     with daemon(tmp_path, "--retention", "0.5") as url:
         with held(write_record(tmp_path, warm())):
             wait_until(lambda: status(url)["runs"])
@@ -172,7 +172,7 @@ def test_a_port_in_use_exits_6_with_advice() -> None:
         (["--dir", __file__], {}, f"--dir: {__file__} is a file"),
     ],
 )
-def test_a_setting_that_cannot_be_used_exits_2_and_names_it(
+def test_an_invalid_setting_exits_2_and_is_named(
     arguments: list[str], variables: dict[str, str], words: str
 ) -> None:
     done = serve(*arguments, **variables)
@@ -181,18 +181,18 @@ def test_a_setting_that_cannot_be_used_exits_2_and_names_it(
     assert done.stderr.count("\n") == 1
 
 
-def test_the_agent_s_variables_are_no_error_in_the_daemon(tmp_path: Path) -> None:
+def test_the_daemon_accepts_the_agent_s_variables(tmp_path: Path) -> None:
     agent = {"WARMWATCH_RUN": "x", "WARMWATCH_WARM_STEPS": "5", "WARMWATCH_DISABLE": "1"}
     with daemon_process("--dir", str(tmp_path), **agent) as (_, url):
         wait_until(lambda: status(url)["sources"][0]["up"])
 
 
-def test_an_option_wins_over_its_variable(tmp_path: Path) -> None:
+def test_an_option_overrides_its_variable(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path), WARMWATCH_DIR="/nowhere") as (_, url):
         assert status(url)["directories"] == [str(tmp_path)]
 
 
-def test_without_the_extra_it_names_the_pip_command() -> None:
+def test_without_the_extra_it_prints_the_pip_command() -> None:
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"
@@ -224,7 +224,7 @@ def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("style", ["logfmt", "json"])
-def test_changes_are_logged_as_one_structured_line_each(tmp_path: Path, style: str) -> None:
+def test_each_change_is_logged_as_one_structured_line(tmp_path: Path, style: str) -> None:
     with (
         held(write_record(tmp_path, warm())) as training,
         daemon_process("--dir", str(tmp_path), "--interval", "0.05", "--log-format", style) as (
@@ -251,7 +251,7 @@ def test_changes_are_logged_as_one_structured_line_each(tmp_path: Path, style: s
         assert " level=warning event=run run=gpt2 state=lost before=warm" in errors
 
 
-def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+def test_an_unread_log_pipe_blocks_nothing(tmp_path: Path) -> None:
     """Its pipe is full of earlier lines; further lines are dropped, and it exits immediately."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
@@ -286,7 +286,7 @@ def test_a_log_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
     os.close(writes)
 
 
-def test_the_service_manager_gets_ready_watchdog_and_reload_messages(tmp_path: Path) -> None:
+def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_path: Path) -> None:
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         held(write_record(tmp_path, warm())),
@@ -347,13 +347,13 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
-def test_a_signal_in_the_middle_of_a_log_line_may_log_one() -> None:
-    """The handler of SIGHUP does, on the thread that logs who was refused."""
+def test_a_signal_during_a_log_line_may_log_a_line() -> None:
+    """The SIGHUP handler logs, on the thread that also logs refused clients."""
     done = subprocess.run([sys.executable, "-c", LOGS_WITHIN_A_LINE], timeout=120, check=False)
     assert done.returncode == 0
 
 
-def test_a_run_whose_state_stays_is_not_logged_again() -> None:
+def test_a_run_whose_state_is_unchanged_is_not_logged_again() -> None:
     """It recompiled, and the steps after that do not suffice to be warm yet."""
     idle = replace(b.RECOMPILING.compile, active_since_ns=0, last_end_ns=b.ago(0.1))
     after = b.view(replace(b.RECOMPILING, compile=idle))
@@ -366,7 +366,7 @@ def test_a_run_whose_state_stays_is_not_logged_again() -> None:
     assert [(one["before"], one["state"]) for one in runs] == [("warm", "recompiling")]
 
 
-def test_a_log_that_is_not_read_keeps_a_thousand_lines() -> None:
+def test_a_blocked_log_buffers_a_thousand_lines() -> None:
     blocked = threading.Event()
     read: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Connections that ask nothing, too many of them, and those that never end: real sockets."""
+"""Idle, excess and endless connections, with real sockets."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def few() -> Callable[[], None]:
 
 
 @contextmanager
-def connected(url: str, count: int, said: bytes) -> Iterator[list[socket.socket]]:
-    """So many connections, each of which has ``said`` this and nothing more."""
+def connected(url: str, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Open ``count`` connections that have sent only ``sent``."""
     host, port = url.rpartition("/")[2].split(":")
     with ExitStack() as stack:
         peers = []
         for _ in range(count):
             peer = stack.enter_context(socket.create_connection((host, int(port)), 60))
             peers.append(peer)
-            peer.sendall(said)
+            peer.sendall(sent)
         yield peers
 
 
-def test_it_answers_through_a_flood_of_half_sent_requests_and_logs_one_line(
+def test_it_answers_during_a_flood_of_partial_requests_and_logs_one_line(
     tmp_path: Path,
 ) -> None:
     """With a descriptor limit that they exceed many times over."""
@@ -74,7 +74,7 @@ def test_it_answers_through_a_flood_of_half_sent_requests_and_logs_one_line(
     _said_once_a_minute(errors, began)
 
 
-def test_it_answers_through_a_flood_of_connections_that_never_begin_tls(tmp_path: Path) -> None:
+def test_it_answers_during_a_flood_of_connections_that_never_start_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.sign("daemon")
     config = tmp_path / "web.yml"
@@ -87,7 +87,7 @@ def test_it_answers_through_a_flood_of_connections_that_never_begin_tls(tmp_path
         assert ask(url, "/-/healthy", tls=authority.trusted()).status == 200
 
 
-def test_half_open_handshakes_take_no_memory_that_they_do_not_use(tmp_path: Path) -> None:
+def test_half_open_handshakes_allocate_no_unused_memory(tmp_path: Path) -> None:
     """More than may be under way: the oldest ones make room. Each would have 256 KiB and more."""
     authority = Authority(tmp_path)
     cert, key = authority.sign("daemon")
@@ -109,7 +109,7 @@ def _resident(pid: int) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def test_a_new_connection_is_refused_if_all_wait_for_an_answer(tmp_path: Path) -> None:
+def test_a_new_connection_is_refused_if_all_others_are_waiting(tmp_path: Path) -> None:
     room, began = most_connections(DESCRIPTORS), time.monotonic()
     request = b"GET /status?wait=ended HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with daemon_process("--dir", str(tmp_path), before=few()) as (process, url):
@@ -144,16 +144,14 @@ def _status(url: str) -> int:
     return reply.status
 
 
-def test_the_soft_limit_of_descriptors_is_raised_at_the_start(tmp_path: Path) -> None:
+def test_the_soft_descriptor_limit_is_raised_at_startup(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path), before=limited(64, 1024)) as (process, url):
         wait_until(lambda: ask(url, "/-/ready").status == 200)
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (1024, 1024)
 
 
 @pytest.mark.parametrize("dripping", [False, True])
-def test_a_request_that_does_not_come_to_its_end_is_given_up(
-    tmp_path: Path, dripping: bool
-) -> None:
+def test_an_incomplete_request_times_out(tmp_path: Path, dripping: bool) -> None:
     with (
         daemon_process("--dir", str(tmp_path)) as (_, url),
         connected(url, 1, HALF) as (peer,),
@@ -176,8 +174,8 @@ def test_a_request_that_does_not_come_to_its_end_is_given_up(
 LONGEST = 65_536  # bytes of a request, and of what is sent on before its answer
 
 
-def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
-    """Said with the first byte too many: what comes after that byte could lose the answer."""
+def test_an_endless_request_head_is_refused(tmp_path: Path) -> None:
+    """It is refused at the first excess byte: later unread bytes could reset the connection."""
     head = b"GET / HTTP/1.1\r\nX: ".ljust(LONGEST, b"x")
     with (
         daemon_process("--dir", str(tmp_path)) as (_, url),
@@ -186,7 +184,7 @@ def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
         assert _all_of(peer).startswith(b"HTTP/1.1 431 ")
 
 
-def test_what_is_sent_on_behind_a_wait_without_an_end_ends_it(tmp_path: Path) -> None:
+def test_endless_data_after_a_wait_request_closes_the_connection(tmp_path: Path) -> None:
     """Else all of it would be read, and was once stored: a gigabyte in seconds."""
     wait = b"GET /status?wait=lost&timeout=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     more = b"GET / HTTP/1.1\r\nX: ".ljust(LONGEST, b"x")
@@ -194,7 +192,7 @@ def test_what_is_sent_on_behind_a_wait_without_an_end_ends_it(tmp_path: Path) ->
         daemon_process("--dir", str(tmp_path)) as (_, url),
         connected(url, 1, wait) as (peer,),
     ):
-        assert ask(url, "/-/healthy").status == 200  # so the wait was read, and begins
+        assert ask(url, "/-/healthy").status == 200  # so the wait request was read
         try:
             peer.sendall(more)
             assert _all_of(peer) == b""
@@ -202,7 +200,7 @@ def test_what_is_sent_on_behind_a_wait_without_an_end_ends_it(tmp_path: Path) ->
             pass
 
 
-def test_who_sends_on_before_the_answer_gets_that_answer_and_is_to_ask_again(
+def test_a_pipelined_request_gets_the_first_answer_and_a_close(
     tmp_path: Path,
 ) -> None:
     one = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -217,7 +215,7 @@ def test_who_sends_on_before_the_answer_gets_that_answer_and_is_to_ask_again(
 
 
 class Hands:
-    """A clock that is moved by hand, and connections that say when they were ended."""
+    """A clock that tests move, and connections that record when they were closed."""
 
     def __init__(self, most: int) -> None:
         self.now, self.ended, self.said = 0.0, list[str](), list[str]()
@@ -227,7 +225,7 @@ class Hands:
         return self.all.opened(lambda: self.ended.append(name))
 
 
-def test_each_has_its_time_to_ask_and_to_ask_again() -> None:
+def test_each_request_of_a_connection_has_its_own_timeout() -> None:
     hands = Hands(10)
     silent, asking, idle = hands.opens("silent"), hands.opens("asking"), hands.opens("idle")
     assert silent
@@ -247,7 +245,7 @@ def test_each_has_its_time_to_ask_and_to_ask_again() -> None:
     assert len(hands.all) == 1
 
 
-def test_the_one_that_was_quiet_longest_makes_room_and_none_that_waits_for_an_answer() -> None:
+def test_the_longest_idle_connection_is_evicted_but_never_a_waiting_one() -> None:
     hands = Hands(3)
     first, second = hands.opens("first"), hands.opens("second")
     assert first
@@ -268,14 +266,14 @@ def test_the_one_that_was_quiet_longest_makes_room_and_none_that_waits_for_an_an
     assert len(hands.said) == 2
 
 
-def test_there_is_room_for_all_the_descriptors_but_a_reserve() -> None:
+def test_all_descriptors_but_a_reserve_are_available_for_connections() -> None:
     assert most_connections(1) == 1
     assert most_connections(DESCRIPTORS) == DESCRIPTORS // 2
     assert most_connections(1024) == 1024 - 128
     assert most_connections(10**6) == MOST
 
 
-def test_who_does_not_take_his_answer_is_ended_or_makes_room_whatever_he_asks_meanwhile() -> None:
+def test_a_client_that_reads_no_answer_is_closed_or_evicted_even_if_it_sends_requests() -> None:
     hands = Hands(2)
     first, second = hands.opens("first"), hands.opens("second")
     assert first
@@ -321,8 +319,8 @@ async def served(
 ONE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def test_one_who_sent_on_behind_a_wait_and_left_is_seen_to_be_gone() -> None:
-    """He must not be waited for: his place and what is kept for him are to be free again."""
+def test_a_client_that_pipelined_after_a_wait_and_left_is_detected() -> None:
+    """The server frees its slot and buffers immediately."""
 
     async def scenario() -> None:
         asked, left = asyncio.Event(), asyncio.Event()
@@ -345,8 +343,8 @@ def test_one_who_sent_on_behind_a_wait_and_left_is_seen_to_be_gone() -> None:
     asyncio.run(scenario())
 
 
-def test_one_who_takes_nothing_of_his_answers_is_ended() -> None:
-    """The second answer waits until there is room for it, and so did its place for ever."""
+def test_a_client_that_reads_nothing_of_its_answers_is_closed() -> None:
+    """The second answer waits for buffer space; without a timeout its slot was never freed."""
     hands, body = Hands(10), b"x" * (1 << 26)
 
     async def scenario() -> None:
@@ -363,11 +361,11 @@ def test_one_who_takes_nothing_of_his_answers_is_ended() -> None:
             writer.write(ONE)
             await reader.readexactly(10)
             writer.write(ONE)
-            while len(asked) < 2:  # noqa: ASYNC110 - nobody tells
+            while len(asked) < 2:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
             assert len(hands.all) == 1
             hands.now += TAKE_SECONDS
-            while len(hands.all):  # noqa: ASYNC110 - nobody tells
+            while len(hands.all):  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
 
         await asyncio.wait_for(served(app, hands, peer), 240)
@@ -375,12 +373,12 @@ def test_one_who_takes_nothing_of_his_answers_is_ended() -> None:
     asyncio.run(scenario())
 
 
-def test_waiting_clients_are_answered_at_shutdown_without_a_log_line(tmp_path: Path) -> None:
+def test_waiting_clients_get_an_answer_at_shutdown_without_a_log_line(tmp_path: Path) -> None:
     request = b"GET /status?wait=lost HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with daemon_process("--dir", str(tmp_path)) as (process, url):
         wait_until(lambda: ask(url, "/-/ready").status == 200)
         with connected(url, 300, request) as peers:
-            ask(url)  # what was sent before has been read
+            ask(url)  # bytes sent earlier have been read
             process.terminate()
             said = [_all_of(peer) for peer in peers]
         assert process.communicate(timeout=240)[1] == ""
@@ -388,7 +386,7 @@ def test_waiting_clients_are_answered_at_shutdown_without_a_log_line(tmp_path: P
     assert {(one[9:12], b"the daemon is stopping" in one) for one in said} == {(b"503", True)}
 
 
-def test_a_stopping_server_finishes_an_answer_that_is_read_and_no_other(
+def test_a_stopping_server_finishes_only_answers_that_are_being_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(uvicorn_server, "_GOODBYE_SECONDS", 0.5)

@@ -31,7 +31,7 @@ class Unknown:
         return None
 
 
-def test_who_is_let_through_while_he_is_shut_out_does_not_go_on() -> None:
+def test_a_client_that_is_admitted_during_a_lockout_does_not_proceed() -> None:
     """A password takes its time: what protects may have changed meanwhile."""
     after = Protection(credentials=Unknown())  # type: ignore[arg-type]
     now = [after]
@@ -71,7 +71,7 @@ class Known:
         return Client(name="prometheus") if given == b"Bearer right" else None
 
 
-def test_each_access_is_logged_with_the_client_s_name_while_credentials_are_required() -> None:
+def test_each_access_is_logged_with_the_client_s_name_if_credentials_are_required() -> None:
     noted: list[tuple[str, str | None, str, int | None]] = []
     now = [Protection(credentials=Known())]  # type: ignore[arg-type]
 
@@ -79,7 +79,7 @@ def test_each_access_is_logged_with_the_client_s_name_while_credentials_are_requ
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def send(_message: Any) -> None:
-        """Nobody reads it."""
+        """Discard the answer."""
 
     guard = Guard(answer, lambda: now[0], lambda _: None, lambda *one: noted.append(one))
 

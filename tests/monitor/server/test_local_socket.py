@@ -1,4 +1,4 @@
-"""The UNIX socket: who listens there is trusted by the kernel's word, and who asks is a user."""
+"""The UNIX socket: the kernel identifies both its listener and its clients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def default_daemon(path: Path) -> Daemon:
     return Daemon(NOWHERE, service_user="nobody-has-this-name", sockets=(str(path),))
 
 
-def test_commands_prefer_the_socket_and_the_token_goes_there(tmp_path: Path) -> None:
+def test_commands_prefer_the_socket_and_send_the_token_to_it(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "web.yml").write_text("bearer_token_files: [token]\n")
     path = tmp_path / "socket"
@@ -97,7 +97,7 @@ def _runs(body: bytes) -> list[Any]:
 
 
 @root
-def test_where_a_token_is_required_a_user_reads_the_own_runs_without_one() -> None:
+def test_a_local_user_reads_their_own_runs_without_the_required_token() -> None:
     program = "from warmwatch_monitor.client.daemon import Daemon, query_daemon\n"
     program += "from warmwatch_monitor.settings import Address\n"
     with protected() as path, someone(ALICE, program) as alice:
@@ -107,7 +107,7 @@ def test_where_a_token_is_required_a_user_reads_the_own_runs_without_one() -> No
         assert alice.line() == str([f"of-{ALICE}@{ALICE}"])
 
 
-def test_the_client_of_a_socket_is_its_user() -> None:
+def test_the_client_of_a_socket_is_identified_by_its_user() -> None:
     for uid, owner in ((0, None), (os.geteuid(), None), (ALICE, ALICE)):
         client = local_client(uid)
         assert client is not None
@@ -127,7 +127,7 @@ def test_another_user_s_socket_is_not_trusted() -> None:
 
 
 @root
-def test_a_squatted_port_does_not_keep_commands_from_the_daemon(
+def test_commands_reach_the_daemon_although_another_process_took_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records, path = tmp_path / "records", tmp_path / "socket"
@@ -165,7 +165,7 @@ def test_only_a_daemon_at_the_default_address_listens_by_default(tmp_path: Path)
         assert listener is None
 
 
-def test_a_stale_socket_is_replaced_and_a_living_one_is_an_error(tmp_path: Path) -> None:
+def test_a_stale_socket_is_replaced_and_an_active_one_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     settings = load({"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {})
     with socket.socket(socket.AF_UNIX) as killed:

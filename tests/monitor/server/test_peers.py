@@ -56,11 +56,11 @@ def test_a_local_client_is_the_user_whose_socket_it_is(server: socket.socket) ->
         ("testclient", "testclient"),
     ],
 )
-def test_a_client_elsewhere_is_its_address_or_network(host: str, peer: str) -> None:
+def test_a_remote_client_is_identified_by_its_address_or_network(host: str, peer: str) -> None:
     assert peer_of({"type": "http", "client": (host, 4711), "server": ("192.0.2.1", 10464)}) == peer
 
 
-def test_who_guesses_passwords_delays_another_s_login_by_one_trial(
+def test_password_guesses_delay_another_client_s_login_by_one_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried: list[bytes] = []
@@ -89,7 +89,7 @@ def test_who_guesses_passwords_delays_another_s_login_by_one_trial(
     asyncio.run(scenario())
 
 
-def test_clients_of_one_peer_that_never_read_leave_room_for_others(tmp_path: Path) -> None:
+def test_clients_of_one_peer_that_never_read_leave_room_for_other_peers(tmp_path: Path) -> None:
     most = round(1000 * SHARE_OF_A_PEER)
     request = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with daemon(tmp_path) as url, ExitStack() as stack:

@@ -63,20 +63,20 @@ def write(place: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
-def test_an_address_that_others_reach_is_refused_until_somebody_decides(address: str) -> None:
+def test_a_non_loopback_address_requires_authentication_or_insecure(address: str) -> None:
     words = refused("--address", address)
     assert "can be reached from other machines, and nobody is asked who he is" in words
     for remedy in ("--web-config FILE", "127.0.0.1", "--insecure"):
         assert remedy in words
 
 
-def test_tls_alone_asks_nobody_who_he_is(tmp_path: Path, authority: Authority) -> None:
+def test_tls_alone_does_not_authenticate_clients(tmp_path: Path, authority: Authority) -> None:
     config = write(tmp_path, tls(authority))
     assert "nobody is asked who he is" in refused(*EVERYWHERE, "--web-config", config)
 
 
 @pytest.mark.parametrize("how", ["option", "variable", "users"])
-def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> None:
+def test_a_non_loopback_address_is_served_with_insecure(tmp_path: Path, how: str) -> None:
     options = {
         "option": ["--insecure"],
         "variable": [],
@@ -139,7 +139,7 @@ def test_it_serves_others_where_that_was_decided(tmp_path: Path, how: str) -> No
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_in_words(
+def test_an_unusable_credentials_file_is_refused_with_a_message(
     tmp_path: Path, text: str, words: str
 ) -> None:
     done = CliRunner().invoke(cli, ["serve", "--web-config", write(tmp_path, text)])
@@ -148,7 +148,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_words(
     assert words in done.stderr
 
 
-def test_a_file_without_an_end_is_refused_before_anybody_reads_all_of_it(
+def test_an_endless_credentials_file_is_refused_before_it_is_read_completely(
     tmp_path: Path, authority: Authority
 ) -> None:
     """OpenSSL would read all of a key, and of a token only the beginning would count."""
@@ -163,7 +163,7 @@ def test_a_file_without_an_end_is_refused_before_anybody_reads_all_of_it(
         assert "long has more than 1 MiB" in refused("--web-config", write(tmp_path, text))
 
 
-def test_a_file_that_is_not_there_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_missing_credentials_file_is_refused_with_a_message(tmp_path: Path) -> None:
     said = refused(WARMWATCH_WEB_CONFIG=str(tmp_path / "web.yml"))
     assert "no such file or directory" in said
 
@@ -172,7 +172,7 @@ def test_an_https_address_needs_a_certificate() -> None:
     assert "give --web-config FILE" in refused("--address", "https://127.0.0.1:0")
 
 
-def test_a_token_or_password_is_required_and_the_probes_stay_open(tmp_path: Path) -> None:
+def test_a_token_or_password_is_required_except_for_the_probes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
     other = sha256(b"another token").hexdigest()
     text = f"{USERS}bearer_token_files: [token]\nbearer_token_sha256: [{other}]\n"
@@ -208,7 +208,7 @@ def test_a_client_certificate_can_be_required(tmp_path: Path, authority: Authori
         assert ask(_local(url), tls=known).status == 200
 
 
-def test_what_is_not_tls_does_no_harm_to_a_daemon_that_speaks_it(
+def test_plain_bytes_do_not_harm_a_daemon_that_serves_tls(
     tmp_path: Path, authority: Authority
 ) -> None:
     config = write(tmp_path, tls(authority))
@@ -256,7 +256,7 @@ def test_a_token_is_replaced_without_a_restart(tmp_path: Path) -> None:
         ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file"),
     ],
 )
-def test_a_bad_change_is_reported_and_the_earlier_protection_stays(
+def test_an_invalid_change_is_reported_and_the_previous_credentials_remain(
     tmp_path: Path, text: str, words: str
 ) -> None:
     config = write(tmp_path, USERS)
@@ -280,7 +280,7 @@ def test_a_bad_change_is_reported_and_the_earlier_protection_stays(
     assert second.endswith("read again, and in use")
 
 
-def test_a_change_never_opens_the_door(tmp_path: Path, authority: Authority) -> None:
+def test_a_change_never_disables_authentication(tmp_path: Path, authority: Authority) -> None:
     """Not even if every file is right: that needs a restart."""
     more = "  client_auth_type: NoClientCert\n"
     config = write(tmp_path, tls(authority, more) + USERS)
@@ -346,14 +346,16 @@ def _certificate(url: str) -> str:
         ("", 421),
     ],
 )
-def test_it_answers_by_its_own_names_alone(tmp_path: Path, host: str, status: int) -> None:
+def test_it_answers_only_requests_for_its_own_host_names(
+    tmp_path: Path, host: str, status: int
+) -> None:
     with daemon_process("--dir", str(tmp_path)) as (_, url):
         reply = ask(url, Host=host)
         assert reply.status == status
         assert status == 200 or b"start it with --allowed-host" in reply.body
 
 
-def test_more_names_can_be_allowed_and_credentials_make_every_name_right(tmp_path: Path) -> None:
+def test_more_host_names_can_be_allowed_and_credentials_allow_every_name(tmp_path: Path) -> None:
     with daemon_process("--allowed-host", "a.example", "--dir", str(tmp_path)) as (_, url):
         assert [ask(url, Host=one).status for one in ("A.example:80", "b.example")] == [200, 421]
     names = {"WARMWATCH_ALLOWED_HOSTS": "a.example, b.example"}
@@ -365,7 +367,7 @@ def test_more_names_can_be_allowed_and_credentials_make_every_name_right(tmp_pat
         assert ask(url, Host="any.example", Authorization=alice).status == 200
 
 
-def test_nothing_can_be_changed_and_head_answers_where_get_does(tmp_path: Path) -> None:
+def test_all_endpoints_are_read_only_and_head_answers_like_get(tmp_path: Path) -> None:
     paths = ("/status", "/metrics", "/", "/docs", "/openapi.json", "/-/healthy", "/status?run=x")
     with daemon_process("--dir", str(tmp_path)) as (_, url):
         for path in paths:
@@ -381,7 +383,7 @@ def test_nothing_can_be_changed_and_head_answers_where_get_does(tmp_path: Path) 
 Checked = Callable[[bytes, bytes], bool]
 
 
-def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_checked_once_even_if_it_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """bcrypt takes its time on purpose; a scrape shows the same password every few seconds."""
     import asyncio
 
@@ -424,7 +426,7 @@ def test_a_password_is_tried_once_and_a_wrong_one_too(monkeypatch: pytest.Monkey
         ("evil.example%", False),
     ],
 )
-def test_a_zone_belongs_to_an_ipv6_address_alone(host: str, *, right: bool) -> None:
+def test_only_an_ipv6_address_has_a_zone(host: str, *, right: bool) -> None:
     """Else a page's own name could pass for an address."""
     assert is_address(host) is right
     assert is_allowed(f"[{host}]" if ":" in host else host, allowed_names()) is right
@@ -475,7 +477,7 @@ def _gets_in(url: str, context: ssl.SSLContext) -> bool:
         return False
 
 
-def test_a_token_of_nothing_is_nobody_s() -> None:
+def test_an_empty_token_belongs_to_no_user() -> None:
     """Where a digest of it came in by another way."""
     import asyncio
 
@@ -557,7 +559,7 @@ def _answer(url: str, token: str, path: str = "/status") -> Any:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_a_token_of_one_user_reads_that_user_s_runs_and_gpus_alone(two_users: str) -> None:
+def test_a_user_token_reads_only_that_user_s_runs_and_gpus(two_users: str) -> None:
     everything = _answer(two_users, "all")
     assert {run["owner_uid"] for run in everything["runs"]} == {*OWNERS}
     (path,) = (refusal["path"] for refusal in everything["refusals"])
@@ -577,7 +579,7 @@ def test_a_token_of_one_user_reads_that_user_s_runs_and_gpus_alone(two_users: st
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_a_claimed_gpu_on_which_a_run_has_no_process_shows_its_owner_nothing(
+def test_an_owner_sees_nothing_of_a_claimed_gpu_without_a_process_of_the_run(
     two_users: str,
 ) -> None:
     shown = {run["run"]: json.dumps(run) for run in _answer(two_users, str(OWNERS[0]))["runs"]}
@@ -588,7 +590,7 @@ def test_a_claimed_gpu_on_which_a_run_has_no_process_shows_its_owner_nothing(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_a_token_of_one_user_finds_and_waits_for_no_run_of_another(two_users: str) -> None:
+def test_a_user_token_neither_finds_nor_waits_for_another_user_s_run(two_users: str) -> None:
     one, other = OWNERS
     asked = {"Authorization": f"Bearer {one}"}
     assert ask(two_users, f"/status?run=gpt2@{one}", **asked).status == 200
@@ -602,7 +604,7 @@ def test_a_token_of_one_user_finds_and_waits_for_no_run_of_another(two_users: st
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_a_token_of_one_user_reads_nothing_else(two_users: str) -> None:
+def test_a_user_token_reads_no_other_endpoint(two_users: str) -> None:
     for path in ("/events", "/history", "/", "/docs", "/openapi.json", "/page/page.js"):
         refused = ask(two_users, path, Authorization=f"Bearer {OWNERS[0]}")
         assert (refused.status, b"/status and /metrics" in refused.body) == (403, True)
@@ -611,9 +613,11 @@ def test_a_token_of_one_user_reads_nothing_else(two_users: str) -> None:
     assert ask(two_users, "/-/ready").status == 200
 
 
-def test_guesses_that_wait_hold_up_no_end(tmp_path: Path) -> None:
-    """One is tried, beside which the others wait; at the end all are told to come again, and the
-    exit waits for that one alone."""
+def test_pending_password_guesses_do_not_delay_shutdown(tmp_path: Path) -> None:
+    """One guess is checked while the others wait.
+
+    At shutdown all get a 503, and the exit waits only for that check.
+    """
     dear = HASH.replace("$04$", "$15$")
     config = write(tmp_path, f"basic_auth_users: {{alice: {dear}}}\n")
     (tmp_path / "sitecustomize.py").write_text(
@@ -631,8 +635,8 @@ def test_guesses_that_wait_hold_up_no_end(tmp_path: Path) -> None:
         guesses = [http.client.HTTPConnection(where, timeout=240) for _ in range(17)]
         for number, one in enumerate(guesses):
             one.request("GET", "/status", headers={"Authorization": basic("alice", str(number))})
-        told, _, _ = select.select([one.sock for one in guesses], [], [], 240)
-        assert told  # that there are too many, so the others wait
+        answered, _, _ = select.select([one.sock for one in guesses], [], [], 240)
+        assert answered  # a refusal of one too many, so the others are waiting
         process.terminate()
         assert {one.getresponse().status for one in guesses} == {503}
         (tmp_path / "enough").touch()
