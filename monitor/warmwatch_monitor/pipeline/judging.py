@@ -179,7 +179,7 @@ class Judging:
                 found[one.folder] = self._grown.get(one.folder)
             else:
                 around = host, used[one.folder], one.compilations
-                found[one.folder] = memory.growth(history, *around)
+                found[one.folder] = memory.growth(history, *around, self._grown.get(one.folder))
         return {folder: one for folder, one in found.items() if one is not None}
 
     def _followed(

@@ -33,6 +33,9 @@ _FIRST_BUCKET_NS = 2 * 10**9
 _FEWEST_BUCKETS, _LEAST_NS, _FEWEST_STEPS = 8, 60 * 10**9, 20  # of the later half
 _LEAST_BYTES, _LEAST_SHARE = 64 * 2**20, 0.03  # added in the later half, and of its first level
 _EACH_QUARTER, _LAST_QUARTER = 0.5, 0.85  # of the mean quarter
+# Once found. Allocators take memory in pieces of 2 to 64 MiB, so the same leak fills its quarters
+# unevenly; memory that has levelled out adds nothing to the last one.
+_HELD_QUARTER, _HELD_LAST, _HELD_LEAST = -0.1, 0.2, 0.5
 _ON_THE_LINE = 0.15  # of the growth in the later half: earlier buckets that far off did not grow
 USED_UP, _OF_WORKERS = 0.9, 0.1  # of the limit
 
@@ -103,8 +106,12 @@ def growth(
     host: HostReading | None = None,
     gpus: Sequence[GpuReading] = (),
     compilations: Iterable[Compilation] = (),
+    held: MemoryGrowth | None = None,
 ) -> MemoryGrowth | None:
-    """How memory grows; ``None`` if it does not, or not for long enough. A GPU's comes first."""
+    """How memory grows; ``None`` if it does not, or not for long enough. A GPU's comes first.
+
+    ``held``: the growth until now, which ends at lower limits than it began at.
+    """
     if known is None:
         return None
     totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
@@ -114,7 +121,8 @@ def growth(
         ("host", host.memory_available_bytes if host else None),
     ):
         series = _series(known.buckets, of)
-        if (found := _growth(of, series, left)) is not None:
+        is_held = held is not None and held.of == of
+        if (found := _growth(of, series, left, is_held=is_held)) is not None:
             return replace(found, recompiled=_recompiled(series, found.since_step, compilations))
     return None
 
@@ -133,20 +141,22 @@ def _series(buckets: Sequence[Bucket], of: str) -> Series:
     return found[::-1]
 
 
-def _growth(of: str, series: Series, left: int | None) -> MemoryGrowth | None:
+def _growth(of: str, series: Series, left: int | None, *, is_held: bool) -> MemoryGrowth | None:
     half = series[len(series) // 2 :]
     if len(half) < _FEWEST_BUCKETS:
         return None
     (began_ns, first, level), (ended_ns, last, value) = half[0], half[-1]
     added, took_ns, steps = value - level, ended_ns - began_ns, last - first
-    if took_ns < _LEAST_NS or steps < _FEWEST_STEPS:
+    least = _HELD_LEAST if is_held else 1.0
+    if took_ns < least * _LEAST_NS or steps < least * _FEWEST_STEPS:
         return None
-    if added < max(_LEAST_BYTES, _LEAST_SHARE * level):
+    if added < least * max(_LEAST_BYTES, _LEAST_SHARE * level):
         return None
     marks = [half[round(i * (len(half) - 1) / 4)] for i in range(5)]
     rates = [(later[2] - one[2]) / (later[0] - one[0]) for one, later in pairwise(marks)]
     mean = added / took_ns
-    if min(rates) < _EACH_QUARTER * mean or rates[-1] < _LAST_QUARTER * mean:
+    each, latest = (_HELD_QUARTER, _HELD_LAST) if is_held else (_EACH_QUARTER, _LAST_QUARTER)
+    if min(rates) < each * mean or rates[-1] < latest * mean:
         return None
     began = _began(series, half, mean, _ON_THE_LINE * added)
     return MemoryGrowth(

@@ -203,12 +203,12 @@ class Guard:
         refusal = self._misplaced(scope)
         protection = self._protection()
         credentials, uid = protection.credentials, scope.get("state", {}).get(LOCAL_UID)
-        local = local_client(uid) if protection.authenticates and uid is not None else None
-        if refusal is not None or scope["path"] in PROBES or not (credentials or local):
+        is_local = protection.authenticates and uid is not None  # has shown no certificate
+        if refusal is not None or scope["path"] in PROBES or not (credentials or is_local):
             return None, refusal
         try:
             given = [value.encode("latin-1") for value in _values(scope, b"authorization")]
-            client = local if not given else None
+            client = local_client(uid) if is_local and not given else None
             if len(given) == 1 and credentials is not None:
                 client = await credentials.identify(given[0], lambda: peer_of(scope))
         except BusyError:

@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "process" / "scenarios"))
 
 import torch
-from _common import attach, finish, mark, note  # noqa: F401 - for the scenarios
+from _common import attach, finish, mark, note, pauses  # noqa: F401 - for the scenarios
 
 RANK = int(os.environ.get("RANK", "0"))
 torch.backends.cuda.matmul.allow_tf32 = False

@@ -5,8 +5,7 @@ import threading
 import time
 
 import torch
-from _common import pauses
-from _gpu import batch, finish, mark, model
+from _gpu import batch, finish, mark, model, pauses
 
 EXPECT = {"states": "compiling warming warm"}
 

@@ -50,6 +50,20 @@ def followed(host: Bytes, seconds: int, **changes: Any) -> MemoryHistory:
     return known
 
 
+def changes(host: Bytes, seconds: int) -> list[int]:
+    """The seconds at which growth begins or ends, if each poll has the one before."""
+    known: MemoryHistory | None = None
+    held: MemoryGrowth | None = None
+    at = []
+    for second in range(seconds):
+        known = poll(known, second, host=round(host(second)))
+        now = growth(known, HOST, held=held)
+        if (now is None) is not (held is None):
+            at.append(second)
+        held = now
+    return at
+
+
 def found(host: Bytes, seconds: int) -> MemoryGrowth | None:
     return growth(followed(host, seconds), HOST)
 
@@ -107,6 +121,17 @@ def test_a_leak_that_ends_is_no_longer_reported() -> None:
 
     assert found(host, 300) is not None
     assert found(host, 420) is None
+    begin, end = changes(host, 600)
+    assert begin < 200
+    assert 300 < end < 420
+
+
+@pytest.mark.parametrize(("piece", "rate"), [(1, 3), (20, 2.5), (64, 0.6), (64, 1)])
+def test_a_leak_that_an_allocator_takes_in_pieces_is_reported_without_a_break(
+    piece: int, rate: float
+) -> None:
+    begun = changes(lambda t: 2 * GB + rate * t * MB // (piece * MB) * piece * MB, 3600)
+    assert len(begun) == 1
 
 
 def test_the_history_is_bounded_and_covers_a_day() -> None:

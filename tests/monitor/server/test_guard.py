@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import suppress
 from typing import Any
 
 from warmwatch_monitor.server.credentials import Client
 from warmwatch_monitor.server.guard import Guard
+from warmwatch_monitor.server.peers import LOCAL_UID
 from warmwatch_monitor.server.protection import Protection
 
 
@@ -97,3 +99,23 @@ def test_each_access_is_logged_with_the_client_s_name_if_credentials_are_require
         ("10.0.0.7", "prometheus", "/status", None),
         ("10.0.0.7", None, "/metrics", 401),
     ]
+
+
+def test_a_local_user_without_a_known_uid_needs_the_certificate_that_tcp_requires() -> None:
+    """The kernel shows the users of other user namespaces as 65534."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    statuses = []
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    guard = Guard(answer, lambda: Protection(tls=context), lambda _: None)
+    for uid in (None, 65_534, 0):  # over TCP the handshake has checked the certificate
+        scope = {"type": "http", "method": "GET", "path": "/status", "headers": []}
+        asyncio.run(guard({**scope, "state": {LOCAL_UID: uid}}, None, send))  # type: ignore[arg-type]
+    assert statuses == [200, 401, 200]
