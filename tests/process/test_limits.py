@@ -10,6 +10,7 @@ from support.documents import status
 from support.records import wait_until
 from support.sources import poller
 from support.trainings import training
+from warmwatch_monitor.pipeline import limits
 
 TRAIN = """
 import time, warmwatch
@@ -58,7 +59,10 @@ for limit, seconds, once in (
 """
 
 
-def test_the_share_of_each_limit_is_that_of_the_trainings_own_clock(records: Path) -> None:
+def test_the_share_of_each_limit_is_that_of_the_trainings_own_clock(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "_LEAST_RARELY", 5.0)  # for a short test
     look = poller(directories=(str(records),))
 
     def limit() -> dict[str, object] | None:

@@ -323,6 +323,7 @@ def _without_unproven_gpus(view: RankView) -> RankView:
         idle_seconds=None,
         slower=None,
         slower_periods=(),
+        limited_by=None,
         memory_growth=None,
     )
 
@@ -336,7 +337,9 @@ def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     (last,) = others
     why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
     waits = f"waits for rank {last.rank}{why}"
-    holds = f"the other {len(living) - 1} ranks wait for rank {last.rank}"
+    more = len(living) - 1
+    waiting = "other rank waits" if more == 1 else f"other {more} ranks wait"
+    holds = f"the {waiting} for rank {last.rank}"
 
     def named(one: RankView) -> RankView:
         known = one.limited_by

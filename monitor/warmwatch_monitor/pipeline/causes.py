@@ -11,8 +11,8 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.model import GpuReading, HostReading
 
 _SM_CLOCK = "sm"
-# Reasons that also throttle a healthy GPU under load: reported only if they are new.
-_HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
+# Reasons that also throttle a healthy GPU under load: no cause unless they are new.
+HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 _LOADED, _WAITING, _SAVING, _CLOCKED, _CAPPED, _STOLEN = 1.2, 0.2, 0.2, 0.9, 0.95, 0.1
 _RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
 
@@ -84,7 +84,7 @@ def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
     """
     if before is not None:
         yield from _changed(before, now)
-    known = set(before.throttled) if before else _HARMLESS
+    known = set(before.throttled) if before else HARMLESS
     if throttled := [reason for reason in now.throttled if reason not in known]:
         yield f"GPU throttled ({', '.join(throttled)})"
     earlier = before.load if before and before.load else 0.0

@@ -33,6 +33,7 @@ from warmwatch_monitor.model import (
     with_laggard,
 )
 from warmwatch_monitor.model.machine import LOW_POWER_RATIO
+from warmwatch_monitor.pipeline.causes import HARMLESS
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
 OVERHEAD = 0.2
@@ -50,13 +51,11 @@ _NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
 _CPU_BOUND = 0.7  # of a core: the thread that launches kernels does little else
 _CROWDED = 1.2  # runnable threads for each CPU
 _NEAR_LIMIT = 0.95
-# These reasons also hold on a healthy GPU under load.
-_HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 
 _POLL_NS = 10**9  # NVML's averages are not shorter
 _WINDOW, _WINDOW_STEPS = 30.0, 4
-_RARE = 600.0  # saves and evaluations are minutes apart
-_LEAST, _LEAST_STEPS = 5.0, 3
+_RARE, _RARELY = 600.0, ("saving", "evaluating")  # they are minutes apart
+_LEAST, _LEAST_RARELY, _LEAST_STEPS = 5.0, 30.0, 3
 _FIRST_LOOK = 30.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
@@ -162,7 +161,7 @@ def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     if load.busy is None:
         return
     reason, share = max(
-        ((name, one) for name, one in load.throttled.items() if name not in _HARMLESS),
+        ((name, one) for name, one in load.throttled.items() if name not in HARMLESS),
         key=lambda one: one[1],
         default=("", 0.0),
     )
@@ -374,7 +373,11 @@ def load_of(window: Window, view: RankView, host: HostReading | None) -> Load:
     """The averages of ``window`` that cover enough time."""
     step = view.figures.steps.length
     least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
-    known = {name: one.value for name, one in window.means.items() if one.seconds >= least}
+    known = {
+        name: one.value
+        for name, one in window.means.items()
+        if one.seconds >= (max(least, _LEAST_RARELY) if name in _RARELY else least)
+    }
     watts, limit = known.get("watts"), known.get("limit_watts")
     if not view.figures.steps.batches:
         known.pop("waiting", None)

@@ -237,6 +237,16 @@ def test_a_few_seconds_give_no_verdict() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["saving", "evaluating"])
+def test_one_pause_soon_after_the_warm_up_is_no_verdict(name: str) -> None:
+    training = Training()
+    training.after(8)
+    assert limited_by(training.after(4, **{f"{name}_ns": 1.0})) is None
+    assert limited_by(training.after(50)) is None
+    load = training.after(60, **{f"{name}_ns": 0.6})
+    assert getattr(load, name) == pytest.approx((4 + 36) / 121)  # the first poll begins it
+
+
 def test_averages_start_over_after_compile_activity() -> None:
     training = Training()
     training.after(40, batch_wait_ns=0.5)
@@ -311,7 +321,8 @@ def test_other_programs_on_the_gpu(
     assert load_of(window, training.view(), None).others == pytest.approx(others)
 
 
-def test_ranks_in_a_collective_name_the_one_that_they_wait_for() -> None:
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_ranks_in_a_collective_name_the_one_that_they_wait_for(ranks: int) -> None:
     waits = {
         "sm_active_ratio": 0.27,
         "tensor_active_ratio": 0.0,
@@ -320,8 +331,8 @@ def test_ranks_in_a_collective_name_the_one_that_they_wait_for() -> None:
         "utilization_ratio": 1.0,
     }
     views = [
-        Training(**(waits if number else AS_READ)).view(rank=number, world_size=3)
-        for number in range(3)
+        Training(**(waits if number else AS_READ)).view(rank=number, world_size=ranks)
+        for number in range(ranks)
     ]
     views = [
         replace(view, reading=replace(view.record, folder=f"/d/{number}"))
@@ -333,8 +344,11 @@ def test_ranks_in_a_collective_name_the_one_that_they_wait_for() -> None:
         windows, (run,) = with_limits(b.runs(*moved), windows, None, NOW + second * SECOND)
     assert [one.limited_by.verdict for one in run.ranks if one.limited_by] == [
         "compute",
-        *["communication"] * 2,
+        *["communication"] * (ranks - 1),
     ]
+    assert run.ranks[0].limited_by is not None
+    others = "2 ranks wait" if ranks == 3 else "rank waits"
+    assert run.ranks[0].limited_by.evidence[-1] == f"the other {others} for rank 0"
     assert run.ranks[1].limited_by is not None
     assert run.ranks[1].limited_by.evidence[0] == "waits for rank 0, which compute limits"
     assert run.limited_by is not None

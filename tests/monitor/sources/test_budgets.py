@@ -29,6 +29,7 @@ from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     GpuReading,
+    LimitedBy,
     ObservedTraining,
     RankView,
     Refusal,
@@ -390,6 +391,16 @@ def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
         why_left_out(made, "bert", MALLORY) == "you have more records than an answer has room for"
     )
     assert why_left_out(of_owner(made, ALICE), "gpt2") is None
+
+
+def test_what_limits_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
+    limit = LimitedBy(verdict="compute", share=0.9, evidence=("tensor cores 71 %",))
+    for processes, shown in (((1234567,), None), ((b.view(b.WARM).record.pid,), limit)):
+        view = replace(b.view(b.WARM), gpus=(b.gpu(0, processes=processes),), limited_by=limit)
+        who = replace(view.figures.who, owner_uid=ALICE)
+        view = replace(view, figures=replace(view.figures, who=who))
+        (run,) = of_owner(replace(b.snapshot(), runs=b.runs(view)), ALICE).runs
+        assert run.ranks[0].limited_by == shown
 
 
 def test_an_answer_about_one_user_has_nothing_of_another() -> None:
