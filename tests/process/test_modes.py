@@ -354,8 +354,8 @@ compiled = torch.compile(model)
 for _ in range(10**9):
     x = torch.randn(4, 8, dtype=torch.bfloat16)
     loss = (compiled(x).float() - x.float().sum(1, keepdim=True)).square().mean()
+    print(repr(loss.item()), flush=True)  # before it is recorded: the end may come in between
     loss.backward(); o.step(); o.zero_grad()
-    print(repr(loss.item()), flush=True)
 """
 
 

@@ -196,10 +196,13 @@ class Ledger:
             lambda: self._compilations.cudagraph_skipped(now, {"reason": reason, **where})
         )
 
-    def pause_began(self, what: str) -> None:
-        """The calling thread began to save or to evaluate: one of ``pauses.WORDS``."""
+    def pause_began(self, what: str, *, by_eval: bool = False) -> None:
+        """The calling thread began to save or to evaluate: one of ``pauses.WORDS``.
+
+        ``by_eval``: ``model.eval()`` did, so ``model.train()`` may end it.
+        """
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._queue.post(self._pausing.began, what, thread, now, steps)
+        self._queue.post(self._pausing.began, what, thread, now, steps, by_eval)
 
     def pause_ended(self, what: str) -> None:
         """The calling thread ended the last pause of this kind that it began."""

@@ -47,7 +47,15 @@ class Pauses:
         self._background = _Background(words)
         self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
 
-    def began(self, what: str, thread: int, now: int, training: int | None, steps: int) -> bool:
+    def began(
+        self,
+        what: str,
+        thread: int,
+        now: int,
+        training: int | None,
+        steps: int,
+        by_eval: bool = False,
+    ) -> bool:
         """``thread`` began a pause; returns whether a counter changed. ``training``: that of steps.
 
         If ``steps`` rose since the previous pause began, its end was lost, on any thread: a signal
@@ -55,7 +63,7 @@ class Pauses:
         """
         if what == SAVING and training not in (None, thread):
             return self._background.began(thread, now)
-        return self._kinds[what].began(thread, now, training, steps)
+        return self._kinds[what].began(thread, now, training, steps, by_eval)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> bool:
         """``thread`` ended the pause that it began last; returns whether a counter changed.
@@ -128,17 +136,21 @@ class _Pause:
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
         self._depth = self._steps = 0
+        self._by_eval = False
         self._latest = 0, 0  # the step count at the begin of the last ones, and their length
 
-    def began(self, thread: int, now: int, training: int | None, steps: int) -> bool:
+    def began(self, thread: int, now: int, training: int | None, steps: int, by_eval: bool) -> bool:
         if self.is_over(steps):
             self._thread = None
         if self._thread == thread:
-            self._depth += 1
+            # A framework that has called ``eval()`` ends what it reports itself: Lightning restores
+            # the mode without ``train()``.
+            self._depth += not self._by_eval
+            self._by_eval = False
             return False
         if self._thread is not None or training not in (None, thread):
             return False
-        self._thread, self._depth, self._steps = thread, 1, steps
+        self._thread, self._depth, self._steps, self._by_eval = thread, 1, steps, by_eval
         self._words[self._since] = now
         return True
 
@@ -189,8 +201,8 @@ class Pausing:
         self.pauses = Pauses(book.words)
         self.training: int | None = None
 
-    def began(self, what: str, thread: int, now: int, steps: int) -> None:
-        changed = self.pauses.began(what, thread, now, self.training, steps)
+    def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:
+        changed = self.pauses.began(what, thread, now, self.training, steps, by_eval)
         if changed and what == EVALUATING:
             self._calls = self._pytorch.compiled_calls(True)
         self._paused(changed)

@@ -153,7 +153,7 @@ class HookListener:
         before, self._evaluated_after = self._evaluated_after, process.steps()
         if self._evaluated_after == before + 1:
             return False
-        process.ledger.pause_began("evaluating")
+        process.ledger.pause_began("evaluating", by_eval=True)
         return True
 
     def evaluation_ended(self) -> None:

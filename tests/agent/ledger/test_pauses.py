@@ -66,3 +66,23 @@ def test_a_save_on_another_thread_is_a_background_save_and_no_pause() -> None:
     rank.ledger.pause_ended("saving")
     counts = rank.slot().compile
     assert (counts.saving_ns, counts.background_saving_ns) == (7 * SECOND, 5 * SECOND)
+
+
+@pytest.mark.parametrize("callbacks", [0, 1, 2])
+def test_what_a_framework_reports_ends_the_evaluation_that_its_eval_began(callbacks: int) -> None:
+    """Lightning calls ``eval()`` and then its callbacks, and restores the mode without ``train``.
+
+    A plain loop has no callbacks: ``train()`` ends its evaluation.
+    """
+    rank = Rank()
+    rank.wait(1)
+    rank.step()
+    rank.ledger.pause_began("evaluating", by_eval=True)
+    for _ in range(callbacks):
+        rank.ledger.pause_began("evaluating")
+    rank.wait(3)
+    for _ in range(max(1, callbacks)):
+        rank.ledger.pause_ended("evaluating")
+    counts = rank.slot().compile
+    assert (counts.evaluations, counts.evaluating_since_ns) == (1, 0)
+    assert counts.evaluating_ns == 3 * SECOND
