@@ -177,6 +177,11 @@ whose batch grows three times, twice with a recompile and the last time without:
 (2026-11-23). Each scenario reads its loss after every step, so a GPU is synchronized there;
 trainings that let the host run ahead of the GPU are not in this table.
 
+Other versions of PyTorch ran with these checks too (2026-11-23). Of the 48 scenarios, 2.11.0
+passed 46; one was skipped, and one failed by a wrong expectation, since corrected. 2.15.0 ran 19
+and 2.6.0 ran 3; all of these passed, and the rest were not run.
+[PyTorch versions](../reference/pytorch-versions.md#scenarios) names them.
+
 PyTorch {torch}, Python {python}, {machine}.
 
 """
@@ -188,7 +193,7 @@ _FEATURES = """\
 What was checked, beside PyTorch's own records or the script's own marks. *Equal*: counts, phases
 and states are PyTorch's. What cannot be known is absent, never 0. The proof is a scenario of the
 table above or a test; without one, the row describes what was read in PyTorch's code. Versions are
-those with which the proof ran: scenarios on up to five, on 2026-11-21
+those with which the proof ran: scenarios on up to five, on 2026-11-21 or 23
 ([PyTorch versions](../reference/pytorch-versions.md)), the others on 2.13. What needs a GPU is
 checked by `python -m gpu` and is not in this table.
 
