@@ -6,6 +6,7 @@ import { chosenLanes, compiling, drawLanes, laneHeight, mark, shade, slower } fr
 import { beginOf, shifted } from "./past.js";
 import { linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
 import { as, colour, items, text } from "./show.js";
+import { speed } from "./tables.js";
 
 const PALETTE = ["inductor", "recompiling", "warm", "kernel_compile", "compiling", "dynamo", "autotune", "cudagraph"];
 const KEYS = PALETTE.length; // more series than that are one crowd, without a key for each
@@ -246,14 +247,16 @@ export class Charts {
     return [values[0], values[Math.floor(values.length / 2)], values[values.length - 1]];
   }
 
-  // a key for each line, with its value at the moment that the place names, or now
+  // a key for each line, with its value at the moment that the place names, or now: of a rank that
+  // has ended, the table's speed
   #keys(list, template, known, colours, times, show) {
     const at = nearest(times, this.place.at);
     items(list, known.map(([label]) => label), template);
-    known.forEach(([, column], index) => {
+    known.forEach(([, column, who], index) => {
       const item = list.children[index];
       colour(item.querySelector(".dot"), "--dot", colours[index]);
-      const value = standing(column, at);
+      const rank = this.place.at === null ? this.reported.get(who) : null;
+      const value = rank && ENDED.has(rank.state) ? speed(rank) : standing(column, at);
       text(item.querySelector("b"), value === null ? "" : show(value));
     });
   }

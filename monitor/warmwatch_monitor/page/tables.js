@@ -12,7 +12,7 @@ export function showTables(answer, newest, place) {
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of]]), shown).map(([rank, of]) => ({
     ...of, state: rank.state, phase: rank.compile.phase, steps: rank.steps, age: now.get(`${rank.rank} ${of.run}`)?.last_step_age_seconds,
-    step: rank.step_seconds.recent ?? rank.step_seconds.typical ?? rank.step_seconds.median, compile: rank.compile.seconds, graphs: rank.compile.graphs,
+    step: speed(rank), compile: rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
   const more = document.getElementById("more-ranks");
@@ -23,6 +23,11 @@ export function showTables(answer, newest, place) {
   rows("functions", functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds).slice(0, 20));
   showMachine(answer);
   showRank(answer, place);
+}
+
+// the length of a step of a rank of a /status answer
+export function speed({ step_seconds: { recent, typical, median } }) {
+  return recent ?? typical ?? median;
 }
 
 function each(runs, found) {

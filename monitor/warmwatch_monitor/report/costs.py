@@ -213,7 +213,7 @@ def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator
     if "fallback" in words:
         remedy = (
             "Call it in compiled code, or through torch.compile(flex_attention)."
-            if "flex_attention" in words["fallback"]
+            if words["fallback"].startswith("`flex_attention` ")
             else "What makes it recompile has to go; a higher "
             "torch._dynamo.config.recompile_limit only puts it off."
         )

@@ -576,6 +576,32 @@ def test_the_key_of_a_line_shows_its_last_value_during_a_long_step(
         assert page.page.evaluate(STANDS) == [None, 21, 21, 21, None, None]
 
 
+KEY_OF_AN_ENDED_RANK = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const place = { run: "m", rank: null, with: null, at: null, from: null, to: null };
+  const key = (at, state) => {
+    const rank = { rank: 0, state, slower_periods: [],
+      step_seconds: { recent: null, typical: 0.5, median: 0.4 } };
+    const sample = { run: "m", rank: 0, state, phase: null, compile_seconds: 0,
+      step_seconds: 7, steps: at };
+    past.add({ at, gpus: [], ranks: [sample] });
+    charts.draw(past, place, { runs: [{ run: "m", ranks: [rank] }] });
+    return document.querySelector("[data-chart=steps] .keys b").textContent;
+  };
+  return [key(1, "warm"), key(2, "finished")];
+}"""
+
+
+def test_the_key_of_an_ended_rank_shows_the_same_speed_as_the_table(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(KEY_OF_AN_ENDED_RANK) == ["7.0 s", "500 ms"]
+
+
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
         page.until(LIVE)

@@ -170,6 +170,22 @@ def test_remedies_are_ordered_by_their_savings() -> None:
     assert "cold" in made.do[0].about  # 115 s of Inductor's and the kernels' time
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("`flex_attention` runs unfused in train.py:9: it is called uncompiled", "compiled code"),
+        (
+            "new inputs of `flex_attention_block` run eagerly: the recompile limit was reached",
+            "recompile_limit",
+        ),
+    ],
+)
+def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str) -> None:
+    answers = {"conditions": [{"condition": "fallback", "words": words}]}
+    (found,) = [one for one in report(a.finished(answers=answers)).do if one.about == words]
+    assert remedy in found.what
+
+
 def test_compiling_an_evaluation_earlier_saves_nothing() -> None:
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
     made = report(a.finished(compiled=(*a.FIRST, evaluation)))
