@@ -39,7 +39,7 @@ LATE = ["double", "train.py", "forward", "shape", True, False]
 
 
 @pytest.mark.parametrize("mode", [None, "warn"])
-def test_what_compiles_late_is_told_with_reason_and_remedy_once_it_is_over(
+def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
     records: Path, mode: str | None
 ) -> None:
     body = START.replace("MODE", repr(mode)) + CALLS

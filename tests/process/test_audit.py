@@ -26,7 +26,7 @@ def program(path: Path, body: str) -> None:
         ("exit 1", "exit 0", 2, 0),
     ],
 )
-def test_what_was_found_fails_and_what_could_not_be_asked_is_said(
+def test_a_finding_fails_and_an_unanswered_query_is_reported(
     tmp_path: Path, installs: str, audits: str, strict: int, where_possible: int
 ) -> None:
     program(tmp_path / "pip", installs)

@@ -50,7 +50,7 @@ result([counts, time.monotonic_ns()])
     assert now - 10**9 * 60 < steps.last_batch_ns <= now
 
 
-def test_a_batch_that_nobody_has_to_wait_for_costs_no_waiting_time(records: Path) -> None:
+def test_a_batch_without_a_wait_costs_no_waiting_time(records: Path) -> None:
     body = (
         LOADER
         + """
@@ -100,7 +100,7 @@ result([attached is before, Iterator.__next__ is before])
     assert result_of(records, body, attach=False) == [False, True]
 
 
-def test_the_reason_of_a_recompile_is_told_before_it_compiles(records: Path) -> None:
+def test_the_reason_of_a_recompile_is_reported_before_it_compiles(records: Path) -> None:
     body = """
 def slowly(graph, inputs):
     gate("compiling")
@@ -160,14 +160,14 @@ def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
     assert str(records.parent / "train.py") not in told
 
 
-def test_the_full_reason_is_recorded_where_the_owner_asks_for_it(records: Path) -> None:
+def test_the_full_reason_is_recorded_if_the_user_enables_it(records: Path) -> None:
     run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
     told = _told(records)
     assert "['prompt'] == 'patient 7: secret'" in told
     assert "the patient's secret" in told
 
 
-def test_each_reason_of_a_graph_break_is_told_once_without_the_users_words(
+def test_each_reason_of_a_graph_break_is_reported_once_without_the_users_text(
     records: Path,
 ) -> None:
     body = """

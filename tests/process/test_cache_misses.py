@@ -39,9 +39,7 @@ def said(records: Path) -> list[str]:
     return done.output.splitlines()
 
 
-def test_of_two_ranks_the_one_whose_cache_is_empty_is_told_so(
-    records: Path, tmp_path: Path
-) -> None:
+def test_of_two_ranks_the_one_with_the_empty_cache_is_named(records: Path, tmp_path: Path) -> None:
     trained(records, tmp_path / "full", WARMWATCH_RUN="before")
     for rank, cache in enumerate(("full", "empty")):
         trained(records, tmp_path / cache, RANK=str(rank), WORLD_SIZE="2")
@@ -63,7 +61,7 @@ def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Pat
     assert all(line.endswith(differs) for line in lines), lines
 
 
-def test_a_bypass_says_its_reason(records: Path, tmp_path: Path) -> None:
+def test_a_bypass_is_reported_with_its_reason(records: Path, tmp_path: Path) -> None:
     trained(records, tmp_path / "cache", "config.post_grad_custom_pre_pass = lambda graph: None")
     lines = said(records)
     assert any(": bypassed: " in line and "custom" in line for line in lines), lines

@@ -54,7 +54,7 @@ def checked(
     )
 
 
-def test_the_demo_compiles_what_its_baseline_says(records: Path) -> None:
+def test_the_demo_compiles_what_its_baseline_lists(records: Path) -> None:
     """The gate of this project's own CI. What changed on purpose is accepted by ``--update``."""
     base = str(HERE / "demo.toml")
     done = checked(records, "--baseline", base, command=(sys.executable, str(HERE / "demo.py")))
@@ -93,7 +93,7 @@ def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path
 # What must not pass; nothing of it trains.
 
 
-def test_without_a_baseline_it_says_what_to_run_and_runs_nothing(records: Path) -> None:
+def test_without_a_baseline_it_prints_the_command_and_runs_nothing(records: Path) -> None:
     done = checked(records, "--baseline", "no.toml", command=("touch", "ran"))
     assert done.returncode == 2
     assert "`warmwatch check --baseline no.toml --update -- CMD`" in done.stderr

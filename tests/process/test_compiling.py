@@ -172,7 +172,7 @@ result(sorted({m.compile_id for m in get_compilation_metrics() if m.fail_type}))
     assert slots.read(slots.only(records)).compile.fallbacks == 2
 
 
-def test_a_warm_cache_is_told_from_a_cold_one(records: Path) -> None:
+def test_a_warm_cache_is_distinguished_from_a_cold_one(records: Path) -> None:
     body = "o = torch.optim.SGD(make().parameters()); c = torch.compile(make())\n"
     body += "with torch.no_grad(): c(torch.ones(4, 8))\nresult(truth())\n"
     cold = result_of(records, TRUTH + body)
@@ -201,7 +201,7 @@ except Exception as error:
     assert slots.read(folder).compile.active_since_ns == 0
 
 
-def test_the_recompile_limit_is_seen_though_nothing_else_tells(records: Path) -> None:
+def test_the_recompile_limit_is_reported_without_any_other_sign(records: Path) -> None:
     body = f"import torch._dynamo.config\ntorch._dynamo.config.{TORCH.limit} = 3\n"
     body += """
 f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
@@ -255,7 +255,7 @@ def test_a_frame_at_the_recompile_limit_counts_once_whatever_is_logged(records: 
     assert slots.read(folder).compile.fallbacks == 2
 
 
-def test_threads_that_compile_at_once_are_one_activity_after_another(records: Path) -> None:
+def test_concurrent_compilations_of_threads_are_consecutive_activities(records: Path) -> None:
     body = f"WIDTHS = range(8, 8 + {TORCH.threads})\n"
     body += """
 import threading
@@ -297,7 +297,7 @@ result([states, seen])
 """
 
 
-def test_a_training_can_ask_for_its_own_state(records: Path) -> None:
+def test_a_training_can_query_its_own_state(records: Path) -> None:
     states, seen = result_of(records, API)
     assert states == [
         "starting",

@@ -23,7 +23,7 @@ def lines_of(stderr: str) -> list[str]:
     return [line for line in said if line and not line.startswith("compiling for ")]
 
 
-def test_it_says_when_it_is_warm_what_recompiled_and_what_it_came_to(records: Path) -> None:
+def test_it_prints_when_it_is_warm_what_recompiled_and_a_summary(records: Path) -> None:
     with training(records, BODY, env={"WARMWATCH_SAY": "1"}) as started:
         started.result()
         assert started.wait() == 0
@@ -51,20 +51,20 @@ def said_by(records: Path, body: str, **options: Any) -> list[str]:
     return lines_of(started.stderr)
 
 
-def test_what_compiles_aside_is_not_said_to_be_warm(records: Path) -> None:
+def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None:
     aside = "import torch._inductor.compile_fx as fx; fx.fx_compile_async = True\n"
     body = TRAINS + aside + "train(compiled, optimizer, 8)\nresult(warmwatch.state())"
     (ended,) = said_by(records, body)
     assert ended.startswith("ended after 8 steps: ")
 
 
-def test_it_is_warm_once_however_many_ask_to_be_called(records: Path) -> None:
+def test_it_is_warm_once_for_any_number_of_callbacks(records: Path) -> None:
     asks = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
     said = said_by(records, TRAINS + f"train(compiled, optimizer, 8)\n{asks}result(None)")
     assert [line.split()[0] for line in said] == ["warm", "ended"]
 
 
-def test_what_had_compiled_before_it_was_attached_is_not_said_to_be_eager(records: Path) -> None:
+def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
     late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
     warm, ended = said_by(records, TRAINS + late + "result(None)", attach=False)
     assert warm.startswith("warm since step 3: nothing compiled since the agent was attached; ")
@@ -88,6 +88,6 @@ if __name__ == "__main__":
     assert [line.split()[0] for line in said] == ["runs", "ended"]
 
 
-def test_what_was_asked_for_last_holds(records: Path) -> None:
+def test_the_last_requested_setting_applies(records: Path) -> None:
     body = TRAINS + "warmwatch.attach(say=False)\ntrain(compiled, optimizer, 8)\nresult(None)"
     assert said_by(records, body) == []

@@ -69,7 +69,7 @@ def metric(url: str, name: str, **labels: str) -> float | None:
     return None
 
 
-def test_a_training_is_seen_through_all_its_states(records: Path) -> None:
+def test_a_training_passes_through_all_its_states(records: Path) -> None:
     """Starting, compiling, warming, warm; a new shape reopens it, with its reason; finished."""
     body = (
         SLOWLY
@@ -187,7 +187,7 @@ def test_a_daemon_that_is_killed_and_started_again_continues_every_counter(recor
             assert metric(url, "warmwatch_compile_seconds_total", phase="other") == compiled
 
 
-def test_two_runs_of_one_script_at_once_are_told_apart(records: Path) -> None:
+def test_two_concurrent_runs_of_one_script_have_different_names(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), STEPS)\ngate('here')\n"
     first = body.replace("STEPS", "4")
     with training(records, first) as one:
@@ -269,7 +269,7 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         assert command(records, "status").returncode == 4
 
 
-def test_the_host_says_what_the_process_uses_and_that_its_workers_idle(records: Path) -> None:
+def test_the_host_data_have_the_process_s_usage_and_idle_workers(records: Path) -> None:
     """A pool of compile workers that is there and idle is no sign of compiling."""
     env = {"TORCHINDUCTOR_COMPILE_THREADS": "2", "TORCHINDUCTOR_WORKER_START": "subprocess"}
     body = """

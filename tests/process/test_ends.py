@@ -230,7 +230,7 @@ def test_a_rank_that_torch_spawned_ends_with_the_exception_that_it_raised() -> N
     assert end_of(leaving, None) == End(how="failed", exception="MemoryError", code=1)
 
 
-def test_after_a_detach_the_exit_code_is_nobodys_and_after_another_attach_the_new_records(
+def test_after_a_detach_no_record_gets_the_exit_code_and_after_a_reattach_the_new_one(
     records: Path,
 ) -> None:
     body = "warmwatch.detach()\n{}\nsys.exit(3)"
@@ -281,7 +281,7 @@ for file in held: file.write("their"); file.close()
     assert {event["event"] for event in slots.events(folder)} == {"attach", "step"}
 
 
-def test_where_the_c_library_knows_no_on_exit_the_rest_is_as_ever(records: Path) -> None:
+def test_without_on_exit_in_the_c_library_the_rest_still_works(records: Path) -> None:
     """As musl's does: the exit code stays unknown, and nothing is said about it."""
     hide = """
 import ctypes

@@ -50,7 +50,7 @@ def _code(path: Path, name: str) -> CodeType:
     return next(code for code in codes(whole) if code.co_qualname == name)
 
 
-def test_a_record_says_what_is_run_and_how_it_is_compiled(records: Path) -> None:
+def test_a_record_names_the_script_and_how_it_is_compiled(records: Path) -> None:
     git = records.parent / ".git"
     git.mkdir()
     (git / "HEAD").write_text(f"{COMMIT}\n")
@@ -104,7 +104,7 @@ import warmwatch; warmwatch.step()
 """
 
 
-def test_a_way_that_was_heard_before_there_was_a_record_is_told_with_it(records: Path) -> None:
+def test_a_call_before_the_record_existed_is_reported_in_it(records: Path) -> None:
     """As under ``warmwatch run``, where a record is made at the first step."""
     with training(records, QUIET, attach=False) as started:
         started.result()
@@ -126,7 +126,7 @@ result([mine, default_cache_dir(), os.path.exists(mine)])
 """
 
 
-def test_the_cache_that_is_looked_at_is_the_one_that_this_torch_uses(records: Path) -> None:
+def test_the_cache_of_this_torch_version_is_inspected(records: Path) -> None:
     env = {"TORCHINDUCTOR_CACHE_DIR": "", "TMPDIR": str(records.parent), "LOGNAME": "a:b"}
     mine, torchs, made = result_of(records, CACHE, attach=False, env=env, fresh=True)
     assert (mine, made) == (torchs, False)
@@ -248,7 +248,7 @@ result(found)
 )
 
 
-def test_the_first_steps_run_eagerly_where_that_was_asked_for(records: Path) -> None:
+def test_the_first_steps_run_eagerly_if_requested(records: Path) -> None:
     found = result_of(records, BASELINE, attach=False)
     (state, graphs), stance, losses = found["plain"]
     assert (state, stance) == ("warm", "default")

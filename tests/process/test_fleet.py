@@ -91,7 +91,7 @@ STEPS = (36_000_000, 35_000_000, 36_500_000, 41_000_000)
 
 
 @pytest.mark.parametrize("one", [compiling, warm], ids=["one compiles", "all are warm"])
-def test_prometheus_gives_the_words_of_one_daemon_that_sees_it_all(
+def test_prometheus_gives_the_sentences_of_one_daemon_with_all_ranks(
     tmp_path: Path, one: Any
 ) -> None:
     """Sentence, states and counts, for ranks 0 and 1 on one host and 2 and 3 on another."""
@@ -113,14 +113,14 @@ def test_prometheus_gives_the_words_of_one_daemon_that_sees_it_all(
         assert timeless(plain.stdout.splitlines()[0]) == timeless(expected)
 
 
-def test_ranks_on_a_host_that_nobody_scrapes_are_missing(tmp_path: Path) -> None:
+def test_ranks_on_a_host_that_is_not_scraped_are_missing(tmp_path: Path) -> None:
     slots = [with_steps(warm(rank=rank, world_size=4), *STEPS) for rank in (0, 1)]
     with fleet(tmp_path, slots) as (prometheus, _):
         said = ask("--prometheus", prometheus)
         assert "2 of 4 ranks (ranks 2-3) are not seen here" in said.stdout
 
 
-def test_a_rank_that_was_started_again_elsewhere_speaks_for_itself(tmp_path: Path) -> None:
+def test_a_rank_that_restarts_on_another_host_has_its_own_state(tmp_path: Path) -> None:
     gone = ended(warm(), "failed")
     header = replace(
         gone.header,
@@ -132,7 +132,7 @@ def test_a_rank_that_was_started_again_elsewhere_speaks_for_itself(tmp_path: Pat
         assert [run["state"] for run in answer["runs"]] == ["warm"]
 
 
-def test_an_unknown_run_and_a_prometheus_that_is_none_are_told_of_in_one_line(
+def test_an_unknown_run_and_an_address_without_prometheus_are_reported_in_one_line(
     tmp_path: Path,
 ) -> None:
     with fleet(tmp_path, [warm()]) as (prometheus, whole):

@@ -62,7 +62,7 @@ result([trainer.state.global_step, trainer.state.num_input_tokens_seen, compiled
 
 @needs("transformers", "accelerate")
 @pytest.mark.parametrize("edited", [True, False])
-def test_a_trainer_tells_of_its_steps_evaluations_saves_and_tokens(
+def test_a_trainer_reports_its_steps_evaluations_saves_and_tokens(
     records: Path, edited: bool
 ) -> None:
     """By one line of the user's; under ``warmwatch run`` by none."""
@@ -104,7 +104,7 @@ result([trainer.global_step, len(trainer.callbacks), compiled()])
 
 
 @needs("lightning")
-def test_a_lightning_trainer_tells_of_its_steps_and_evaluations(records: Path) -> None:
+def test_a_lightning_trainer_reports_its_steps_and_evaluations(records: Path) -> None:
     body = "from warmwatch.frameworks.lightning import WarmwatchCallback\n" + LIGHTNING
     # twice, as where Lightning finds one by itself beside the user's
     body = body.replace("CALLBACKS", "[WarmwatchCallback(), WarmwatchCallback()]")
@@ -203,7 +203,7 @@ def test_the_ranks_of_accelerates_launcher_are_ranks_and_it_is_none(records: Pat
     assert known == [(0, 2, 4), (1, 2, 4)]
 
 
-def test_what_the_user_said_outranks_a_framework(records: Path) -> None:
+def test_the_users_values_override_those_of_a_framework(records: Path) -> None:
     body = """
 from warmwatch.lifecycle import api as _current
 from warmwatch.frameworks._reporting import suggest
@@ -226,7 +226,7 @@ result(told)
     assert told == [{"samples_per_step": 3}]  # what is so already is not written again
 
 
-def test_a_framework_that_marks_its_steps_says_so_before_any_optimizer_steps(
+def test_a_framework_that_marks_its_steps_reports_it_before_any_optimizer_step(
     records: Path,
 ) -> None:
     body = """

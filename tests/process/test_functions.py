@@ -26,7 +26,7 @@ result([[[m.co_name, m.duration_us, m.guard_count] for m in metrics], kept])
 """
 
 
-def test_functions_cost_what_pytorch_says(records: Path) -> None:
+def test_functions_cost_what_pytorch_reports(records: Path) -> None:
     truth, waited = result_of(records, WAITED + BODY)
     journal = Journal()
     with Folder(str(slots.only(records))) as folder:

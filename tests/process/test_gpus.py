@@ -57,7 +57,7 @@ def watching(nvml: Standin, directory: Path, *options: str) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_a_machine_without_a_driver_says_so_and_serves_all_else(
+def test_a_machine_without_a_driver_reports_it_and_serves_everything_else(
     nvml: Standin, tmp_path: Path
 ) -> None:
     with watching(nvml, tmp_path) as daemon:
@@ -186,7 +186,7 @@ def test_mig_devices_are_in_both_answers_with_their_board(nvml: Standin, tmp_pat
 
 
 @pytest.mark.parametrize("capture", ["nvml_h100", "nvml_h200_x2"])
-def test_what_a_real_driver_said_gives_the_reviewed_metrics(
+def test_data_of_a_real_driver_give_the_reviewed_metrics(
     nvml: Standin, tmp_path: Path, capture: str
 ) -> None:
     """A recording of the real library, replayed; promtool has nothing to say."""

@@ -75,7 +75,7 @@ def until_it_hangs(url: str, words: str) -> None:
     assert exit_code(said) == 4
 
 
-def test_a_back_end_that_never_comes_back_is_said_to_hang_and_where_it_is_is_shown(
+def test_a_back_end_that_never_returns_is_reported_as_hung_with_its_stack(
     records: Path,
 ) -> None:
     body = """
@@ -166,7 +166,7 @@ def test_a_compiler_that_is_stopped_is_named_and_goes_on(records: Path) -> None:
         assert started.wait() == 0
 
 
-def test_a_cache_on_a_disk_that_does_not_answer_is_said_to_hang(records: Path) -> None:
+def test_a_cache_on_an_unresponsive_disk_is_reported_as_hung(records: Path) -> None:
     try:
         with mounted("ext4") as disk:
             cache = {"TORCHINDUCTOR_CACHE_DIR": str(disk.place / "cache")}

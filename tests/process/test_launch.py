@@ -122,7 +122,7 @@ def test_the_users_own_sitecustomize_runs_as_without_us(tmp_path: Path, own: str
 
 
 @pytest.mark.parametrize("before", [None, "", "/a:/b", "/a:"])
-def test_the_environment_is_otherwise_as_it_was(before: str | None) -> None:
+def test_the_rest_of_the_environment_is_unchanged(before: str | None) -> None:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env |= {} if before is None else {"PYTHONPATH": before}
     # the C library's: SIGPIPE and SIGXFSZ, which Python ignores, are not
@@ -178,7 +178,7 @@ def test_it_ends_by_the_signal_that_killed_the_command(options: tuple[str, ...])
         *(signal.SIGALRM, signal.SIGABRT, signal.SIGXCPU),
     ],
 )
-def test_what_is_sent_to_the_one_that_stands_beside_it_comes_to_the_command(
+def test_signals_to_the_launcher_reach_the_command(
     number: signal.Signals,
 ) -> None:
     line = f"trap 'exit 9' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
@@ -196,7 +196,7 @@ def test_what_is_sent_to_the_one_that_stands_beside_it_comes_to_the_command(
 
 @pytest.mark.parametrize(("command", "code"), [("nothing-of-that-name", 127), ("/", 126)])
 @pytest.mark.parametrize("options", [(), ("--report",)])
-def test_a_command_that_cannot_be_run_says_so(
+def test_a_command_that_cannot_run_is_reported(
     options: tuple[str, ...], command: str, code: int
 ) -> None:
     done = started(command, options=options)
@@ -212,7 +212,7 @@ def test_a_command_without_a_name_is_one_that_is_not_found(options: tuple[str, .
     assert done.stderr.startswith("warmwatch: '': not found")
 
 
-def test_a_price_that_is_none_is_said_before_the_command_begins(tmp_path: Path) -> None:
+def test_an_invalid_price_is_reported_before_the_command_starts(tmp_path: Path) -> None:
     """At its end that would stand in the place of its exit code."""
     made = tmp_path / "made"
     price = {**os.environ, "WARMWATCH_PRICE_PER_GPU_HOUR": "2 euros"}
@@ -222,7 +222,7 @@ def test_a_price_that_is_none_is_said_before_the_command_begins(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])
-def test_where_nothing_can_be_said_the_exit_code_is_still_the_commands(closed: str) -> None:
+def test_without_an_output_the_exit_code_is_still_the_commands(closed: str) -> None:
     for options, command, code in (
         ("--report", "sh -c 'exit 7'", 7),
         ("--report --watch", "sh -c 'exit 7'", 7),
@@ -232,7 +232,7 @@ def test_where_nothing_can_be_said_the_exit_code_is_still_the_commands(closed: s
         assert subprocess.run(["sh", "-c", line], check=False).returncode == code, line
 
 
-def test_a_terminal_that_goes_away_ends_neither_the_command_nor_its_exit_code(
+def test_a_closed_terminal_changes_neither_the_command_nor_its_exit_code(
     tmp_path: Path,
 ) -> None:
     ours, theirs = pty.openpty()
@@ -253,7 +253,7 @@ def test_a_terminal_that_goes_away_ends_neither_the_command_nor_its_exit_code(
         assert beside.wait() == 9
 
 
-def test_an_agent_that_cannot_be_imported_fails_no_import_where_nothing_can_be_said(
+def test_an_agent_that_cannot_be_imported_fails_no_import_even_without_an_output(
     tmp_path: Path,
 ) -> None:
     """Another package of our name stands in the way, and stderr is none or full."""
@@ -312,7 +312,9 @@ def test_a_command_that_ignores_ctrl_z_is_not_left_behind() -> None:
         assert beside.returncode == 5
 
 
-def test_a_folder_of_our_name_beside_the_script_hides_no_agent(tmp_path: Path) -> None:
+def test_a_folder_named_warmwatch_next_to_the_script_does_not_hide_the_agent(
+    tmp_path: Path,
+) -> None:
     """In a Python that has no warmwatch, a checkout would be found as a namespace package."""
     (tmp_path / "torch.py").write_text("")
     (tmp_path / "warmwatch").mkdir()
@@ -323,7 +325,7 @@ def test_a_folder_of_our_name_beside_the_script_hides_no_agent(tmp_path: Path) -
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
-def test_who_stops_and_continues_the_one_beside_it_does_so_to_the_command() -> None:
+def test_stopping_and_continuing_the_launcher_does_the_same_to_the_command() -> None:
     line = "echo ready; read line; exit 5"
     with subprocess.Popen(
         [*RUN, "--report", "--", "sh", "-c", line],

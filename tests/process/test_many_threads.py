@@ -49,7 +49,7 @@ gate("compiled")
 
 
 @pytest.mark.skipif(TORCH.threads < 2, reason="this PyTorch crashes where a second thread compiles")
-def test_what_sixteen_threads_compile_at_once_is_counted_as_pytorch_counts_it(
+def test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_counts_them(
     records: Path, tmp_path: Path
 ) -> None:
     body = BODY.format(threads=THREADS, backend="aot_eager")
@@ -114,7 +114,7 @@ for thread in threads: thread.join()
 """
 
 
-def test_threads_that_come_to_their_first_step_at_once_have_one_record(records: Path) -> None:
+def test_threads_that_make_their_first_step_concurrently_share_one_record(records: Path) -> None:
     """Nothing of theirs is lost, though nobody has made it before."""
     run(records, FIRST, plain=True)
     slot = slots.read(slots.only(records))

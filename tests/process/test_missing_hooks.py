@@ -329,7 +329,7 @@ BY_HELPERS = [
 WITHOUT_NAMES = {"cells", "flex_attention"}
 
 
-def test_a_hook_without_a_name_that_it_looks_up_is_missing(tmp_path: Path) -> None:
+def test_a_hook_without_a_name_that_it_patches_is_missing(tmp_path: Path) -> None:
     """Every name of every hook in turn. The list comes from the hooks' sources."""
     records = tmp_path / "records"
     records.mkdir()

@@ -56,7 +56,7 @@ result([told, x, [str(one.message) for one in said if "warmwatch" in str(one.mes
 """
 
 
-def test_every_call_gets_the_mode_and_what_cannot_is_said(records: Path) -> None:
+def test_every_call_gets_the_mode_and_an_incompatible_one_is_reported(records: Path) -> None:
     env = {"WARMWATCH_MODE": "max-autotune-no-cudagraphs"}
     told, x, said = result_of(records, CALLS, env=env)
     after = told.pop("after")
@@ -141,7 +141,7 @@ result(made.get_compiler_config()["max_autotune"])
 """
 
 
-def test_a_mode_that_pytorch_does_not_know_leaves_the_scripts_own(tmp_path: Path) -> None:
+def test_a_mode_that_pytorch_does_not_have_leaves_the_scripts_own(tmp_path: Path) -> None:
     """A guest: the training goes on, and the error is counted."""
     records = tmp_path / "records"
     records.mkdir()
@@ -208,7 +208,7 @@ def measured(records: Path, output: Path, *modes: str) -> tuple[dict[str, Any], 
     return told, {one["run"]: one["state"] for one in known["runs"]}
 
 
-def test_a_script_is_measured_and_remembered(records: Path, tmp_path: Path) -> None:
+def test_a_script_is_measured_and_the_result_is_stored(records: Path, tmp_path: Path) -> None:
     told, runs = measured(records, tmp_path / "out", "eager")
     assert (told["baseline"], told["caches"], told["untried"]) == ("eager", "cold", [])
     assert told["rows"][0]["compiled"] is False
@@ -216,7 +216,7 @@ def test_a_script_is_measured_and_remembered(records: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_each_mode_is_measured_beside_eager(records: Path, tmp_path: Path) -> None:
+def test_each_mode_is_measured_against_eager(records: Path, tmp_path: Path) -> None:
     told, runs = measured(records, tmp_path / "out", "eager", "default")
     eager, default = told["rows"]
     assert (eager["compiled"], default["compiled"], default["graphs"]) == (False, True, 1)
@@ -268,7 +268,7 @@ def test_a_budget_ends_the_run_in_progress_and_leaves_out_the_rest(records: Path
     assert "default is skipped" in done.stderr
 
 
-def test_a_command_that_is_not_there_is_said_and_tried_once(records: Path) -> None:
+def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
     env = environment(records)
     done = subprocess.run(
         [*MODES, "--", "nothing-of-that-name"], env=env, capture_output=True, text=True, check=False

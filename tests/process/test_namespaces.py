@@ -90,7 +90,7 @@ def command(*words: str, within: tuple[str, ...] = ()) -> subprocess.CompletedPr
 
 
 @needs(*clocks(AHEAD))
-def test_a_training_with_another_clock_is_refused_with_words_and_judged_where_it_runs(
+def test_a_training_with_another_clock_is_refused_with_a_message_and_judged_in_its_namespace(
     memory: Path,
 ) -> None:
     """Durations would be negative: it was "-99998.1 s" once."""
@@ -111,7 +111,7 @@ def test_a_training_with_another_clock_is_refused_with_words_and_judged_where_it
 
 
 @needs(*uptime(5))
-def test_a_daemon_with_a_clock_behind_the_training_s_says_so_too(memory: Path) -> None:
+def test_a_daemon_whose_clock_is_behind_the_training_s_reports_it(memory: Path) -> None:
     with training(memory):
         said = command("doctor", "--dir", str(memory), within=("unshare", *uptime(5)))
     assert re.search(r"another time namespace, whose clock is [\d,]+ s ahead", said.stdout)
@@ -212,7 +212,7 @@ def state(url: str) -> str:
 
 
 @needs("-p", "--fork", "--mount-proc")
-def test_a_reader_that_cannot_see_the_training_s_pid_knows_that_it_lives_and_that_it_is_gone(
+def test_a_reader_in_another_pid_namespace_detects_that_a_training_is_alive_and_gone(
     memory: Path,
 ) -> None:
     apart = ("unshare", "-p", "--fork", "--mount-proc")
@@ -235,7 +235,7 @@ def test_a_training_that_is_root_in_its_own_user_namespace_is_its_user_s(memory:
 
 
 @needs("-n")
-def test_a_network_namespace_parts_nobody_from_his_records(memory: Path) -> None:
+def test_a_network_namespace_does_not_hide_a_user_s_records(memory: Path) -> None:
     with training(memory, "-n") as started:
         started.step()
         (reading,) = read(memory).records

@@ -202,7 +202,7 @@ def of_text(numbers: Numbers, view: str, text: str) -> None:
     numbers.say(view, compilations=int(found[1]), graph_breaks=int(broken[1]))
 
 
-def test_every_view_says_the_same_of_one_run(records: Path, tmp_path: Path) -> None:
+def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path: Path) -> None:
     run(records, BODY)
     numbers, where = Numbers(), ("--dir", str(records))
     state = {"WARMWATCH_STATE": "off"}

@@ -118,7 +118,7 @@ def test_every_series_of_metrics_arrives_with_its_type_labels_and_value(records:
     assert {key: arrived[key] for key in still} == still
 
 
-def test_opentelemetrys_variables_say_who_sends_and_with_which_headers(records: Path) -> None:
+def test_opentelemetrys_variables_set_the_resource_and_the_headers(records: Path) -> None:
     variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20x",
@@ -261,7 +261,7 @@ def refused(*arguments: str, **variables: str) -> str:
     return line
 
 
-def test_without_the_extra_it_says_which_command_brings_it(
+def test_without_the_extra_it_prints_the_command_that_installs_it(
     without_opentelemetry: dict[str, str],
 ) -> None:
     assert refused("--otlp", **without_opentelemetry) == (
@@ -270,7 +270,7 @@ def test_without_the_extra_it_says_which_command_brings_it(
     )
 
 
-def test_without_the_extra_a_daemon_that_is_not_asked_for_otlp_serves(
+def test_without_the_extra_a_daemon_without_otlp_serves(
     records: Path, without_opentelemetry: dict[str, str]
 ) -> None:
     with daemon_process("--dir", str(records), **without_opentelemetry) as (_, url):

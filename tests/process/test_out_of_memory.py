@@ -42,7 +42,7 @@ def get(url: str) -> Any:
         return json.load(reply)
 
 
-def test_a_training_that_the_kernel_killed_for_want_of_memory_is_said_to_be(memory: Path) -> None:
+def test_a_training_that_the_oom_killer_ended_is_reported_so(memory: Path) -> None:
     with (
         limited(LIMIT) as group,
         subprocess.Popen(
@@ -77,7 +77,7 @@ def counters(url: str) -> dict[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-def test_a_daemon_that_the_kernel_killed_for_want_of_memory_continues_every_counter(
+def test_a_daemon_that_the_oom_killer_ended_continues_every_counter(
     memory: Path,
 ) -> None:
     with held(write_record(memory, warm())):

@@ -58,7 +58,7 @@ for zip in (True, False):
     assert counts.saving_since_ns == 0 < counts.saved_ns
 
 
-def test_a_save_in_the_background_holds_nobody_up(records: Path) -> None:
+def test_a_background_save_is_not_a_pause(records: Path) -> None:
     body = """
 thread = threading.Thread(target=save, args=(model.state_dict(), io.BytesIO()))
 thread.start(); thread.join()
@@ -102,7 +102,7 @@ def test_a_save_on_the_main_thread_is_no_background_save_if_autograd_steps(
     assert counts.evaluations == 1
 
 
-def test_the_distributed_checkpoint_is_one_save_and_imported_by_nobody_but_its_user(
+def test_the_distributed_checkpoint_is_one_save_and_imported_only_by_its_user(
     records: Path, tmp_path: Path
 ) -> None:
     body = f"""
@@ -244,7 +244,7 @@ for _ in range(5): step()
 """
 
 
-def test_a_long_step_is_told_with_what_it_went_to_and_is_no_compilation(records: Path) -> None:
+def test_a_long_step_is_reported_with_its_cause_and_is_no_compilation(records: Path) -> None:
     run(records, LONG)
     lines = slots.events(slots.only(records))
     told = {line["n"]: line for line in lines if line["event"] == "long_step"}

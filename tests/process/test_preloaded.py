@@ -51,7 +51,7 @@ def ended(place: Path, body: str, *, fresh: bool) -> tuple[int, list[str], list[
 
 
 @pytest.mark.parametrize(("end", "code"), ENDS.values(), ids=ENDS)
-def test_a_forked_training_is_and_ends_as_one_that_is_started_anew(
+def test_a_forked_training_equals_a_freshly_started_one(
     tmp_path: Path, end: str, code: int
 ) -> None:
     forked = ended(tmp_path, TELLS + end, fresh=False)
@@ -59,7 +59,7 @@ def test_a_forked_training_is_and_ends_as_one_that_is_started_anew(
     assert forked[0] == code
 
 
-def test_one_whose_environment_pytorch_reads_at_its_import_is_started_anew(
+def test_a_training_with_variables_that_pytorch_reads_at_import_is_started_fresh(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text("import sys; print('torch' in sys.modules)")
@@ -73,7 +73,7 @@ def test_one_whose_environment_pytorch_reads_at_its_import_is_started_anew(
     assert said == ["True\n", "False\n"]
 
 
-def test_its_record_is_that_of_a_process_that_nobody_forked(records: Path) -> None:
+def test_its_record_is_that_of_a_process_without_a_fork(records: Path) -> None:
     run(records, "train(model := make(), torch.optim.SGD(model.parameters()), 1)")
     identity = slots.read(slots.only(records)).identity
     assert identity.run == "train"

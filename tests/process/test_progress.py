@@ -39,7 +39,9 @@ result([seen, module.tqdm is torch.hub.tqdm, issubclass(ours, torch.hub.tqdm)])
 """
 
 
-def test_kernels_done_of_all_are_told_while_inductor_waits_for_them(records: Path) -> None:
+def test_finished_and_total_kernels_are_reported_while_inductor_waits_for_them(
+    records: Path,
+) -> None:
     seen, restored, same_kind = result_of(records, FOLLOWED)
     *under_way, over = seen
     total = len(under_way)
@@ -109,7 +111,7 @@ result([before, memory(), sorted(set(calls)), len(calls)])
 
 
 @pytest.mark.parametrize("keeps_none", [False, True])
-def test_the_allocator_is_asked_at_rare_moments_and_only_once_cuda_is_up(
+def test_the_allocator_is_read_rarely_and_only_after_cuda_is_initialized(
     records: Path, keeps_none: bool
 ) -> None:
     """Of the device with a context alone; one that keeps no statistics is asked once."""

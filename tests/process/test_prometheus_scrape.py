@@ -85,7 +85,7 @@ def ranks(daemon: str) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def test_the_query_api_gives_back_what_status_says(
+def test_the_query_api_returns_the_values_of_status(
     directory: Path, daemon: str, prometheus: str
 ) -> None:
     with ExitStack() as holders:

@@ -7,13 +7,13 @@ from support import protocol
 DIFFERENT = 500  # images, so that the writer was at work however busy the machine is
 
 
-def test_a_hot_word_is_never_read_half() -> None:
+def test_a_counter_is_never_read_torn() -> None:
     with protocol.written("steps") as slot:
         found = protocol.read_steps(slot, DIFFERENT)
     assert found.torn == 0
 
 
-def test_a_sealed_block_is_never_read_half_nor_an_older_one_after_a_newer() -> None:
+def test_a_sealed_block_is_never_read_torn_or_out_of_order() -> None:
     with protocol.written("blocks") as slot:
         found = protocol.read_blocks(slot, DIFFERENT)
     assert (found.torn, found.backwards) == (0, 0)

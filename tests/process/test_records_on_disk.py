@@ -45,7 +45,7 @@ def holder(folder: Path) -> int | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_befalls_the_disk_neither_stops_nor_ends_the_training(
+def test_an_error_of_the_disk_neither_blocks_nor_ends_the_training(
     tmp_path: Path, kind: str, fault: str
 ) -> None:
     errors = tmp_path / "errors"

@@ -52,7 +52,7 @@ def test_the_users_own_calls_are_counted_and_no_others(records: Path) -> None:
     assert slots.read(slots.only(records)).compile.wrappers == 7
 
 
-def test_pytorchs_calls_of_itself_are_not_asked_for(records: Path) -> None:
+def test_pytorchs_own_calls_are_not_reported_as_requested(records: Path) -> None:
     undone, home = result_of(records, INTERNAL)
     assert (undone, home) == (True, "torch._dynamo.eval_frame")
     assert slots.read(slots.only(records)).compile.wrappers == 0
@@ -69,14 +69,14 @@ train(c, o, 4)
 
 
 @pytest.mark.parametrize("how", DISABLED[1:4])
-def test_what_turns_compilation_off_is_told(records: Path, how: str) -> None:
+def test_a_setting_that_disables_compilation_is_reported(records: Path, how: str) -> None:
     env = {"TORCHDYNAMO_DISABLE": "1"} if how == "environment" else {}
     run(records, f"HOW = {how!r}\n{STANCE}", env=env)
     counts = slots.read(slots.only(records)).compile
     assert (counts.wrappers, counts.begun, DISABLED[counts.disabled]) == (1, 0, how)
 
 
-def test_a_stance_is_told_as_it_is_set_and_as_it_ends(records: Path) -> None:
+def test_a_stance_is_reported_when_it_is_set_and_when_it_ends(records: Path) -> None:
     """Also in mid-run, where no step is looked at closely."""
     body = """
 from warmwatch.lifecycle import api as _current
@@ -132,7 +132,7 @@ skips = counters["inductor"]["cudagraph_skips"]
 """
 
 
-def test_why_cuda_graphs_were_left_out_as_they_ran_is_told_and_nothing_else_changes(
+def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
     records: Path,
 ) -> None:
     """Once each: what a compilation's record has is in its line, the rest in lines of its own."""
@@ -157,7 +157,7 @@ def test_why_cuda_graphs_were_left_out_as_they_ran_is_told_and_nothing_else_chan
     assert "alice" not in str(told)
 
 
-def test_after_a_detach_pytorch_says_it_alone_and_no_more_than_a_hundred_are_told(
+def test_after_a_detach_only_pytorch_logs_them_and_at_most_a_hundred_are_reported(
     records: Path,
 ) -> None:
     """What somebody else has put around it meanwhile stays; it is ours no more."""

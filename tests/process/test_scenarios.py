@@ -26,7 +26,7 @@ def test_the_verdict_agrees_with_the_truth(scenario: Scenario, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("scenario", scenarios.every(), ids=lambda scenario: scenario.name)
-def test_a_scenario_that_allows_for_a_difference_says_which(scenario: Scenario) -> None:
+def test_a_scenario_that_allows_a_difference_names_it(scenario: Scenario) -> None:
     """No check is made laxer in silence: the words stand in docs/explanation/accuracy.md."""
     laxer = (
         scenario.unseen_steps,

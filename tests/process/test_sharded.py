@@ -57,7 +57,7 @@ WHOLE = 37 * 16 + 16 * 16 + 16
 
 
 @pytest.mark.long
-def test_each_rank_tells_of_the_whole_model_or_of_none_and_counts_each_step_once(
+def test_each_rank_reports_the_whole_model_or_none_and_counts_each_step_once(
     records: Path,
 ) -> None:
     """FSDP1's parameters tell the size of this rank's part alone."""

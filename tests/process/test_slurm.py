@@ -80,7 +80,7 @@ def test_what_a_batch_script_starts_last_is_what_the_run_came_to(
     assert (last["state"], [rank["steps"] for rank in last["ranks"]]) == ("finished", [5])
 
 
-def test_two_trainings_that_a_batch_script_starts_at_once_are_two_launches(
+def test_two_concurrent_trainings_of_a_batch_script_are_two_launches(
     records: Path, cluster: dict[str, str], train: list[str]
 ) -> None:
     command = " ".join([*RUN, "run", "--", *train])

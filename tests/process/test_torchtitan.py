@@ -126,7 +126,7 @@ result([two.step, two.ntokens_seen, flops, compiled, weights(plain) == weights(o
 )
 
 
-def test_a_trainer_tells_of_its_steps_validations_saves_and_tokens(records: Path) -> None:
+def test_a_trainer_reports_its_steps_validations_saves_and_tokens(records: Path) -> None:
     steps, tokens, flops, compilations, same = result_of(records, WATCHED, attach=False)
     slot = slots.read(slots.only(records))
     counts = slot.compile

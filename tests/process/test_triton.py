@@ -81,7 +81,7 @@ def test_an_eager_training_with_kernels_is_warm_when_they_are(records: Path) -> 
     assert counts.recompiles_after_warm == 2
 
 
-def test_with_its_cache_full_nothing_is_built_and_that_is_said(records: Path) -> None:
+def test_with_a_full_cache_no_kernel_is_built_and_that_is_reported(records: Path) -> None:
     result_of(records, TRAINING, env={"WARMWATCH_DISABLE": "1"})  # where a kernel is, is in its key
     result_of(records, TRAINING)
     counts = slots.read(slots.only(records)).compile
@@ -107,7 +107,7 @@ def test_a_users_own_hooks_stay_where_they_are(records: Path) -> None:
     assert set(result_of(records, body)) == {True}
 
 
-def test_kernels_in_a_process_that_never_imports_dynamo_are_seen(records: Path) -> None:
+def test_kernels_in_a_process_without_dynamo_are_detected(records: Path) -> None:
     body = KERNELS.replace("model = make()", "model = None #") + (
         "import sys\ntuned[(1,)](x, x, 64)\nwarmwatch.step()\n"
         "result(['torch._dynamo' in sys.modules, warmwatch.state()])"

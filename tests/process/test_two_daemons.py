@@ -28,7 +28,7 @@ def counted(url: str) -> dict[str, str]:
     return {name: value for name, value in pairs if not any(word in name for word in of_the_moment)}
 
 
-def test_both_say_the_same_and_one_that_stops_or_is_killed_costs_the_other_nothing(
+def test_both_report_the_same_and_one_that_stops_or_is_killed_does_not_affect_the_other(
     memory: Path, tmp_path: Path
 ) -> None:
     arguments = ("--dir", str(memory), "--interval", "0.05")

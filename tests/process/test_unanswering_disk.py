@@ -158,7 +158,7 @@ warmwatch.attach(tokens_per_step=8)
 """
 
 
-def test_a_directory_that_fails_when_nobody_waits_any_more_is_tried_until_it_can_be_written(
+def test_a_directory_that_fails_after_the_timeout_is_retried_until_it_is_writable(
     disk: Path,
 ) -> None:
     with started(FAILS, disk) as process:

@@ -41,7 +41,7 @@ def observed(url: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_a_training_without_the_agent_is_seen_while_its_workers_compile(tmp_path: Path) -> None:
+def test_a_training_without_the_agent_is_reported_while_its_workers_compile(tmp_path: Path) -> None:
     """Likely to compile while they do; no longer when they are idle; never among the runs."""
     records = tmp_path / "records"
     records.mkdir()

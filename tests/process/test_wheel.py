@@ -107,7 +107,7 @@ def test_it_requires_nothing(wheel: Path) -> None:
     }
 
 
-def test_without_the_extra_the_agent_imports_and_the_command_says_what_to_do(bare: Path) -> None:
+def test_without_the_extra_the_agent_imports_and_the_command_gives_advice(bare: Path) -> None:
     agent = call(bare / "bin/python", "-c", "import warmwatch.auto; print('attached')", cwd=bare)
     assert (agent.stdout, agent.stderr) == ("attached\n", "")
     told = call(bare / "bin/warmwatch", "status", cwd=bare)

@@ -53,7 +53,7 @@ def test_a_step_is_a_train_step_that_ends_and_a_save_one_that_saves(records: Pat
     assert saves == [False, False, True, False]
 
 
-def test_ranks_that_share_their_tokens_are_told_their_share(records: Path) -> None:
+def test_ranks_that_share_their_tokens_report_their_share(records: Path) -> None:
     body = f"{STAND_IN}trainer = Trainer(tp=2, pp=2, quantized=True); watch(trainer)\n"
     body += "trainer.train([64] * 3); result(None)"
     result_of(records, body, attach=False)

@@ -85,7 +85,7 @@ def test_it_is_gone_when_it_is_uninstalled(events: Events) -> None:
     assert heard == []
 
 
-def test_without_a_shell_there_is_nothing_to_tell_and_nothing_is_missing(
+def test_without_a_shell_nothing_is_reported_and_nothing_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for ipython in (None, SimpleNamespace(get_ipython=lambda: None)):

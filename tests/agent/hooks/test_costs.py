@@ -45,7 +45,7 @@ def test_what_is_tuned_at_run_time_is_autotuning_alone() -> None:
     assert phases(tuned) == {"autotune": 70}
 
 
-def test_a_version_that_tells_nothing_has_no_words() -> None:
+def test_a_version_without_costs_gives_no_text() -> None:
     assert not any(costs(SimpleNamespace()).values())
 
 

@@ -184,7 +184,7 @@ def _calls(*steps: str, since: int = 0) -> list[Counter[int] | None]:
     ]
 
 
-def test_calls_of_a_step_are_known_once_three_complete_ones_were_alike() -> None:
+def test_the_calls_of_a_step_are_stable_after_three_equal_complete_ones() -> None:
     found = _calls("aabb", *["aabb"] * ALIKE, "a", since=5)  # the first may have begun before
     assert found[:-1] == [None] * (4 + 4 * ALIKE)
     assert found[-1] == {ord("a"): 2, ord("b"): 2}

@@ -87,7 +87,7 @@ def test_different_settings_have_different_hashes_without_any_repr() -> None:
     assert of_value(endless)
 
 
-def test_each_way_is_given_once_and_not_more_of_them_than_anybody_reads() -> None:
+def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:
     ways = PendingCalls()
     for mode in ("default", "max-autotune", "default"):
         ways.add({"mode": mode})
@@ -118,7 +118,7 @@ def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> Non
     assert of_value({"mask": int(long, 16)}) != of_value({"mask": int(long[:-1], 16)})
 
 
-def test_what_is_nested_without_bound_is_looked_at_within_one() -> None:
+def test_an_unbounded_nesting_is_read_to_a_limit() -> None:
     """The training waits for it: looked at to its end, this would take longer than the universe."""
     table: list[object] = [1]
     nested: dict[str, object] = {"a": 1}

@@ -85,13 +85,13 @@ def test_a_finder_before_ours_is_called_once(tmp_path: Path) -> None:
     assert rest == "[True] [] ['late'] False"
 
 
-def test_who_only_looks_whether_a_module_is_there_does_not_end_the_waiting(tmp_path: Path) -> None:
+def test_finding_a_module_without_importing_it_does_not_end_the_wait(tmp_path: Path) -> None:
     """As many programs ask for Triton before they import it."""
     value, rest = imported(tmp_path, 'watch.start(); importlib.util.find_spec("late")')
     assert (value, rest) == ("found", "[True] [] [] False")
 
 
-def test_what_somebody_has_put_in_a_module_s_place_keeps_no_other_from_being_awaited(
+def test_a_replaced_module_does_not_stop_the_wait_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A test's stand-in for Triton, say: no module, and with nothing that one has."""

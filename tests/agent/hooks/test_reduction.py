@@ -114,7 +114,7 @@ def test_a_text_of_any_length_takes_bounded_time(part: str) -> None:
     assert spent(1_000_000) < 100 * max(spent(10_000), 0.001)
 
 
-def test_a_users_words_make_no_category() -> None:
+def test_a_users_text_selects_no_category() -> None:
     assert category_of("0/0: cfg['mode'] == 'grad_mode autocast dtype mismatch'") == "python_value"
 
 
@@ -147,5 +147,5 @@ def test_the_full_text_stays_if_requested() -> None:
         "Unsupported method: tolist",
     ],
 )
-def test_pytorchs_own_words_for_a_graph_break_stay(text: str) -> None:
+def test_pytorchs_own_text_of_a_graph_break_is_not_changed(text: str) -> None:
     assert graph_break(text) == text

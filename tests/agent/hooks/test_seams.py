@@ -173,7 +173,7 @@ def test_what_was_replaced_goes_back_as_it_was() -> None:
     assert _Owner.of_class() == _Owner().inherited() == "theirs"
 
 
-def test_what_somebody_has_put_around_ours_stays() -> None:
+def test_a_wrapper_around_our_hook_stays() -> None:
     replaced = Replaced()
     replaced.put(_Owner, "own", _ours)
     theirs = lambda _: "around"  # noqa: E731
@@ -258,7 +258,7 @@ result(heard)
 
 
 @pytest.mark.training
-def test_an_event_is_heard_once_if_another_tool_wraps_our_hook_while_it_compiles(
+def test_an_event_is_counted_once_if_another_tool_wraps_our_hook_while_it_compiles(
     records: Path,
 ) -> None:
     assert result_of(records, WRAPPED_MEANWHILE, attach=False) == [

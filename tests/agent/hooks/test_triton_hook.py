@@ -196,7 +196,9 @@ def test_a_tuning_that_is_interrupted_ends_and_is_no_compilation(
     monkeypatch.undo()
 
 
-def test_a_kernel_that_was_launched_before_is_heard_too(triton: SimpleNamespace) -> None:
+def test_a_kernel_that_was_launched_before_the_hook_is_also_reported(
+    triton: SimpleNamespace,
+) -> None:
     kernel = triton.JITFunction(scale)
     kernel.run(FLOAT, 4, 128)
     listener = Listener()
@@ -247,7 +249,7 @@ def test_a_triton_without_a_hook_point_stays_unchanged(
     assert triton.compiler.compile is compile
 
 
-def test_who_compiles_by_keyword_is_served(triton: SimpleNamespace) -> None:
+def test_a_compile_call_with_keywords_is_supported(triton: SimpleNamespace) -> None:
     """``triton.compiler.compile(src=...)`` is Triton's own name of it."""
     listener = Listener()
     install(listener)

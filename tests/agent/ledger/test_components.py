@@ -62,7 +62,7 @@ def unpacked(packed: str) -> str:
     return zlib.decompress(base64.b64decode(packed)).decode()
 
 
-def test_a_process_tells_no_more_than_there_is_room_for() -> None:
+def test_the_size_of_the_keys_that_a_process_reports_is_bounded() -> None:
     written, random_ = WrittenKeys(), random.Random(0)
 
     def lines(count: int) -> list[str]:

@@ -33,7 +33,7 @@ def test_importing_the_agent_imports_neither_torch_nor_dynamo(records: Path) -> 
     assert list(records.iterdir()) == []
 
 
-def test_until_something_compiles_neither_the_agent_nor_the_record_is_imported(
+def test_before_a_compilation_neither_agent_nor_record_is_imported(
     records: Path,
 ) -> None:
     """Most of an import's time is theirs, and a helper process of a training needs neither."""
@@ -76,7 +76,7 @@ def test_it_attaches_before_or_after_torch(records: Path, order: str) -> None:
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-def test_an_optimizer_that_was_pickled_is_seen_from_its_first_step(records: Path) -> None:
+def test_an_unpickled_optimizer_is_detected_at_its_first_step(records: Path) -> None:
     """Nothing builds it, so Dynamo is imported by ``step`` itself, in the middle of the first."""
     saved = str(records.parent / "optimizer")
     python(
@@ -234,7 +234,7 @@ def test_a_disabled_agent_does_nothing(records: Path) -> None:
     assert list(records.iterdir()) == []
 
 
-def test_what_the_user_says_later_is_in_the_record(records: Path) -> None:
+def test_a_later_setting_of_the_user_is_recorded(records: Path) -> None:
     body = "import warmwatch\no = torch.optim.SGD(make().parameters())\n"
     body += "warmwatch.attach(run='gpt2', tokens_per_step=491_520)\n"
     run(records, body)
@@ -242,7 +242,7 @@ def test_what_the_user_says_later_is_in_the_record(records: Path) -> None:
     assert (identity.run, identity.tokens_per_step) == ("gpt2", 491_520)
 
 
-def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Path) -> None:
+def test_an_invalid_setting_is_reported_once_and_does_not_stop_the_training(records: Path) -> None:
     env = {"WARMWATCH_WARM_STEPS": "many", "WARMWATCH_RUM": "gpt2"}
     with training(records, STEP, env=env) as started:
         assert started.wait() == 0
@@ -266,7 +266,7 @@ def test_a_wrong_setting_is_said_once_and_does_not_stop_the_training(records: Pa
         ("WORLD_SIZE", "nan", "is not an integer from 0 to 1,000,000; ignored"),
     ],
 )
-def test_what_a_variable_cannot_mean_is_said_and_the_training_has_its_record(
+def test_an_invalid_variable_is_reported_and_the_training_has_its_record(
     records: Path, name: str, value: str, said: str
 ) -> None:
     with training(records, STEP, env={name: value}) as started:

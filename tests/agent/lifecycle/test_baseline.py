@@ -137,7 +137,7 @@ def test_it_can_be_cut_short_and_the_next_step_is_clean() -> None:
     assert len(rank.eager) == 4
 
 
-def test_that_the_agents_own_stance_turns_compilation_off_is_not_told_as_the_users() -> None:
+def test_the_agents_own_stance_is_not_reported_as_the_users() -> None:
     rank = Rank()
     rank.pytorch.turned_off = "stance"
     holds = True

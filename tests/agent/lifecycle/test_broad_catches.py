@@ -53,7 +53,7 @@ CATCHES = [(path, node) for path in SOURCES for node in broad(path)]
 @pytest.mark.parametrize(
     ("path", "node"), CATCHES, ids=[f"{_where(path)}:{node.lineno}" for path, node in CATCHES]
 )
-def test_a_broad_catch_says_why_and_catches_no_interrupt(
+def test_a_broad_catch_has_a_reason_and_catches_no_interrupt(
     path: Path, node: ast.ExceptHandler
 ) -> None:
     assert _names(node.type) == {"Exception"}

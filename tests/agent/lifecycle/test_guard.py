@@ -30,7 +30,7 @@ def refusing() -> Iterator[logging.Handler]:
 
 
 @pytest.mark.usefixtures("refusing")
-def test_a_log_that_refuses_costs_neither_the_training_nor_the_count(
+def test_a_failing_log_handler_affects_neither_the_training_nor_the_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[str] = []
@@ -41,7 +41,9 @@ def test_a_log_that_refuses_costs_neither_the_training_nor_the_count(
 
 @pytest.mark.usefixtures("refusing")
 @pytest.mark.filterwarnings("error")
-def test_nor_does_it_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_on_warnings_affects_neither_the_training_nor_the_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(_guard, "_warned", set())
     _guard.warn_once("something the user can set right")
     assert _guard._warned == {"something the user can set right"}

@@ -111,7 +111,7 @@ assert reached == ["tokens_per_step", "flops_per_step", "warning"], reached
 """
 
 
-def test_what_is_raised_while_arguments_are_looked_at_reaches_the_training(records: Path) -> None:
+def test_an_exception_raised_while_arguments_are_read_reaches_the_training(records: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", ARGUMENTS],
         env=environment(records),

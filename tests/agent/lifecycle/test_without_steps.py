@@ -26,7 +26,7 @@ def compile_once(rank: Rank, seconds: float = 5) -> None:
     rank.ledger.end("dynamo")
 
 
-def test_it_is_warm_when_nothing_has_compiled_for_as_long_as_the_record_says() -> None:
+def test_it_is_warm_after_the_recorded_time_without_a_compilation() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     ended = rank.now
@@ -57,7 +57,9 @@ def test_a_process_whose_compilations_come_further_apart_has_to_be_quiet_for_lon
 
 
 @pytest.mark.parametrize("why", ["an optimizer", "a step", "off", "never compiled", "compiling"])
-def test_silence_says_nothing_where_steps_are_to_come_or_nothing_compiled(why: str) -> None:
+def test_a_time_without_compilations_is_no_sign_if_steps_are_expected_or_nothing_compiled(
+    why: str,
+) -> None:
     rank = Rank(quiet=0 if why == "off" else QUIET_SECONDS)
     rank.pytorch.has_optimizer = why == "an optimizer"
     if why != "never compiled":
@@ -162,7 +164,7 @@ def test_a_process_that_can_never_be_warm_does_not_look_again_and_again(records:
     assert spent < 0.2
 
 
-def test_a_watch_whose_process_is_not_warm_when_it_could_be_looks_once_a_second() -> None:
+def test_a_watch_whose_process_is_late_to_become_warm_polls_once_a_second() -> None:
     looks: list[int] = []
     looked = threading.Event()
     began = monotonic_ns()
@@ -237,7 +239,9 @@ OPTIMIZER = "optimizer = torch.optim.AdamW(make().parameters())"
 
 
 @pytest.mark.parametrize(("before", "after"), [(OPTIMIZER, ""), ("", OPTIMIZER), ("", "")])
-def test_an_optimizer_is_seen_whenever_it_was_made(records: Path, before: str, after: str) -> None:
+def test_an_optimizer_is_detected_whenever_it_was_created(
+    records: Path, before: str, after: str
+) -> None:
     run(records, MADE.format(before=before, after=after), attach=False, fresh=True)
     assert slots.read(slots.only(records)).compile.optimizers == bool(before or after)
 

@@ -140,7 +140,7 @@ def test_nothing_is_written_where_it_is_off_or_there_is_no_record(after: float |
 
 
 @pytest.mark.parametrize("what", ["fifo", "fifo that is read", "link", "directory"])
-def test_what_stands_in_the_file_s_place_is_neither_waited_for_nor_followed(
+def test_another_file_in_its_place_neither_blocks_nor_is_followed(
     tmp_path: Path, reported: list[str], what: str
 ) -> None:
     place, other = tmp_path / STACKS, tmp_path / "other"

@@ -139,7 +139,7 @@ def test_a_user_who_turns_warnings_into_errors_gets_none_of_ours(records: Path) 
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-def test_a_value_said_anew_leaves_what_was_earned(records: Path) -> None:
+def test_a_changed_value_does_not_change_what_earlier_steps_counted(records: Path) -> None:
     """And one that is said late holds for all steps before it."""
     body = (
         STEPS

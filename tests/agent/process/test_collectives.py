@@ -53,6 +53,6 @@ def told(tmp_path: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_the_shortest_of_the_groups_that_there_are_is_told(tmp_path: Path) -> None:
+def test_the_shortest_timeout_of_the_groups_is_reported(tmp_path: Path) -> None:
     one, both, later = [321.0, "gloo"], [77.5, "gloo"], [55.0, "gloo"]
     assert told(tmp_path) == [None, None, one, both, later, None, None]

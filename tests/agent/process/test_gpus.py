@@ -52,7 +52,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-def test_nothing_is_asked_while_cuda_is_down(put: Any) -> None:
+def test_nothing_is_read_before_cuda_is_initialized(put: Any) -> None:
     put(up=False)
     assert torch_state.gpus_in_use() == ()
 
@@ -72,7 +72,7 @@ def test_only_devices_with_a_context_are_in_use(put: Any) -> None:
     assert torch_state.gpus_in_use() == ()
 
 
-def test_where_contexts_cannot_be_asked_for_it_is_the_current_device(put: Any) -> None:
+def test_without_readable_contexts_it_is_the_current_device(put: Any) -> None:
     put(knows_contexts=False)
     assert torch_state.gpus_in_use() == ("GPU-71d7ab00-0000-4000-8000-000000000001",)
 

@@ -58,7 +58,7 @@ PLAIN = {"RANK": "1", "WORLD_SIZE": "2"}
     ],
     ids=["torchrun", "slurm", "open mpi", "pmi", "ray", "plain", "torchrun in slurm", "none"],
 )
-def test_the_launcher_says_who_it_is(
+def test_the_launcher_s_variables_identify_a_process(
     environ: dict[str, str],
     launcher: str,
     run: str,
@@ -139,7 +139,7 @@ def launched(**env: str) -> str:
     return subprocess.check_output(command, env={**os.environ, **env}, text=True).strip()
 
 
-def test_what_one_launcher_starts_is_one_launch_also_when_it_starts_a_rank_anew() -> None:
+def test_all_ranks_of_one_launcher_are_one_launch_even_if_one_restarts() -> None:
     first = launched(RANK="0", WORLD_SIZE="2")
     assert first.startswith(f"parent:{os.getpid()}:")
     assert launched(RANK="1", WORLD_SIZE="2") == first
@@ -215,7 +215,7 @@ def test_a_child_belongs_to_its_trainings_launch_under_slurm_too(
     assert len(set(said)) == 1
 
 
-def test_a_launch_is_told_from_a_later_one_and_from_that_of_another_container() -> None:
+def test_a_launch_differs_from_a_later_one_and_from_another_container_s() -> None:
     """A pid alone would not do it: it is given again, and each container has its own."""
     known = identify({}, run="w").launch
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]

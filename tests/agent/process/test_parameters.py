@@ -38,7 +38,7 @@ def test_a_model_with_frozen_parameters_is_larger_than_that() -> None:
     assert seen(sgd(10), compiled=[4, 10]) == 10  # compiled in parts
 
 
-def test_a_parameter_that_is_a_shard_does_not_tell() -> None:
+def test_a_sharded_parameter_makes_the_count_unknown() -> None:
     class FlatParameter(torch.nn.Parameter):
         """As FSDP1 has them: this process's part."""
 

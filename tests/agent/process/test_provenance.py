@@ -71,7 +71,7 @@ def test_the_commit_that_is_checked_out_is_found(case: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_what_is_no_commit_is_not_told(case: str, tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_commit_is_not_reported(case: str, tmp_path: Path) -> None:
     head, files = UNKNOWN[case]
     assert commit_of(str(work_tree(tmp_path, head, **files))) == ""
 
@@ -184,7 +184,7 @@ def test_a_cache_is_warm_where_something_lies_in_it_and_none_is_made(tmp_path: P
     assert caches(environ) == {}
 
 
-def test_of_a_cache_that_cannot_be_looked_at_nothing_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_cache_is_not_reported(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     assert caches({"TORCHINDUCTOR_CACHE_DIR": str(loop), "TRITON_CACHE_DIR": "a\0b"}) == {}

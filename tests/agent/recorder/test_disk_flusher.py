@@ -51,7 +51,7 @@ class Busy(bytearray):
         record.hot_words(self)[record.STEPS_INDEX["steps"]] = self.steps
 
 
-def test_on_a_disk_words_are_never_newer_than_the_blocks(
+def test_on_a_disk_counters_are_never_newer_than_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither where a write was the last one that the disk took."""
@@ -106,7 +106,7 @@ def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_
     assert copies.close(60)
 
 
-def test_the_lock_is_looked_after_every_few_seconds_where_nothing_happens(
+def test_the_lock_is_checked_every_few_seconds_without_other_activity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The training's own code may free it at any time, by closing a descriptor of the slot."""

@@ -92,7 +92,7 @@ ledger.end("dynamo")
 
 
 @pytest.mark.parametrize(("compiles", "warm"), [("", "eager"), (COMPILES, "warm")])
-def test_where_the_room_is_over_it_is_still_told_when_it_was_warm_and_how_it_ended(
+def test_a_full_journal_still_gets_the_warm_line_and_the_end(
     memory: Path, compiles: str, warm: str
 ) -> None:
     subprocess.run(
@@ -128,7 +128,7 @@ def test_a_journal_takes_a_64th_of_the_room_that_its_filesystem_had() -> None:
         pytest.skip(str(error))
 
 
-def test_a_filesystem_that_tells_no_size_leaves_a_journal_its_whole_room(
+def test_a_filesystem_that_reports_no_size_leaves_a_journal_its_full_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unknown = SimpleNamespace(f_blocks=0, f_bavail=0, f_frsize=4096)

@@ -79,7 +79,7 @@ def a_folder(path: Path) -> None:
 
 @pytest.mark.parametrize("plant", [fifo, endless, sparse_terabyte, run_of_no_name, a_folder])
 @pytest.mark.timeout(60)
-def test_what_lies_in_the_way_neither_hangs_the_training_nor_costs_it_its_record(
+def test_a_file_in_its_way_neither_blocks_the_training_nor_prevents_its_record(
     records: Path, plant: Callable[[Path], None], tmp_path: Path
 ) -> None:
     """Under the name that a run from the command line has: that of the working directory."""

@@ -114,19 +114,19 @@ PLAIN["0/0: L['self'].training == True"] = "the module went from train() to eval
 
 
 @pytest.mark.parametrize(("reason", "words"), PLAIN.items())
-def test_a_reason_is_put_in_plain_words(reason: str, words: str | None) -> None:
+def test_a_reason_is_translated_into_plain_text(reason: str, words: str | None) -> None:
     assert plain(reason, category_of(reason)) == words
 
 
 @pytest.mark.parametrize(
     "reason", [None, "", "0/0: ", "\n", "0/0: tensor ''", f"0/0: lr == {'9' * 500}", "0/0: ((("]
 )
-def test_what_is_not_understood_is_left_to_pytorchs_own_words(reason: str | None) -> None:
+def test_an_unrecognized_reason_is_shown_as_pytorch_wrote_it(reason: str | None) -> None:
     assert plain(reason, category_of(reason or "")) is None
 
 
 @pytest.mark.parametrize("part", ["a", "[", "tensor 'a", "x: expected 1, actual ", "L['a'].b"])
-def test_a_text_that_anybody_wrote_costs_no_more_than_a_reason_does(part: str) -> None:
+def test_a_hostile_text_costs_no_more_time_than_a_reason(part: str) -> None:
     """An answer has twenty of them for each rank."""
     reason = next(iter(PLAIN))
 

@@ -58,7 +58,7 @@ def test_a_reason_has_its_category(reason: str, category: str) -> None:
     assert category_of(reason) == category
 
 
-def test_the_entry_of_this_mode_tells_more_than_that_of_another() -> None:
+def test_the_entry_of_this_mode_outweighs_that_of_another() -> None:
     """After an evaluation its entry comes first, though the training's own guard is the cause."""
     size = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6"
     reasons = most_specific_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])

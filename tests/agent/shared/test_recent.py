@@ -109,7 +109,7 @@ def test_newest_first_gives_the_steps_that_there_were(count: int) -> None:
     assert newest_first(ring, count) == tuple(range(count, max(0, count - RING), -1))
 
 
-def test_a_word_holds_a_length_a_pause_and_whether_it_was_clean() -> None:
+def test_an_entry_holds_a_duration_a_pause_and_whether_it_was_clean() -> None:
     assert packed(20 * MS) == 20 * MS, "the hot path stores the length as it is"
     assert is_clean(packed(1))
     assert not is_clean(packed(1, clean=False))

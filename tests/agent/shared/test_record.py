@@ -141,7 +141,7 @@ def test_the_histogram_edges_of_version_1_are_pinned() -> None:
 
 
 @given(st.lists(U64, min_size=record.COMPILE_WORDS, max_size=record.COMPILE_WORDS))
-def test_every_compile_word_survives_the_round_trip(words: list[int]) -> None:
+def test_every_compile_counter_survives_the_round_trip(words: list[int]) -> None:
     assert flatten(read(image(words)).compile) == words
 
 
@@ -172,7 +172,7 @@ def test_what_is_known_to_be_the_same_is_not_read_again() -> None:
     assert record.unpack(after, before).compile_bins == tuple(TOUCHED_BINS)
 
 
-def test_words_are_found_by_their_names() -> None:
+def test_counters_are_found_by_their_names() -> None:
     counts = read(image(DISTINCT)).compile
     first = 1001
     assert counts.begun == first + record.COMPILE_INDEX["begun"]
@@ -324,7 +324,7 @@ def test_the_steps_are_never_older_than_the_compile_block() -> None:
         (image()[: record.HOT_END] + bytes(12288), "both places of a block"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_words(data: bytes, words: str) -> None:
+def test_an_unreadable_slot_is_refused_with_a_message(data: bytes, words: str) -> None:
     with pytest.raises(record.RecordError, match=words):
         read(data)
 
@@ -409,7 +409,7 @@ def test_an_amount_beyond_any_is_refused(value: float) -> None:
         record_identity.unpack_identity(body)
 
 
-def test_an_invalid_field_is_described_in_words() -> None:
+def test_an_invalid_field_is_described_in_the_message() -> None:
     for name, value, said in (
         ("run", 7, "is not text: 7"),
         ("run", "x" * 201, "has more than 200 characters: 'xxx"),
@@ -568,7 +568,7 @@ def test_the_longest_of_binned_durations_is_the_end_of_its_bin(
         (0, 0.0, None, None),
     ],
 )
-def test_steps_that_are_alike_have_their_mean_and_others_their_median(
+def test_steps_with_little_spread_have_their_mean_and_others_their_median(
     count: int | None, total: float | None, median: float | None, typical: float | None
 ) -> None:
     assert record.typical(count, total, median) == pytest.approx(typical)

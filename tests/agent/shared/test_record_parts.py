@@ -121,7 +121,7 @@ def test_the_lock_query_covers_the_whole_slot(tmp_path: Path, byte: int) -> None
     os.close(descriptor)
 
 
-def test_a_holder_in_another_namespace_is_somebody_of_no_number() -> None:
+def test_a_lock_holder_in_another_namespace_has_no_pid() -> None:
     answer = record.LOCK_QUESTION.replace(b"\0\0", (fcntl.F_WRLCK).to_bytes(2, "little"), 1)
     for pid, named in ((4711, 4711), (0, 0), (-1, 0)):
         told = answer[:24] + pid.to_bytes(4, "little", signed=True) + answer[28:]

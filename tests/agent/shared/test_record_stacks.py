@@ -138,7 +138,7 @@ def with_frames(frames: object) -> bytes:
         (with_frames([["f", ["g.py"], 3]]), "TypeError"),
     ],
 )
-def test_a_line_that_no_agent_wrote_is_refused_in_words(line: bytes, words: str) -> None:
+def test_an_invalid_line_is_refused_with_a_message(line: bytes, words: str) -> None:
     if words.endswith("Error"):
         words = f"a line of its stacks cannot be read ({words})"
     with pytest.raises(RecordError, match=f"^{re.escape(words)}$"):

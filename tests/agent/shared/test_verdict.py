@@ -300,7 +300,7 @@ def test_a_frame_at_the_recompile_limit_is_a_fallback_for_good() -> None:
     assert rank.store.notes[0][2]["steps"] == 0
 
 
-def test_what_compiles_aside_is_never_called_warm() -> None:
+def test_a_background_compilation_is_never_reported_as_warm() -> None:
     rank = Rank()
     rank.pytorch.swaps_later = True
     compile_once(rank)

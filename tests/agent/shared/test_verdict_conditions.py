@@ -43,7 +43,7 @@ def in_phase(phase: str) -> tuple[int, ...]:
         "no compilation was told of",
     ],
 )
-def test_nothing_was_captured_where_frames_were_looked_at_and_none_became_a_graph(
+def test_nothing_was_captured_if_frames_were_traced_and_none_became_a_graph(
     counts: dict[str, object], holds: bool
 ) -> None:
     judged = judge(facts(compile=compiled(**counts)), AT)
@@ -185,7 +185,7 @@ def test_early_steps_that_never_were_do_not_thrash() -> None:
     assert verdict.recently_touched(StepCounts(steps=2), counts) == (2, 1)
 
 
-def test_where_nobody_asks_for_it_no_compilation_takes_too_long() -> None:
+def test_without_a_limit_no_compilation_takes_too_long() -> None:
     assert verdict.compile_limit_ns(facts(long_compile_ns=0)) is None
     long = facts(long_compile_ns=0, compile=compiled(begun=2, active_since_ns=AT))
     assert "long_compile" not in judge(long, AT + 10_000 * MINUTE).conditions

@@ -241,7 +241,7 @@ def test_a_rank_that_only_compiled_so_far_has_started() -> None:
     assert judge(rank._replace(compile=CompileCounts()), AT).state is State.STARTING
 
 
-def test_a_rank_is_lost_since_it_was_seen_gone() -> None:
+def test_a_rank_is_lost_since_it_was_found_gone() -> None:
     rank = Rank()
     assert rank.judge(alive=False).since_ns is None
     gone = judge(facts(alive=False, gone_ns=5), AT)

@@ -63,7 +63,7 @@ def test_no_step_is_lost_where_regular_steps_and_others_of_one_length_alternate(
     assert len([ns for ns in slot.recent if ns]) == 34
 
 
-def test_in_a_training_that_stays_slow_the_looks_end() -> None:
+def test_in_a_training_that_stays_slow_the_memory_reads_end() -> None:
     rank = warm()
     rank.pytorch.bytes = (1, 2, 3, 4, 0)
     stepped(rank, *[0.8] * 70)
@@ -134,7 +134,7 @@ def test_batches_within_the_step_are_reported_next_to_earlier_ones() -> None:
     assert (one["batches"], one["batches_before"], one["data"]) == (50, 20, 7)
 
 
-def test_lines_get_rare_where_there_are_many_and_say_how_many_were_left_out() -> None:
+def test_frequent_lines_are_limited_and_count_the_omitted_ones() -> None:
     left_out = LeftOut()
     first = [left_out.before(n * MINUTE) for n in range(100)]
     assert first == [0] * 100

@@ -273,7 +273,7 @@ warmwatch.attach()
 @pytest.mark.parametrize(
     ("kind", "attach"), [*((kind, "") for kind in COMPILED), ("a compiled optimizer", OLD)]
 )
-def test_steps_are_seen_where_dynamo_traces(records: Path, kind: str, attach: str) -> None:
+def test_steps_are_detected_where_dynamo_traces(records: Path, kind: str, attach: str) -> None:
     """With the graphs, graph breaks and losses that the training has without the agent."""
     body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n"
     body += COMPILED[kind] + ACCOUNT

@@ -76,7 +76,7 @@ def test_blocks_count_what_pytorch_counts(warmwatch_compiles):
         assert seen.breaks >= sum(counters["graph_break"].values()) / 2
 
 
-def test_what_somebody_clears_meanwhile_is_counted_all_the_same(warmwatch_compiles):
+def test_compilations_are_counted_although_the_test_clears_the_counters(warmwatch_compiles):
     with warmwatch_compiles(graphs=3, recompiles=0, breaks=0) as seen:
         for _ in range(3):
             torch._dynamo.reset()
@@ -141,7 +141,7 @@ def test_the_backward_is_no_graph_of_dynamos(warmwatch_compiles):
         f(torch.ones(3, requires_grad=True)).backward()
 
 
-def test_hooks_are_there_as_long_as_somebody_counts(warmwatch_compiles):
+def test_hooks_are_installed_while_a_counter_exists(warmwatch_compiles):
     from torch._dynamo import convert_frame, utils
 
     def seams():

@@ -1,4 +1,4 @@
-"""The runs of one launch, apart from all others that its records lie beside."""
+"""The runs of one launch, separated from all others in the same directory."""
 
 from __future__ import annotations
 

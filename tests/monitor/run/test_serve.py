@@ -42,7 +42,7 @@ def served(place: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str
         yield process, line.split("live page: ")[1].split()[0].rstrip("/")
 
 
-def test_the_link_of_a_daemon_with_tls_is_https(tmp_path: Path) -> None:
+def test_the_link_of_a_daemon_with_tls_uses_https(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.sign("daemon")
     config = tmp_path / "web.yml"
@@ -77,7 +77,7 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
     assert is_free(url)
 
 
-def test_ctrl_c_ends_both(tmp_path: Path) -> None:
+def test_ctrl_c_stops_command_and_page(tmp_path: Path) -> None:
     with served(tmp_path, WARMWATCH_ADDRESS=free_address()) as (process, url):
         os.killpg(process.pid, signal.SIGINT)
         process.communicate(timeout=600)
@@ -85,7 +85,7 @@ def test_ctrl_c_ends_both(tmp_path: Path) -> None:
     assert is_free(url)
 
 
-def test_a_daemon_that_serves_these_records_is_used_and_stays(tmp_path: Path) -> None:
+def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (_, running):
         address = running.removeprefix("http://")
         with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):

@@ -122,14 +122,14 @@ def names(found: RecordsReading) -> set[str]:
         ),
     ],
 )
-def test_who_needs_less_than_an_equal_share_gets_all_of_it(
+def test_a_user_below_an_equal_share_gets_all_of_it(
     needs: dict[str, int], shares: dict[str, int]
 ) -> None:
     assert fair_shares(needs, 8, 12) == shares
 
 
 @root
-def test_a_poll_without_time_reads_one_of_each_user_and_goes_on_until_all_were_read(
+def test_a_poll_without_time_reads_one_record_of_each_user_until_all_are_read(
     directory: Path,
 ) -> None:
     for number in range(4):
@@ -150,9 +150,7 @@ def test_a_poll_without_time_reads_one_of_each_user_and_goes_on_until_all_were_r
 
 
 @root
-def test_this_user_s_record_is_the_first_to_be_read(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_this_user_s_record_is_read_first(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a time that is over when the first record was read."""
     monkeypatch.setattr(records, "POLL_LONGEST", -1.0)
     for number in range(3):
@@ -173,7 +171,7 @@ def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, Follow
 
 
 @root
-def test_users_with_living_records_are_read_before_those_with_unread_ones(directory: Path) -> None:
+def test_users_with_live_records_are_read_before_those_with_unread_ones(directory: Path) -> None:
     """1,000 users whose records were never read do not delay the step of a living run."""
     living = forge(directory, warm("gpt2"), "alice", ALICE)
     source = RecordsSource([str(directory)], retention=900)
@@ -191,7 +189,7 @@ def test_users_with_living_records_are_read_before_those_with_unread_ones(direct
 
 
 @root
-def test_living_ranks_are_shown_first_where_there_is_no_room_for_all(
+def test_live_ranks_are_shown_first_if_not_all_fit(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "SHOWN", 5)
@@ -210,7 +208,7 @@ def test_living_ranks_are_shown_first_where_there_is_no_room_for_all(
 
 
 @root
-def test_a_living_run_is_shown_where_there_are_more_users_than_room(
+def test_a_live_run_is_shown_if_there_are_too_many_users(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "SHOWN", 5)
@@ -237,7 +235,7 @@ def test_long_names_and_texts_count_for_several_ranks(
 
 
 @root
-def test_long_slots_count_for_several_ranks_and_fill_no_cache(
+def test_long_slots_count_for_several_ranks_and_do_not_fill_the_cache(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A newer release may write longer ones; forged ones would fill the memory."""
@@ -253,7 +251,7 @@ def test_long_slots_count_for_several_ranks_and_fill_no_cache(
     assert layout._cached_compile.cache_info().currsize == 0
 
 
-def test_records_are_shown_before_their_long_journals_were_read_living_ones_first(
+def test_records_are_shown_before_their_long_journals_are_read_live_ones_first(
     tmp_path: Path,
 ) -> None:
     lines = [{"event": "other", "t": 1, "text": "x" * 1000}] * 300
@@ -274,7 +272,7 @@ def test_records_are_shown_before_their_long_journals_were_read_living_ones_firs
         assert {one.exception for one in found.records} == {"ValueError"}
 
 
-def test_a_listing_that_takes_long_goes_on_at_the_next_look(
+def test_a_slow_listing_continues_at_the_next_poll(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
@@ -300,7 +298,7 @@ def test_listing_an_unchanged_directory_again_leaves_it_complete(
     for number in range(3):
         (tmp_path / f"{number}").mkdir()
     os.utime(tmp_path, (1, 1))
-    monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)  # again with each look
+    monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)  # list again at each poll
     one = RecordDirectory(str(tmp_path), Clock())
     assert one.look().complete
     assert [one.look(0.0).complete for _ in range(6)] == [True] * 6
@@ -316,7 +314,7 @@ def snapshot(**found: object) -> Snapshot:
     return made.snapshot
 
 
-def test_a_run_is_unknown_only_where_all_records_were_read() -> None:
+def test_a_run_is_unknown_only_if_all_records_were_read() -> None:
     with pytest.raises(UnknownRunError, match="no run named 'gpt2'; no run is known here") as error:
         status(snapshot(), "gpt2")
     assert not isinstance(error.value, UnreadRunError)
@@ -337,7 +335,7 @@ def test_a_run_is_unknown_only_where_all_records_were_read() -> None:
         assert str(unread.value).startswith(why)
 
 
-def test_a_user_beyond_the_own_limit_keeps_nobody_else_from_an_answer() -> None:
+def test_a_user_over_their_limit_blocks_no_other_user_s_answer() -> None:
     """The user's own run may be among what is left out; another user's is not there."""
     made = snapshot(left_out={"records": 3, "ranks": 2}, over=frozenset({MALLORY}))
     with pytest.raises(UnknownRunError) as error:
@@ -354,7 +352,7 @@ def test_a_user_beyond_the_own_limit_keeps_nobody_else_from_an_answer() -> None:
 
 
 @root
-def test_users_beyond_a_limit_are_named_and_a_small_share_is_reported(
+def test_users_over_a_limit_are_named_and_a_small_share_is_reported(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of records that are not followed, and of ranks that are not shown."""
@@ -371,7 +369,7 @@ def test_users_beyond_a_limit_are_named_and_a_small_share_is_reported(
     assert RecordsSource([str(directory)], retention=900).read().crowded
 
 
-def test_unread_records_of_users_beyond_a_limit_keep_no_name_unread() -> None:
+def test_unread_records_of_users_over_a_limit_leave_no_name_undecided() -> None:
     found = {"unread": 9, "unread_beyond": 9, "over": frozenset({MALLORY})}
     made = snapshot(**found)
     with pytest.raises(UnknownRunError) as error:
@@ -381,7 +379,7 @@ def test_unread_records_of_users_beyond_a_limit_keep_no_name_unread() -> None:
         status(snapshot(**{**found, "unread_beyond": 8}), "gpt2")
 
 
-def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
+def test_an_omitted_run_is_unread_for_every_client() -> None:
     made = snapshot(left_out_runs=frozenset({(MALLORY, "gpt2")}), over=frozenset({MALLORY}))
     for name in ("gpt2", "gpt2@mallory"):
         with pytest.raises(UnreadRunError, match=f"user {MALLORY}, who has a run of that name"):
@@ -393,7 +391,7 @@ def test_a_run_that_is_left_out_is_unread_whoever_requests_it() -> None:
     assert why_left_out(of_owner(made, ALICE), "gpt2") is None
 
 
-def test_what_limits_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
+def test_the_limit_of_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
     limit = LimitedBy(verdict="compute", share=0.9, evidence=("tensor cores 71 %",))
     for processes, shown in (((1234567,), None), ((b.view(b.WARM).record.pid,), limit)):
         view = replace(b.view(b.WARM), gpus=(b.gpu(0, processes=processes),), limited_by=limit)
@@ -403,7 +401,7 @@ def test_what_limits_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
         assert run.ranks[0].limited_by == shown
 
 
-def test_an_answer_about_one_user_has_nothing_of_another() -> None:
+def test_an_answer_about_one_user_holds_nothing_of_another() -> None:
     def owned(uid: int, run: str, gpu: GpuReading) -> RankView:
         view = replace(b.view(b.WARM), gpus=(gpu,))
         who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu.uuid,))
@@ -431,7 +429,7 @@ def test_an_answer_about_one_user_has_nothing_of_another() -> None:
 
 
 @root
-def test_unread_records_of_a_user_beyond_a_limit_are_counted_apart(
+def test_unread_records_of_a_user_over_a_limit_are_counted_separately(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(directories, "RECORDS_OF_A_USER", 3)
@@ -443,7 +441,7 @@ def test_unread_records_of_a_user_beyond_a_limit_are_counted_apart(
     assert (found.unread, found.unread_beyond) == (3, 2)
 
 
-def test_a_requested_run_is_shown_before_newer_living_ones_of_its_owner(
+def test_a_requested_run_is_shown_before_newer_live_ones_of_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "SHOWN", 2)
@@ -458,7 +456,7 @@ def test_a_requested_run_is_shown_before_newer_living_ones_of_its_owner(
         assert found.left_out_runs == {(os.geteuid(), "run1"), (os.geteuid(), "run2")}
 
 
-def test_a_record_that_was_left_out_comes_back_when_there_is_room(
+def test_an_omitted_record_returns_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then only its bytes and its lock are looked at."""
@@ -485,7 +483,7 @@ def test_a_record_that_was_left_out_comes_back_when_there_is_room(
     assert names(source.read()) == {"0", "1"}
 
 
-def test_a_left_out_record_whose_process_lives_again_is_shown(
+def test_an_omitted_record_whose_process_is_alive_again_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "SHOWN", 1)
@@ -500,7 +498,7 @@ def test_a_left_out_record_whose_process_lives_again_is_shown(
         assert names(source.read()) == {"0"}
 
 
-def test_living_records_are_followed_though_their_user_has_many_newer_ones(
+def test_live_records_are_followed_although_their_user_has_many_newer_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_record(tmp_path, warm("living"), name="living")
@@ -515,7 +513,7 @@ def test_living_records_are_followed_though_their_user_has_many_newer_ones(
         assert "living" in names(source.read())
 
 
-def test_dead_records_are_read_once_a_second_where_the_time_is_limited(tmp_path: Path) -> None:
+def test_dead_records_are_read_once_a_second_if_time_is_limited(tmp_path: Path) -> None:
     clock = Turned()
     write_record(tmp_path, warm("dead"))
     source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
@@ -529,14 +527,14 @@ def test_dead_records_are_read_once_a_second_where_the_time_is_limited(tmp_path:
     assert len(set(read[-10:])) <= 2
 
 
-def test_where_the_records_cannot_be_read_no_run_is_unknown() -> None:
+def test_while_the_records_are_unreadable_no_run_is_unknown() -> None:
     down = replace(HEALTH, up=False, error="no answer for 6 s")
     with pytest.raises(UnreadRunError, match="the records cannot be read: no answer for 6 s"):
         status(b.snapshot(sources=(down,)), "gpt2")
 
 
 @root
-def test_status_exits_with_6_where_the_callers_own_records_are_left_out(
+def test_status_exits_with_6_if_the_callers_own_records_are_omitted(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_record(directory, warm("nano"), name="a")
@@ -549,7 +547,7 @@ def test_status_exits_with_6_where_the_callers_own_records_are_left_out(
     assert "you have more records than an answer has room for" in result.output
 
 
-def test_a_command_reads_all_records_however_little_one_poll_reads(
+def test_a_command_reads_all_records_however_few_one_poll_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warmwatch_monitor.sources.listed.POLL_SECONDS", 0.0)
@@ -560,7 +558,7 @@ def test_a_command_reads_all_records_however_little_one_poll_reads(
     assert incomplete(made) is None
 
 
-def test_gpus_that_nvml_does_not_know_have_no_series_and_are_counted() -> None:
+def test_gpus_without_nvml_data_have_no_series_and_are_counted() -> None:
     known = b.gpu(0)
     slot = b.slot(gpus=(known.uuid, *(f"GPU-{number}" for number in range(200))))
     text = _metrics(b.snapshot(b.view(slot, gpus=(known,)), left_out_total={"gpus": 63}))
@@ -576,7 +574,7 @@ def _metrics(made: Snapshot) -> list[str]:
     return render(made, None)[0].decode().splitlines()
 
 
-def test_the_total_of_what_is_left_out_grows_by_what_is_new() -> None:
+def test_the_total_of_omitted_records_grows_by_new_ones() -> None:
     assembly = Assembly(settings(Path("/nowhere")))
     totals = []
     for count in (0, 5, 3, 4):
@@ -588,7 +586,7 @@ def test_the_total_of_what_is_left_out_grows_by_what_is_new() -> None:
     assert 'warmwatch_left_out_total{what="records"} 0.0' in _metrics(made)
 
 
-def test_polls_that_take_long_pause_longer() -> None:
+def test_slow_polls_pause_longer() -> None:
     stopping, waits = threading.Event(), list[float]()
 
     class Stop(threading.Event):

@@ -19,8 +19,8 @@ SLEEPS = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 @pytest.mark.parametrize("zombie", [False, True], ids=["pidfd", "zombie"])
 @pytest.mark.parametrize("number", [signal.SIGABRT, signal.SIGKILL, signal.SIGTERM])
-def test_the_signal_is_seen(monkeypatch: pytest.MonkeyPatch, number: int, zombie: bool) -> None:
-    """By the pidfd where the kernel tells, and by the zombie in any case."""
+def test_the_signal_is_reported(monkeypatch: pytest.MonkeyPatch, number: int, zombie: bool) -> None:
+    """From the pidfd if the kernel supports it, and always from the zombie."""
     if zombie:
         monkeypatch.setattr(folder, "_PIDFD_GET_INFO", 0xC040FFEE)  # a kernel that has no such call
     watch = ExitWatch()
@@ -35,7 +35,7 @@ def test_the_signal_is_seen(monkeypatch: pytest.MonkeyPatch, number: int, zombie
         assert ending.death.signal == number
 
 
-def test_a_process_that_exits_was_killed_by_no_signal() -> None:
+def test_a_process_that_exits_has_no_signal() -> None:
     watch = ExitWatch()
     with (
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as exits_with_1,
@@ -50,13 +50,13 @@ def test_a_process_that_exits_was_killed_by_no_signal() -> None:
         assert exited.death is None
 
 
-def test_a_process_that_is_gone_already_is_passed_over() -> None:
+def test_a_process_that_is_already_gone_is_skipped() -> None:
     with subprocess.Popen(["true"]) as child:
         child.wait()
         assert ExitWatch().follow(child.pid) is None
 
 
-def test_the_end_of_a_later_process_of_the_same_pid_is_another_one(
+def test_the_end_of_a_later_process_with_the_same_pid_is_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A pid comes again after some 32,000 processes; what is known of the first one stays."""
@@ -75,7 +75,7 @@ def test_the_end_of_a_later_process_of_the_same_pid_is_another_one(
     assert [one.death and one.death.signal for one in endings] == [signal.SIGABRT, signal.SIGKILL]
 
 
-def test_where_the_kernel_lets_nobody_wait_a_record_is_read_all_the_same(
+def test_a_record_is_read_although_the_kernel_allows_no_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse() -> None:
@@ -87,7 +87,7 @@ def test_where_the_kernel_lets_nobody_wait_a_record_is_read_all_the_same(
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_no_descriptor_stays_open() -> None:
+def test_no_descriptor_is_leaked() -> None:
     watch = ExitWatch()
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):

@@ -60,7 +60,7 @@ def read(folder: Path, *lines: dict[str, Any]) -> Journal:
     return journal
 
 
-def test_a_function_has_all_of_its_compilations_its_backward_among_them(tmp_path: Path) -> None:
+def test_a_function_has_all_of_its_compilations_including_the_backward(tmp_path: Path) -> None:
     again = {**FORWARD, "id": "0/1", "seconds": 2.0, "ops": 130, "failure": "Broken"}
     (one,) = read(tmp_path, FORWARD, BACKWARD, again).functions
     assert (one.name, one.file, one.line, one.others) == ("forward", "model.py", 31, 0)
@@ -81,14 +81,14 @@ def test_a_function_has_all_of_its_compilations_its_backward_among_them(tmp_path
     )
 
 
-def test_all_compilations_count_and_not_the_last_ones_alone(tmp_path: Path) -> None:
+def test_all_compilations_count_and_not_only_the_last_ones(tmp_path: Path) -> None:
     lines = [{**FORWARD, "id": f"0/{n}", "seconds": 1.0} for n in range(60)]
     journal = read(tmp_path, *lines)
     assert len(journal.compilations) < 60
     assert [(one.compilations, one.seconds) for one in journal.functions] == [(60, 60.0)]
 
 
-def test_what_nobody_can_tell_whose_it_is_stands_by_itself(tmp_path: Path) -> None:
+def test_compilations_of_an_unknown_function_have_their_own_row(tmp_path: Path) -> None:
     (one,) = read(tmp_path, BACKWARD).functions
     assert (one.name, one.seconds) == (None, 20.0)
 
@@ -111,7 +111,7 @@ def test_stored_functions_are_bounded_and_the_others_summed() -> None:
     assert folded.dearest is folded.dearest
 
 
-def test_a_line_that_no_agent_writes_is_refused_whole(tmp_path: Path) -> None:
+def test_a_line_that_no_agent_writes_is_refused_completely(tmp_path: Path) -> None:
     wrong: list[dict[str, Any]] = [
         {**FORWARD, "phase_us": [1]},
         {**FORWARD, "phase_us": {"dynamo": -1}},
@@ -141,7 +141,7 @@ MODEL = FunctionCost(
 )
 
 
-def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
+def test_status_has_the_ten_most_expensive_functions_and_the_table_names_them() -> None:
     long = FunctionCost(name="a_function_with_a_rather_long_name", file="quite_a_module.py", line=9)
     run = rank_with(MODEL, long, *[FunctionCost(name=f"f{n}", seconds=1.0) for n in range(20)])
     told = run["ranks"][0]["compile"]["functions"]
@@ -160,7 +160,7 @@ def test_status_has_the_dearest_ten_and_the_table_names_them() -> None:
     assert table([run], 120)[3].startswith(f"{long.name} (quite_a_module.py:9)")
 
 
-def test_what_nobody_has_written_is_called_what_it_is() -> None:
+def test_generated_functions_have_descriptive_names() -> None:
     wrapper = FunctionCost(name="inner", file="external_utils.py", line=67, seconds=2.0)
     resumed = "torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_8_at_10"
     rest = FunctionCost(name=resumed, file="t.py", line=10, seconds=1.0)
@@ -183,7 +183,7 @@ def test_the_command_prints_the_table(tmp_path: Path) -> None:
     assert isinstance(both.exception, UsageError)
 
 
-def test_the_table_reports_that_nothing_is_known() -> None:
+def test_the_table_reports_that_no_data_exists() -> None:
     run = rank_with()
     run["ranks"][0]["compile"]["functions"] = None
     assert table([run], 80) == ["gpt2: what each function cost is not known here"]
@@ -196,7 +196,7 @@ def test_the_table_reports_that_no_function_has_compiled() -> None:
     assert table([run], 80) == ["gpt2: no compilation of a function has ended"]
 
 
-def test_where_there_is_no_run_the_command_adds_nothing(tmp_path: Path) -> None:
+def test_without_a_run_the_command_adds_nothing(tmp_path: Path) -> None:
     bare, asked = (
         CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
         for words in ([], ["--functions"])
@@ -204,7 +204,7 @@ def test_where_there_is_no_run_the_command_adds_nothing(tmp_path: Path) -> None:
     assert (asked.exit_code, asked.output) == (5, bare.output)
 
 
-def test_one_that_is_let_go_of_again_is_one_of_the_others_once() -> None:
+def test_an_evicted_function_counts_once_among_the_others() -> None:
     functions = Functions()
     for turn in range(3):
         for n in range(MOST + 2):

@@ -100,7 +100,7 @@ def test_workers_are_unknown_before_the_second_poll(tmp_path: Path) -> None:
     assert (reading.workers_busy, reading.workers_idle) == (None, None)
 
 
-def test_a_worker_that_waits_is_idle_and_the_pool_s_parent_is_no_worker(tmp_path: Path) -> None:
+def test_a_waiting_worker_is_idle_and_the_pool_s_parent_is_not_a_worker(tmp_path: Path) -> None:
     now = [0.0]
     with training(tmp_path, "idle", "idle") as pid:
         source = host(now)
@@ -111,10 +111,8 @@ def test_a_worker_that_waits_is_idle_and_the_pool_s_parent_is_no_worker(tmp_path
 
 
 @pytest.mark.parametrize("work", ["busy", "tool", "short"])
-def test_a_worker_is_busy_where_it_or_the_tool_it_started_uses_cpu(
-    tmp_path: Path, work: str
-) -> None:
-    """``short``: the tool is over by the second look, its time is in what the worker waited for."""
+def test_a_worker_is_busy_if_it_or_its_tool_uses_cpu(tmp_path: Path, work: str) -> None:
+    """``short``: the tool ends before the second poll; its time is in the worker's child time."""
     now = [0.0]
     with training(tmp_path, "idle", work) as pid:
         source = host(now)
@@ -130,7 +128,7 @@ def test_a_worker_is_busy_where_it_or_the_tool_it_started_uses_cpu(
 
 
 def cpu_of_tree(pid: int) -> float:
-    """With that of those who are over and were waited for: they may end between two looks."""
+    """Includes ended children: a child may end between two polls."""
     spent = 0.0
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -149,7 +147,7 @@ def test_a_process_without_a_pool_has_no_workers() -> None:
     assert (reading.workers_busy, reading.workers_idle) == (0, 0)
 
 
-def test_all_processes_are_listed_once_in_ten_seconds_at_most(
+def test_all_processes_are_listed_at_most_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     scans: list[float] = []
@@ -165,7 +163,7 @@ def test_all_processes_are_listed_once_in_ten_seconds_at_most(
     assert scans == [0.0, 10.0, 20.0]
 
 
-def test_the_kernel_s_lists_of_children_are_used_where_there_are_any(tmp_path: Path) -> None:
+def test_the_kernel_s_lists_of_children_are_used_if_available(tmp_path: Path) -> None:
     for pid, task, text in (("self", 1, ""), ("5", 5, "6 7 "), ("5", 9, "8"), ("6", 6, "")):
         file = tmp_path / pid / "task" / str(task) / "children"
         file.parent.mkdir(parents=True)
@@ -177,7 +175,7 @@ def test_the_kernel_s_lists_of_children_are_used_where_there_are_any(tmp_path: P
     assert children_files(tmp_path / "5") is None
 
 
-def test_spawned_workers_count_and_the_resource_tracker_does_not() -> None:
+def test_spawned_workers_count_but_not_the_resource_tracker() -> None:
     tree = {1: [2, 3], 2: [20, 21, 22], 3: [30], 20: [200]}
     commands = {
         2: "python /x/torch/_inductor/compile_worker/__main__.py --kind=spawn",

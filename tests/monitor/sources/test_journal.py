@@ -1,4 +1,4 @@
-"""A journal of anybody's: typed, finite and bounded, and never dearer than a look may cost."""
+"""Untrusted journals: values are typed and finite, size and time of a poll are bounded."""
 
 from __future__ import annotations
 
@@ -55,23 +55,21 @@ def journal(path: Path, *lines: str) -> Journal:
     return followed
 
 
-def test_compilations_after_a_warm_line_came_after_the_warm_up(tmp_path: Path) -> None:
+def test_compilations_after_a_warm_line_follow_the_warm_up(tmp_path: Path) -> None:
     warm = '{"t": 6, "event": "warm", "at": 4}'
     followed = journal(tmp_path / "events.jsonl", GOOD, GOOD, warm, GOOD)
     assert [one.after_warm for one in followed.compilations] == [False, False, True]
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_line_that_no_agent_writes_is_counted_and_the_next_one_is_read(
-    tmp_path: Path, bad: str
-) -> None:
+def test_an_invalid_line_is_counted_and_the_next_one_is_read(tmp_path: Path, bad: str) -> None:
     followed = journal(tmp_path / "events.jsonl", BAD[bad], GOOD)
     assert [one.id for one in followed.compilations] == ["0/1"]
     assert followed.fallbacks == ()
     assert followed.broken_lines >= 1
 
 
-def test_a_text_is_cut_and_can_be_written_as_utf_8(tmp_path: Path) -> None:
+def test_a_text_is_truncated_and_can_be_encoded_as_utf_8(tmp_path: Path) -> None:
     long = GOOD.replace("1.5}", '1.5, "reason": "' + "x" * 50_000 + '", "name": "a\\ud800b"}')
     (one,) = journal(tmp_path / "events.jsonl", long).compilations
     assert one.reason is not None
@@ -99,7 +97,7 @@ ODD = (
     [7],
     [[True, -1]],
 )
-# All that an entry of any kind may say, each part as an agent says it: few are wrong at once.
+# All fields of every kind of entry, as an agent writes them; a test replaces a few of them.
 WHOLE: dict[str, Any] = {
     **dict.fromkeys(("id", "category", "reason", "what", "name", "file", "code", "cache"), "x"),
     **dict.fromkeys(("kind", "failure", "cudagraph_skip", "setting"), "forward"),
@@ -131,7 +129,7 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 def taken(changes: dict[str, Any]) -> int:
-    """How many kinds of entries such a line may be; each of which is as its type says."""
+    """Return how many kinds accept this line. Each field of an entry has its declared type."""
     line, count = json.dumps({**WHOLE, **changes}).encode(), 0
     for make in KINDS_OF_ENTRY:
         try:
@@ -145,7 +143,7 @@ def taken(changes: dict[str, Any]) -> int:
     return count
 
 
-def test_what_is_odd_anywhere_in_an_entry_is_of_the_right_type_or_refused() -> None:
+def test_an_odd_value_in_an_entry_has_the_right_type_or_is_refused() -> None:
     assert taken({}) == len(KINDS_OF_ENTRY)
     for key in WHOLE:
         counts = [taken({key: odd}) for odd in ODD]
@@ -154,7 +152,7 @@ def test_what_is_odd_anywhere_in_an_entry_is_of_the_right_type_or_refused() -> N
 
 @settings(deadline=None)  # a busy machine is no finding
 @given(st.dictionaries(st.sampled_from([*WHOLE]), JSON, max_size=3))
-def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
+def test_any_json_value_is_a_typed_entry_or_refused(
     changes: dict[str, Any],
 ) -> None:
     taken(changes)
@@ -162,17 +160,17 @@ def test_whatever_json_holds_is_an_entry_of_the_right_types_or_refused(
 
 @settings(deadline=None)  # a busy machine is no finding
 @given(st.binary())
-def test_no_bytes_are_more_than_a_broken_line(data: bytes) -> None:
+def test_any_bytes_are_at_most_a_broken_line(data: bytes) -> None:
     followed = Journal()
     followed._take(data)
     assert followed.broken_lines in (0, 1)
 
 
 @pytest.mark.parametrize("grown", [500 * 10**6, 200 * 10**9])
-def test_a_journal_that_grew_out_of_all_bounds_is_followed_from_its_end(
+def test_an_excessively_long_journal_is_read_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grown: int
 ) -> None:
-    """The hole in it is sparse; what a look reads of it is bounded, and that it did is counted."""
+    """The file is sparse. The bytes that a poll reads are bounded, and skipped ones are counted."""
     path = tmp_path / "events.jsonl"
     followed = journal(path, GOOD)
     with path.open("r+b") as file:
@@ -208,7 +206,7 @@ def many(count: int) -> str:
     return "".join(GOOD.replace("0/1", f"{number}/0") + "\n" for number in range(count))
 
 
-def test_a_long_journal_is_read_whole_at_first_contact(tmp_path: Path) -> None:
+def test_a_long_journal_is_read_completely_at_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     reasons = [line("graph_break", n, reason=f"r{n}", count=1) for n in range(5)]
     path.write_text("".join(f"{one}\n" for one in reasons) + many(60_000))
@@ -225,7 +223,7 @@ def test_a_long_journal_is_read_whole_at_first_contact(tmp_path: Path) -> None:
     assert left == (0, 0, 0)
 
 
-def test_a_journal_is_read_on_where_the_last_poll_had_no_time_left(tmp_path: Path) -> None:
+def test_reading_a_journal_resumes_where_the_last_poll_ran_out_of_time(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(many(20_000))
     size, followed = path.stat().st_size, Journal()
@@ -242,7 +240,9 @@ def test_a_journal_is_read_on_where_the_last_poll_had_no_time_left(tmp_path: Pat
     assert followed.compilations[-1].id == "19999/0"
 
 
-def test_what_an_agent_appends_is_read_whatever_others_took(tmp_path: Path) -> None:
+def test_lines_that_an_agent_appends_are_read_however_much_others_used_of_the_budget(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(GOOD + "\n")
     followed = Journal()
@@ -258,7 +258,7 @@ def line(event: str, t: int, **values: object) -> str:
 WHERE = {"name": "forward", "file": "model.py", "line": 31}
 
 
-def test_it_tells_what_another_compiler_is_at_as_soon_as_it_begins(tmp_path: Path) -> None:
+def test_another_compiler_s_activity_is_reported_when_it_starts(tmp_path: Path) -> None:
     kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
     followed = journal(
         tmp_path / "events.jsonl",
@@ -271,7 +271,7 @@ def test_it_tells_what_another_compiler_is_at_as_soon_as_it_begins(tmp_path: Pat
     assert followed.beginning == Beginning(at_ns=5, what="custom", kind="other", name="mine")
 
 
-def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) -> None:
+def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_path: Path) -> None:
     why = {"reason": "0/0: lr == 0.1", "category": "python_value", **WHERE}
     followed = journal(
         tmp_path / "events.jsonl",
@@ -290,7 +290,7 @@ def test_it_tells_what_began_last_why_and_how_the_process_ended(tmp_path: Path) 
     assert followed.broken_lines == 0
 
 
-def test_reasons_of_graph_breaks_stay_in_order_and_are_bounded(tmp_path: Path) -> None:
+def test_reasons_of_graph_breaks_are_ordered_and_bounded(tmp_path: Path) -> None:
     many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(BREAKS_KEPT + 9)]
     followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
     assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]
@@ -298,7 +298,7 @@ def test_reasons_of_graph_breaks_stay_in_order_and_are_bounded(tmp_path: Path) -
     assert followed.broken_lines == 1
 
 
-def test_the_first_of_ten_long_steps_in_a_row_is_remembered(tmp_path: Path) -> None:
+def test_the_first_of_ten_consecutive_long_steps_is_stored(tmp_path: Path) -> None:
     lines = [
         json.dumps({"t": n, "event": "long_step", "n": n, "seconds": 2.0, "usual": 0.4})
         for n in (3, *range(20, 29), *range(40, 55), 70)

@@ -1,4 +1,4 @@
-"""Who lives, with real processes: a killed one is gone at once, one that only lost its lock is not.
+"""Liveness of real processes: a killed one is gone immediately, one that lost its lock is not.
 
 A copy of a record's folder, made by the training itself for an upload, closes a descriptor of the
 slot, and with that the kernel frees the lock.
@@ -108,7 +108,7 @@ def lock_is_free(folder: Path) -> bool:
     return record.lock_holder(answer) is None
 
 
-def test_a_copy_of_its_record_by_the_training_never_makes_it_lost(
+def test_a_record_that_the_training_copies_never_makes_it_lost(
     tmp_path: Path, training: Training, hands: Hands
 ) -> None:
     """However long it makes no step after that."""
@@ -123,10 +123,10 @@ def test_a_copy_of_its_record_by_the_training_never_makes_it_lost(
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_killed_training_is_gone_at_the_next_look(
+def test_a_killed_training_is_gone_at_the_next_poll(
     tmp_path: Path, training: Training, hands: Hands, *, copied: bool
 ) -> None:
-    """Also where it made a step since the look before, and where it had lost its lock."""
+    """Even if it made a step since the previous poll, or had lost its lock."""
     source = hands.source(training.folder.parent)
     assert only(source).alive
     if copied:
@@ -142,7 +142,7 @@ def test_a_killed_training_is_gone_at_the_next_look(
     assert only(source) is reading, "and stays so"
 
 
-def test_a_process_that_runs_another_program_since_is_gone(
+def test_a_process_that_executed_another_program_is_gone(
     tmp_path: Path, training: Training, hands: Hands
 ) -> None:
     """Its pid and its start are the same, but it has the slot no longer open."""
@@ -157,7 +157,7 @@ def test_a_process_that_runs_another_program_since_is_gone(
     assert not only(source).alive
 
 
-def test_the_agent_takes_its_lock_again_when_it_next_writes_something_rare(
+def test_the_agent_locks_its_record_again_at_the_next_rare_write(
     training: Training,
 ) -> None:
     for rare in (
@@ -170,7 +170,7 @@ def test_the_agent_takes_its_lock_again_when_it_next_writes_something_rare(
         assert not lock_is_free(training.folder)
 
 
-def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
+def test_the_agent_does_not_close_a_descriptor_that_now_belongs_to_another_file(
     tmp_path: Path, training: Training
 ) -> None:
     """Code that closes all descriptors is known from daemons; the numbers are given out again."""
@@ -180,7 +180,7 @@ def test_the_agent_leaves_a_descriptor_alone_that_has_become_another_file_s(
     training.do("warmwatch.detach(); os.fstat(other)")
 
 
-# Where the process cannot be asked: in another pid namespace, or never seen with its lock.
+# The process cannot be read: another pid namespace, or its lock was never found held.
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def test_advancing_steps_show_life_if_the_process_cannot_be_read(
         assert (only(source).alive, only(source).gone_ns) == (False, hands.now_ns)
 
 
-def test_one_that_was_gone_and_moves_again_or_has_its_lock_again_lives_again(
+def test_a_rank_that_was_gone_and_advances_or_locks_again_is_alive(
     tmp_path: Path, hands: Hands, move: Callable[[int], None]
 ) -> None:
     """After any time, with its latest report."""
@@ -240,7 +240,7 @@ def test_one_that_was_gone_and_moves_again_or_has_its_lock_again_lives_again(
         assert (only(source).alive, only(source).pid) == (True, process.pid)
 
 
-def test_one_that_is_over_and_moves_again_comes_back(
+def test_a_removed_rank_that_advances_comes_back(
     tmp_path: Path, hands: Hands, move: Callable[[int], None]
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), attached=5))
@@ -269,7 +269,7 @@ def test_a_record_with_an_end_is_not_alive_even_if_it_changes(
     assert not only(source).alive
 
 
-def test_a_shared_lock_of_anybody_is_no_life(tmp_path: Path, hands: Hands) -> None:
+def test_a_shared_lock_of_another_process_is_no_sign_of_life(tmp_path: Path, hands: Hands) -> None:
     folder = write_record(tmp_path, builders.slot())
     share = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH)\n"
     share += "print('shared', flush=True); input()"
@@ -291,7 +291,7 @@ def stat_of(proc: Path, pid: int, *, state: str = "S", flags: int = 0, started: 
     (proc / str(pid) / "stat").write_text(f"{pid} (a ) name) {' '.join(fields)}\n")
 
 
-def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
+def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
     tmp_path: Path,
 ) -> None:
     """A process with GPUs is a while on its way out, its lock free and its pid there."""
@@ -323,12 +323,12 @@ def test_a_process_is_gone_when_its_pid_is_another_s_or_it_is_on_its_way_out(
     [
         (5000, 20, Presence.THERE),
         (9000, 20, Presence.THERE),
-        (4999, 20, Presence.GONE),  # the same program anew: python that runs python
+        (4999, 20, Presence.GONE),  # the same program again: python that executes python
         (9000, 21, Presence.GONE),
-        (None, None, Presence.THERE),  # nothing is told of a kernel's thread, or by a sandbox
+        (None, None, Presence.THERE),  # not readable: a kernel thread, or a sandbox
     ],
 )
-def test_a_process_whose_memory_is_a_new_one_runs_another_program(
+def test_a_process_with_a_new_address_space_runs_another_program(
     tmp_path: Path, peak: int | None, code: int | None, found: Presence
 ) -> None:
     """The most that a process ever had mapped never falls, and its code keeps its size."""
@@ -367,7 +367,7 @@ atexit.register(later)
     [("", "", "finished", 0), ("sys.exit(3)", "", "failed", 3), ("", "die", "", None)],
     ids=["returns", "exits with 3", "is killed"],
 )
-def test_one_that_freed_its_lock_at_its_end_is_believed_once_it_is_gone(
+def test_a_rank_that_unlocked_its_record_at_its_end_is_trusted_once_it_is_gone(
     tmp_path: Path, memory: Path, hands: Hands, last: str, word: str, end: str, code: int | None
 ) -> None:
     """Its exit status comes last; what it promised is not broken before."""
@@ -405,7 +405,7 @@ def ended(reading: RecordReading) -> tuple[bool, str, int | None]:
     return reading.alive, record.ENDS[counts.end_code], code
 
 
-def test_an_exit_status_that_comes_late_is_taken(tmp_path: Path, hands: Hands) -> None:
+def test_a_late_exit_status_is_accepted(tmp_path: Path, hands: Hands) -> None:
     """For a process that cannot be read here: it freed its lock earlier."""
     counts = CompileCounts(end_code=record.ENDS.index("finished"), ended_ns=NOW)
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=1), counts))

@@ -39,14 +39,16 @@ def group(root: Path, *, first: bool, **limits: tuple[str, int, int]) -> Group:
 
 
 @pytest.mark.parametrize(("first", "unlimited"), [(False, "max"), (True, "9223372036854771712")])
-def test_the_group_with_the_least_room_decides(tmp_path: Path, first: bool, unlimited: str) -> None:
+def test_the_group_with_the_least_free_memory_decides(
+    tmp_path: Path, first: bool, unlimited: str
+) -> None:
     """A parent's limit holds for its children; pages of files that can be dropped are free."""
     outer, inner = (str(LIMIT), LIMIT - 1000, 3000), (unlimited, 10, 0)
     known = least_room(group(tmp_path, first=first, outer=outer, inner=inner))
     assert known == Use(LIMIT - 4000, LIMIT, cgroup=True)
 
 
-def test_without_a_limit_it_is_the_machine(tmp_path: Path) -> None:
+def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
     for one in (None, group(tmp_path, first=False, job=("max", MACHINE, 0))):
         known = least_room(one)
         assert (known.limit, known.cgroup) == (MACHINE, False)
@@ -73,7 +75,7 @@ HOLDER = "import sys; held = bytearray(b'x' * 50_000_000); print('held', flush=T
 
 
 def test_workers_are_counted_only_if_memory_is_tight(tmp_path: Path) -> None:
-    """Real processes that hold 50 MB each, beside a limit that the files give."""
+    """Real processes of 50 MB each, with a limit from fake control-group files."""
     holders = [
         subprocess.Popen(
             [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -83,7 +83,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("code", [3, 4, 999], ids=["not supported", "no permission", "unknown"])
 @pytest.mark.parametrize("field", FIELDS)
-def test_what_is_not_supported_is_absent_and_nothing_else(
+def test_only_unsupported_values_are_absent(
     nvml: Standin, source: NvmlSource, time: Time, field: str, code: int
 ) -> None:
     nvml.say(board(0, processes="17"))
@@ -121,7 +121,7 @@ def test_a_sentinel_is_not_a_value(
     assert gpu.memory_total_bytes == 85_520_809_984
 
 
-def test_activity_needs_two_samples_and_a_tenth_of_a_second(
+def test_activity_needs_two_samples_a_tenth_of_a_second_apart(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0, gpm="10 20 30"))
@@ -135,7 +135,7 @@ def test_activity_needs_two_samples_and_a_tenth_of_a_second(
     assert only(source.read()).sm_active_ratio == pytest.approx(0.10), "too soon for a new one"
 
 
-def test_utilization_by_process_is_read_where_there_are_several(
+def test_utilization_by_process_is_read_if_there_are_several(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     time.passes(2)
@@ -150,7 +150,7 @@ def test_utilization_by_process_is_read_where_there_are_several(
     assert only(source.read()).process_ratios == ()
 
 
-def test_a_metric_that_the_chip_does_not_have_is_absent_alone(
+def test_only_a_metric_that_the_gpu_lacks_is_absent(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0, gpm="88 52"))
@@ -164,7 +164,7 @@ def test_a_metric_that_the_chip_does_not_have_is_absent_alone(
     )
 
 
-def test_costly_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time) -> None:
+def test_expensive_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time) -> None:
     """The energy counter at most once a second, limits and error counts every ten."""
     nvml.say(board(0))
     source.read()
@@ -181,7 +181,7 @@ def test_costly_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time) ->
     assert gpu.ecc_errors == (("corrected", 1), ("uncorrected", 2))
 
 
-def test_the_idle_power_is_the_lowest_seen_while_nothing_ran(
+def test_the_idle_power_is_the_lowest_one_without_activity(
     nvml: Standin, source: NvmlSource
 ) -> None:
     nvml.say(board(0, util="50 1", power="90000"))
@@ -227,7 +227,7 @@ def test_mig_devices_appear_with_their_uuid_and_their_parent(
     assert {child.power_watts for child in children} == {None}
 
 
-def test_a_board_that_is_divided_later_is_seen_divided(
+def test_a_gpu_that_is_partitioned_later_is_detected(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0))
@@ -237,7 +237,7 @@ def test_a_board_that_is_divided_later_is_seen_divided(
     assert [gpu.uuid for gpu in source.read()] == [H100["uuid"], "MIG-1"]
 
 
-def test_an_energy_counter_that_falls_is_passed_on_as_it_is(
+def test_an_energy_counter_that_decreases_is_returned_unchanged(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     """Prometheus takes a fall for a counter reset, which a reloaded driver is."""
@@ -248,7 +248,7 @@ def test_an_energy_counter_that_falls_is_passed_on_as_it_is(
     assert only(source.read()).energy_joules == 0.5
 
 
-def test_a_part_whose_name_does_not_tell_its_size_has_no_profile(
+def test_a_mig_device_whose_name_has_no_size_has_no_profile(
     nvml: Standin, source: NvmlSource
 ) -> None:
     part = {"gpu0/mig0/uuid": "MIG-1", "gpu0/mig0/name": "NVIDIA H100 80GB HBM3"}
@@ -257,7 +257,7 @@ def test_a_part_whose_name_does_not_tell_its_size_has_no_profile(
     assert (child.name, child.profile) == ("NVIDIA H100 80GB HBM3", None)
 
 
-def test_uuids_are_spelled_one_way() -> None:
+def test_uuids_have_one_spelling() -> None:
     assert spelled("GPU-71D7AB") == "GPU-71d7ab"
     assert spelled("MIG-71D7AB") == "MIG-71d7ab"
     assert spelled("MIG-GPU-71D7AB/7/0") == "MIG-GPU-71d7ab/7/0"

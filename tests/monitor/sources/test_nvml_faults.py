@@ -16,7 +16,7 @@ from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.nvml.driver import DriverError
 
 
-def test_xid_errors_are_counted_as_they_come(nvml: Standin, source: NvmlSource) -> None:
+def test_xid_errors_are_counted_as_they_occur(nvml: Standin, source: NvmlSource) -> None:
     nvml.say(board(0), board(1))
     assert [gpu.xid_errors for gpu in source.read()] == [0, 0]
     nvml.say(board(0), board(1, xids="0 79 48"))
@@ -25,7 +25,7 @@ def test_xid_errors_are_counted_as_they_come(nvml: Standin, source: NvmlSource) 
     assert (second.xid_errors, second.last_xid) == (2, 48)
 
 
-def test_where_the_driver_does_not_tell_of_xid_errors_their_count_is_unknown(
+def test_without_xid_events_of_the_driver_their_count_is_unknown(
     nvml: Standin, source: NvmlSource
 ) -> None:
     nvml.say(board(0, xids="!4"))
@@ -33,7 +33,7 @@ def test_where_the_driver_does_not_tell_of_xid_errors_their_count_is_unknown(
     assert (gpu.xid_errors, gpu.power_watts) == (None, 686.0)
 
 
-def test_a_lost_gpu_is_named_with_its_trouble_and_comes_back(
+def test_a_lost_gpu_is_named_with_its_error_and_recovers(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0), board(1))
@@ -50,7 +50,7 @@ def test_a_lost_gpu_is_named_with_its_trouble_and_comes_back(
     assert [gpu.trouble for gpu in source.read()] == [None, None]
 
 
-def test_a_driver_that_comes_late_goes_and_comes_again_is_followed(
+def test_a_driver_that_loads_late_unloads_and_reloads_is_followed(
     nvml: Standin, source: NvmlSource
 ) -> None:
     nvml.remove_driver()
@@ -68,7 +68,7 @@ def test_a_driver_that_comes_late_goes_and_comes_again_is_followed(
     assert len(source.read()) == 2
 
 
-def test_a_lost_gpu_stays_listed_with_its_last_trouble(
+def test_a_lost_gpu_remains_listed_with_its_last_error(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     """XID 79 is "fallen off the bus": what explains the loss must outlive it."""
@@ -77,7 +77,7 @@ def test_a_lost_gpu_stays_listed_with_its_last_trouble(
     nvml.say(board(0), board(1, xids="0 79"))
     source.read()
     nvml.say(board(0), board(1, lost="15"))
-    for _ in range(4):  # the library is started anew meanwhile, and gives no handle to it
+    for _ in range(4):  # the library is initialized again meanwhile, and returns no handle for it
         first, second = source.read()
         assert (first.power_watts, first.trouble) == (686.0, None)
         assert (second.uuid, second.trouble) == (board(1)["uuid"], "the driver has lost it")
@@ -89,7 +89,7 @@ def test_a_lost_gpu_stays_listed_with_its_last_trouble(
     assert (second.trouble, second.xid_errors, second.idle_watts) == (None, 1, 118.0)
 
 
-def test_a_lost_gpu_does_not_keep_the_others_xid_errors_from_being_counted_for_good(
+def test_a_lost_gpu_does_not_stop_the_count_of_the_others_xid_errors(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0), board(1))
@@ -100,7 +100,7 @@ def test_a_lost_gpu_does_not_keep_the_others_xid_errors_from_being_counted_for_g
     assert source.read()[1].xid_errors == 1
 
 
-def test_a_gpu_that_the_driver_no_longer_counts_is_lost_and_followed_too(
+def test_a_gpu_that_the_driver_no_longer_counts_is_lost_and_followed(
     nvml: Standin, source: NvmlSource, time: Time
 ) -> None:
     nvml.say(board(0), board(1))
@@ -116,7 +116,7 @@ def test_a_gpu_that_the_driver_no_longer_counts_is_lost_and_followed_too(
 
 
 @pytest.mark.parametrize("code", [4, 999], ids=["no permission", "unknown"])
-def test_a_library_that_cannot_count_is_a_failure_not_a_machine_without_gpus(
+def test_a_library_that_cannot_count_is_a_failure_and_not_a_machine_without_gpus(
     nvml: Standin, source: NvmlSource, code: int
 ) -> None:
     nvml.say(board(0), count=f"!{code}")
@@ -145,7 +145,7 @@ def test_a_missing_library_is_reported_and_looked_up_again(
 @pytest.mark.parametrize(
     "fault", ["unloaded", "shut down", "upgraded", "lost", "reset", "uncounted"]
 )
-def test_a_hundred_failures_leave_nothing_behind(
+def test_a_hundred_failures_leak_nothing(
     nvml: Standin, source: NvmlSource, time: Time, fault: str
 ) -> None:
     """No memory, no thread, and the GPUs are back each time."""

@@ -51,7 +51,7 @@ def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path)
 
 
-def test_a_process_that_went_while_the_count_grew_was_killed_for_want_of_memory(
+def test_a_process_that_ended_while_the_count_grew_was_killed_by_the_oom_killer(
     kernel: Kernel,
 ) -> None:
     kernel.count(3)
@@ -63,14 +63,14 @@ def test_a_process_that_went_while_the_count_grew_was_killed_for_want_of_memory(
     assert watch.follow([PID]) == {}, "another process has its number now"
 
 
-def test_one_that_went_while_it_did_not_was_not(kernel: Kernel) -> None:
+def test_a_process_that_ended_while_the_count_was_constant_was_not(kernel: Kernel) -> None:
     kernel.count(3)
     watch = kernel.watch()
     watch.follow([PID])
     assert watch.follow([]) == {PID: False}
 
 
-def test_a_count_that_grew_a_moment_before_the_process_was_gone_counts(kernel: Kernel) -> None:
+def test_a_count_that_grew_shortly_before_the_end_counts(kernel: Kernel) -> None:
     watch = kernel.watch()
     watch.follow([PID])
     kernel.count(1)
@@ -78,7 +78,7 @@ def test_a_count_that_grew_a_moment_before_the_process_was_gone_counts(kernel: K
     assert watch.follow([]) == {PID: True}
 
 
-def test_one_that_lived_on_after_another_was_killed_is_not_taken_for_it(kernel: Kernel) -> None:
+def test_a_process_that_survived_an_earlier_kill_is_not_attributed_to_it(kernel: Kernel) -> None:
     watch = kernel.watch()
     watch.follow([PID])
     kernel.count(1)
@@ -88,7 +88,7 @@ def test_one_that_lived_on_after_another_was_killed_is_not_taken_for_it(kernel: 
 
 
 @pytest.mark.parametrize("trouble", ["no group", "version 1", "gone with it", "foreign"])
-def test_where_nobody_tells_it_is_not_known(kernel: Kernel, trouble: str) -> None:
+def test_without_a_count_the_cause_is_unknown(kernel: Kernel, trouble: str) -> None:
     if trouble == "no group":
         (kernel.proc / str(PID) / "cgroup").unlink()
     if trouble == "version 1":
@@ -102,7 +102,7 @@ def test_where_nobody_tells_it_is_not_known(kernel: Kernel, trouble: str) -> Non
     assert watch.follow([]) == {}
 
 
-def test_a_lost_rank_gets_the_result_of_its_group() -> None:
+def test_a_lost_rank_gets_the_result_of_its_control_group() -> None:
     """Its dead record names no process: the one that it was is remembered."""
     assembly = Assembly(sources.settings("/d"))
     ranks = [
@@ -124,7 +124,7 @@ def test_a_lost_rank_gets_the_result_of_its_group() -> None:
     assert said(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
 
 
-def test_none_of_several_that_ended_together_is_called_the_killed_one(
+def test_with_fewer_kills_than_ended_processes_no_one_is_blamed(
     kernel: Kernel,
 ) -> None:
     for pid in OTHERS:
@@ -135,7 +135,7 @@ def test_none_of_several_that_ended_together_is_called_the_killed_one(
     assert watch.follow([]) == {}, "the launcher ended two of them, and nobody knows which"
 
 
-def test_all_of_several_were_killed_where_as_many_were(kernel: Kernel) -> None:
+def test_with_as_many_kills_as_ended_processes_all_were_killed(kernel: Kernel) -> None:
     kernel.place(OTHERS[0], "0::/job.slice/job7")
     watch = kernel.watch()
     watch.follow([PID, OTHERS[0]])

@@ -46,7 +46,7 @@ NO_POOL = {"workers_busy": 0, "workers_idle": 0}
         "nothing known",
     ],
 )
-def test_the_signs_say(look: Signs, likely: bool | None) -> None:
+def test_the_signals_give_the_state(look: Signs, likely: bool | None) -> None:
     assert likely_compiling([look] * LOOKS) is likely
 
 
@@ -62,17 +62,17 @@ LOOK = st.builds(
 
 
 @given(st.lists(LOOK, max_size=AGREEING - 1))
-def test_fewer_looks_than_it_takes_say_nothing(looks: list[Signs]) -> None:
+def test_fewer_polls_than_needed_give_no_state(looks: list[Signs]) -> None:
     assert likely_compiling(looks) is None
 
 
 @given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
-def test_looks_that_contradict_each_other_say_nothing(looks: list[Signs]) -> None:
+def test_contradictory_polls_give_no_state(looks: list[Signs]) -> None:
     if {True, False} <= {likely_compiling([look] * LOOKS) for look in looks}:
         assert likely_compiling(looks) is None
 
 
-def test_a_pause_between_two_signs_does_not_unsay_them() -> None:
+def test_a_pause_between_two_signals_does_not_clear_them() -> None:
     """Workers rest while the main process traces the next graph."""
     sign, pause = Signs(cpu_ratio=1.0, **BUSY_POOL), Signs(cpu_ratio=1.0, **IDLE_POOL)
     assert likely_compiling([sign, pause, sign]) is True
@@ -80,7 +80,7 @@ def test_a_pause_between_two_signs_does_not_unsay_them() -> None:
 
 
 @given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
-def test_a_pool_that_only_exists_never_speaks_for_compiling(looks: list[Signs]) -> None:
+def test_an_idle_worker_pool_is_not_a_sign_of_compiling(looks: list[Signs]) -> None:
     """Without a busy worker and without an idle GPU nothing shows one."""
     if all(not look.workers_busy and look.gpu_ratio is None for look in looks):
         assert likely_compiling(looks) is not True
@@ -90,7 +90,7 @@ def words(look: Signs, looks: int) -> list[str]:
     return evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
 
 
-def test_the_evidence_holds_what_is_known_and_no_more() -> None:
+def test_the_evidence_holds_only_measured_values() -> None:
     assert words(Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), LOOKS) == [
         "its GPU at 1 %, 118 W (idle 80 W)",
         "0 of 16 compile workers busy",

@@ -91,7 +91,7 @@ def test_another_user_s_warm_record_of_the_same_run_neither_replaces_mine_nor_en
 
 
 @root
-def test_before_mine_has_begun_nobody_else_s_answers_my_wait(directory: Path) -> None:
+def test_before_my_run_starts_no_other_user_s_run_answers_my_wait(directory: Path) -> None:
     """The message names the way to select the other one."""
     with held(forged(directory, warm())):
         place = ("--dir", str(directory))
@@ -107,7 +107,7 @@ def test_before_mine_has_begun_nobody_else_s_answers_my_wait(directory: Path) ->
 
 
 @root
-def test_ranks_of_two_owners_are_never_one_run(directory: Path) -> None:
+def test_ranks_of_two_owners_are_two_runs(directory: Path) -> None:
     """Another user's rank 1 of my run is rank 1 of that user's own run."""
     mine = write_record(directory, warm(world_size=2, launch="elastic:7"))
     theirs = forged(directory, compiling(rank=1, world_size=2, launch="elastic:7"))
@@ -116,8 +116,8 @@ def test_ranks_of_two_owners_are_never_one_run(directory: Path) -> None:
 
 
 @root
-def test_two_users_trainings_are_two_runs_for_a_daemon_of_a_third(directory: Path) -> None:
-    """Children and ranks of one user stay one run; names do not depend on who came first."""
+def test_two_users_trainings_are_two_runs_for_a_third_user_s_daemon(directory: Path) -> None:
+    """Children and ranks of one user remain one run; names do not depend on the order of starts."""
     with training(ALICE, directory), training(MALLORY, directory), someone(DAEMON) as daemon:
         daemon.do(f"source = RecordsSource([{str(directory)!r}], retention=900)")
         daemon.do("found = sorted((o.slot.identity.run, o.alive) for o in source.read().records)")
@@ -125,7 +125,7 @@ def test_two_users_trainings_are_two_runs_for_a_daemon_of_a_third(directory: Pat
 
 
 @root
-def test_a_flood_of_one_user_s_records_hides_none_of_another_s(
+def test_a_flood_of_one_user_s_records_hides_no_other_user_s(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three newer ones of his are read of five, and mine, which is older than all of them."""
@@ -143,8 +143,8 @@ def test_a_flood_of_one_user_s_records_hides_none_of_another_s(
 
 @root
 @pytest.mark.parametrize("what", ["hard link", "replaced slot", "replaced journal"])
-def test_a_record_with_files_of_two_owners_is_nobody_s(directory: Path, what: str) -> None:
-    """What is linked or renamed into a folder of his is mine, and does not speak there."""
+def test_a_record_with_files_of_two_owners_is_refused(directory: Path, what: str) -> None:
+    """A file linked or renamed into another user's folder keeps its owner and is not read there."""
     mine = write_record(directory, warm())
     theirs = forged(directory, compiling())
     name = record.JOURNAL if what == "replaced journal" else record.SLOT
@@ -161,10 +161,10 @@ def test_a_record_with_files_of_two_owners_is_nobody_s(directory: Path, what: st
 
 
 @root
-def test_a_folder_that_is_swapped_for_a_link_between_two_looks_is_refused(
+def test_a_folder_that_is_replaced_by_a_link_between_two_polls_is_refused(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory's list of a second ago still says that it is a folder."""
+    """The cached listing of a second ago still has it as a folder."""
     mine = write_record(directory, warm(), name="mine")
     theirs = forged(directory, compiling("x"), name="theirs")
     source = RecordsSource([str(directory)], retention=900)
@@ -179,7 +179,7 @@ def test_a_folder_that_is_swapped_for_a_link_between_two_looks_is_refused(
 
 @root
 @pytest.mark.parametrize("name", ["", record.SLOT, record.JOURNAL])
-def test_what_everybody_may_write_to_is_nobody_s_word(directory: Path, name: str) -> None:
+def test_a_world_writable_record_is_refused(directory: Path, name: str) -> None:
     folder = write_record(directory, warm(), events=[{"t": 1, "event": "x"}])
     (folder / name).chmod(0o777 if not name else 0o666)
     found, (refused,) = read(directory)
@@ -188,7 +188,7 @@ def test_what_everybody_may_write_to_is_nobody_s_word(directory: Path, name: str
 
 
 @root
-def test_a_record_that_names_another_user_s_process_is_not_that_process_s(directory: Path) -> None:
+def test_a_record_that_names_another_user_s_process_does_not_get_its_state(directory: Path) -> None:
     """He has it open, and the pid is his: the record would live, were it not somebody else's."""
     with someone(ALICE) as alice:
         pid = alice.process.pid
@@ -213,7 +213,7 @@ def lock_by(process: Process, slot: Path, how: str) -> None:
 
 
 @root
-def test_a_foreign_shared_lock_does_not_keep_a_killed_rank_alive(directory: Path) -> None:
+def test_another_user_s_shared_lock_does_not_keep_a_killed_rank_alive(directory: Path) -> None:
     with training(ALICE, directory) as (victim, folder), someone(MALLORY) as mallory:
         source = RecordsSource([str(directory)], retention=900)
         assert source.read().records[0].alive
@@ -225,10 +225,10 @@ def test_a_foreign_shared_lock_does_not_keep_a_killed_rank_alive(directory: Path
 
 
 @root
-def test_a_foreign_write_lock_on_what_its_owner_left_open_to_a_group_is_no_life(
+def test_another_user_s_write_lock_on_a_group_writable_record_is_no_sign_of_life(
     directory: Path,
 ) -> None:
-    """Nobody else can take one otherwise: the agent's files are for their owner to write."""
+    """Without that, no other user can lock it: only the owner can write the agent's files."""
     with training(ALICE, directory) as (victim, folder), someone(MALLORY) as mallory:
         slot = folder / record.SLOT
         source = RecordsSource([str(directory)], retention=900)
@@ -245,7 +245,7 @@ def test_a_foreign_write_lock_on_what_its_owner_left_open_to_a_group_is_no_life(
 
 
 @root
-def test_a_training_that_gave_up_root_keeps_its_record(directory: Path) -> None:
+def test_a_training_that_dropped_root_keeps_its_record(directory: Path) -> None:
     """The record is root's and the process another user's, but it is the same process."""
     with training(0, directory) as (process, _):
         process.do(f"os.setgid({ALICE}); os.setuid({ALICE})")
@@ -253,14 +253,14 @@ def test_a_training_that_gave_up_root_keeps_its_record(directory: Path) -> None:
         assert (reading.alive, reading.pid) == (True, process.process.pid)
 
 
-# Another program in the same process, seen by a user who may not look into it.
+# Another program in the same process, read by a user without permission to inspect it.
 
 
 @root
-def test_a_training_that_became_another_program_is_gone_for_a_daemon_of_another_user(
+def test_a_training_that_executed_another_program_is_gone_for_another_user_s_daemon(
     directory: Path,
 ) -> None:
-    """Its pid and start are the same, what it has open may not be asked: its memory tells."""
+    """Pid and start time are the same and open files are unreadable; the address space differs."""
     with training(ALICE, directory) as (process, _), someone(DAEMON) as daemon:
         daemon.do(f"source = RecordsSource([{str(directory)!r}], retention=900)")
         daemon.do("assert source.read().records[0].alive")
@@ -283,7 +283,7 @@ _LATER = (  # past the time after which what is not known is gone
 
 
 @root
-def test_one_that_only_freed_its_lock_lives_on_for_a_daemon_of_another_user(
+def test_a_training_that_only_lost_its_lock_is_alive_for_another_user_s_daemon(
     directory: Path,
 ) -> None:
     with training(ALICE, directory) as (process, folder), someone(DAEMON) as daemon:
@@ -309,7 +309,7 @@ def test_one_that_only_freed_its_lock_lives_on_for_a_daemon_of_another_user(
     ],
 )
 @pytest.mark.skipif(Path("/run/warmwatch").exists(), reason="this machine has one of its own")
-def test_a_default_directory_that_is_not_his_is_refused_by_agent_and_reader(
+def test_a_default_directory_of_another_user_is_refused_by_agent_and_reader(
     directory: Path, uid: int, mode: int, words: str | None
 ) -> None:
     place = directory / f"warmwatch-{ALICE}"
@@ -351,7 +351,7 @@ def answer_of(*records: RecordReading) -> dict[str, object]:
     return status(assembly.make(readings, (), b.NOW, b.EPOCH).snapshot)
 
 
-def test_no_two_runs_of_different_owners_have_one_name() -> None:
+def test_runs_of_different_owners_have_different_names() -> None:
     """Not even where somebody calls his own as another's is shown."""
     names = {
         owner.shown(run)
@@ -365,7 +365,7 @@ def test_no_two_runs_of_different_owners_have_one_name() -> None:
             assert owner.plain(owner.shown(run)) == run
 
 
-def test_starts_of_one_name_are_numbered_before_their_owner() -> None:
+def test_starts_of_one_name_are_numbered_before_the_owner_is_added() -> None:
     """So a number never makes another user's name of it."""
     first = owned(BOB, "a", launch="process:1:2:3", attached=20)
     second = owned(BOB, "b", launch="process:2:2:3", attached=10)
@@ -391,7 +391,7 @@ def test_starts_of_one_name_are_numbered_before_their_owner() -> None:
         ("bert", 7, False, None),
     ],
 )
-def test_a_name_means_the_asker_s_own_run(
+def test_a_name_means_the_caller_s_own_run(
     run: str, uid: int | None, own: bool, found: list[str] | None
 ) -> None:
     answer = answer_of(owned(ROOT, "a"), owned(BOB, "b"), owned(CAROL, "c"))
@@ -403,7 +403,7 @@ def test_a_name_means_the_asker_s_own_run(
         assert [one["run"] for one in runs] == found
 
 
-def test_over_http_a_name_is_the_run_shown_so_or_everybody_s_of_that_name() -> None:
+def test_over_http_a_name_is_the_displayed_one_or_that_of_every_owner() -> None:
     readings = Readings(
         values={
             RECORDS.name: RecordsReading(
@@ -429,7 +429,7 @@ def test_over_http_a_name_is_the_run_shown_so_or_everybody_s_of_that_name() -> N
     assert status(snapshot, "gpt2")["summary"].startswith("2 runs: gpt2@bob ")
 
 
-def test_a_user_without_a_name_that_can_be_used_is_a_number() -> None:
+def test_a_user_without_a_usable_name_is_shown_as_a_number() -> None:
     names = {1: "alice", 2: None}
     who = Owners(own=1, ask=names.get)
     assert who.of(1) == Owner(uid=1, name="alice", own=True)
@@ -439,7 +439,7 @@ def test_a_user_without_a_name_that_can_be_used_is_a_number() -> None:
 
 
 @pytest.mark.parametrize("name", ["alice@corp", "1000", "a b", "a\n", ""])
-def test_a_login_that_could_pass_for_another_s_is_not_used(
+def test_a_login_that_resembles_another_s_is_not_used(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Entry:
@@ -450,7 +450,7 @@ def test_a_login_that_could_pass_for_another_s_is_not_used(
     assert login(5) is None
 
 
-def test_a_directory_service_that_hangs_holds_up_nobody_and_renames_nobody() -> None:
+def test_a_hung_directory_service_delays_nothing_and_renames_no_user() -> None:
     asked: list[int] = []
     answered = threading.Event()
 
@@ -465,7 +465,7 @@ def test_a_directory_service_that_hangs_holds_up_nobody_and_renames_nobody() -> 
     assert asked == [5], "one question is open"
     answered.set()
     wait_until(lambda: threading.active_count() == 1 or not _asking())
-    who._patience = 60.0  # for one who answers, however late
+    who._patience = 60.0  # for a slow answer
     assert [who.of(uid).name for uid in (5, 7)] == ["5", "late"]
 
 

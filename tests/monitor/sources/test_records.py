@@ -82,7 +82,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path: Path, source: RecordsSo
     assert [c.id for c in reading.compilations] == ["0/1"]
 
 
-def test_what_changes_in_a_held_slot_is_seen_at_the_next_look(
+def test_a_change_of_a_cached_slot_is_read_at_the_next_poll(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
@@ -92,7 +92,7 @@ def test_what_changes_in_a_held_slot_is_seen_at_the_next_look(
         assert only(source).slot.steps.steps == 5
 
 
-def test_an_unchanged_slot_is_not_unpacked_again(
+def test_an_unchanged_slot_is_not_parsed_again(
     tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
@@ -110,7 +110,7 @@ def spoil(folder: Path, block: Block) -> None:
             file.write(b"\xee" * 8)
 
 
-def test_a_block_that_stays_half_written_leaves_the_last_good_numbers(
+def test_a_block_that_remains_torn_leaves_the_last_valid_numbers(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
@@ -124,10 +124,10 @@ def test_a_block_that_stays_half_written_leaves_the_last_good_numbers(
         assert only(source).slot.steps.steps == 6
 
 
-def test_a_block_found_half_written_is_read_again_until_it_is_whole(
+def test_a_torn_block_is_read_again_until_it_is_complete(
     tmp_path: Path, source: RecordsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each time from the file: the writer ends its store after the third look at it."""
+    """Each attempt reads the file: the writer completes its store after the third one."""
     folder = write_record(tmp_path, builders.slot(StepCounts(steps=4)))
     whole = (folder / record.SLOT).read_bytes()
     spoil(folder, record.IDENTITY_BLOCK)
@@ -154,7 +154,7 @@ def test_the_holder_of_the_lock_is_alive_and_named_by_its_pid(
         assert (reading.alive, reading.pid, reading.gone_ns) == (True, process.pid, None)
 
 
-def test_a_killed_holder_is_gone_from_when_this_reader_first_saw_it(
+def test_a_killed_holder_is_gone_since_this_reader_first_detected_it(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
     folder = write_record(tmp_path, builders.slot())
@@ -171,7 +171,7 @@ def test_a_killed_holder_is_gone_from_when_this_reader_first_saw_it(
         assert only(source).gone_ns == gone
 
 
-def test_a_process_gone_before_the_first_look_has_no_time_of_going(
+def test_a_process_gone_before_the_first_poll_has_no_end_time(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     write_record(tmp_path, builders.slot())
@@ -186,7 +186,7 @@ def test_a_record_of_another_boot_is_never_alive(tmp_path: Path, source: Records
         assert (reading.alive, reading.pid) == (False, None)
 
 
-def test_a_record_of_this_boot_is_alive_while_it_is_held(tmp_path: Path) -> None:
+def test_a_record_of_this_boot_is_alive_while_its_lock_is_held(tmp_path: Path) -> None:
     folder = write_record(tmp_path, builders.slot(boot_id=boot_id()))
     with held(folder):
         assert only(RecordsSource([str(tmp_path)], retention=900)).alive
@@ -199,7 +199,7 @@ def ending(how: str, seconds_ago: float, **identity: object) -> record.Slot:
     return builders.slot(compile=counts, **identity)  # type: ignore[arg-type]
 
 
-def test_an_ended_record_stays_for_the_retention_and_then_leaves(
+def test_an_ended_record_is_removed_after_the_retention(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
     write_record(tmp_path, ending("finished", 880))
@@ -208,7 +208,7 @@ def test_an_ended_record_stays_for_the_retention_and_then_leaves(
     assert source.read().records == ()
 
 
-def test_a_lost_record_leaves_after_the_retention(
+def test_a_lost_record_is_removed_after_the_retention(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
     folder = write_record(tmp_path, builders.slot())
@@ -223,7 +223,7 @@ def test_a_lost_record_leaves_after_the_retention(
 
 
 @pytest.mark.parametrize("modified_ago", [3600, 100])
-def test_a_record_found_lost_leaves_by_its_last_sign_of_life(
+def test_a_record_found_lost_is_removed_by_its_last_sign_of_life(
     tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float
 ) -> None:
     """Its file's mtime, or, since tmpfs moves none for mapped memory, the slot's own times."""
@@ -237,7 +237,7 @@ def test_a_record_found_lost_leaves_by_its_last_sign_of_life(
     assert source.read().records == ()
 
 
-def test_an_earlier_boot_s_record_leaves_by_the_wall_clock(
+def test_an_earlier_boot_s_record_is_removed_by_the_wall_clock(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
     """Its monotonic times may lie in this boot's future."""
@@ -248,9 +248,7 @@ def test_an_earlier_boot_s_record_leaves_by_the_wall_clock(
     assert source.read().records == ()
 
 
-def test_a_record_that_is_removed_leaves(
-    tmp_path: Path, source: RecordsSource, hands: Hands
-) -> None:
+def test_a_deleted_record_is_removed(tmp_path: Path, source: RecordsSource, hands: Hands) -> None:
     folder = write_record(tmp_path, builders.slot())
     with held(folder):
         only(source)
@@ -261,15 +259,13 @@ def test_a_record_that_is_removed_leaves(
         assert source.read() == type(source.read())()
 
 
-def test_a_record_that_appears_is_seen_at_the_next_look(
-    tmp_path: Path, source: RecordsSource
-) -> None:
+def test_a_new_record_is_read_at_the_next_poll(tmp_path: Path, source: RecordsSource) -> None:
     for count in range(1, 6):
         write_record(tmp_path, builders.slot(rank=count), name=str(count))
         assert len(source.read().records) == count
 
 
-def test_a_record_that_vanishes_after_the_listing_is_no_refusal(
+def test_a_record_that_disappears_after_the_listing_is_no_error(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     """The directory's mtime is put back, so that the listing of before is used."""
@@ -292,7 +288,7 @@ def test_a_directory_changed_twice_within_a_tick_of_its_mtime_is_listed_again(
         assert len(source.read().records) == count
 
 
-def test_a_directory_that_does_not_exist_yet_is_picked_up(tmp_path: Path) -> None:
+def test_a_directory_that_does_not_exist_yet_is_read_once_it_does(tmp_path: Path) -> None:
     later = tmp_path / "later"
     source = RecordsSource([str(later)], retention=900, boot="here")
     assert source.read() == type(source.read())()
@@ -326,7 +322,7 @@ def test_a_directory_that_disappears_with_its_records_is_a_problem_until_it_is_b
         assert (len(several.read().records), several.read().problem) == (1, None)
 
 
-def test_a_chosen_directory_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
+def test_an_explicit_directory_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = RecordsSource([str(tmp_path / "file")], retention=900).read()
     assert found.problem == found.refusals[0].path + ": " + found.refusals[0].reason
@@ -345,7 +341,7 @@ for _ in sys.stdin:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_directory_that_was_readable_and_is_not_is_a_problem(tmp_path: Path) -> None:
+def test_a_directory_that_became_unreadable_is_a_problem(tmp_path: Path) -> None:
     """``chmod 700 /run/warmwatch`` under living runs."""
     records = tmp_path / "records"
     folder = write_record(records, builders.slot())
@@ -439,7 +435,7 @@ BAD_SLOTS = {
 
 @pytest.mark.parametrize("name", BAD_SLOTS)
 @pytest.mark.usefixtures("good")
-def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_on(
+def test_an_unreadable_slot_is_refused_with_a_message_and_the_others_are_read(
     tmp_path: Path, source: RecordsSource, name: str
 ) -> None:
     data, reason = BAD_SLOTS[name]
@@ -449,7 +445,7 @@ def test_a_slot_that_cannot_be_read_is_refused_in_a_sentence_and_the_rest_goes_o
 
 
 @pytest.mark.parametrize("version", record.READABLE)
-def test_a_record_of_an_agent_of_either_version_is_read(tmp_path: Path, version: int) -> None:
+def test_records_of_both_agent_versions_are_read(tmp_path: Path, version: int) -> None:
     capture = Path(__file__).parents[2] / "captures" / f"record_v{version}"
     shutil.copytree(capture, tmp_path / "a")
     boot = record.unpack((capture / record.SLOT).read_bytes()).identity.boot_id
@@ -460,7 +456,7 @@ def test_a_record_of_an_agent_of_either_version_is_read(tmp_path: Path, version:
     assert (reading.broken_lines, record.ENDS[reading.slot.compile.end_code]) == (0, "finished")
 
 
-def test_what_a_newer_agent_adds_is_ignored(tmp_path: Path, source: RecordsSource) -> None:
+def test_fields_of_a_newer_agent_are_ignored(tmp_path: Path, source: RecordsSource) -> None:
     """A longer slot, a code and a kind that this release does not have, an event of its own."""
     compile = record.CompileCounts(active_phase=1 + len(record.PHASES), begun=1)
     events = [
@@ -488,7 +484,7 @@ def test_what_a_newer_agent_adds_is_ignored(tmp_path: Path, source: RecordsSourc
     ),
     reseal=st.booleans(),
 )
-def test_any_damage_to_a_slot_is_one_refusal_or_one_typed_reading(
+def test_a_damaged_slot_is_one_refusal_or_one_typed_reading(
     places: list[tuple[int, bytes]], *, reseal: bool
 ) -> None:
     """From the bytes on the disk to the reading that everything downstream goes by.
@@ -516,7 +512,7 @@ def test_any_damage_to_a_slot_is_one_refusal_or_one_typed_reading(
 
 
 @pytest.mark.usefixtures("good")
-def test_what_is_no_record_is_refused_and_the_rest_goes_on(
+def test_a_file_that_is_not_a_record_is_refused_and_the_others_are_read(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     elsewhere = write_record(tmp_path / ".hidden", builders.slot())
@@ -562,8 +558,8 @@ for refusal in RecordsSource([sys.argv[1]], retention=1e9).read().refusals:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_another_user_s_private_record_is_refused_with_what_to_do() -> None:
-    with tempfile.TemporaryDirectory() as made:  # pytest's own is nobody else's
+def test_another_user_s_private_record_is_refused_with_advice() -> None:
+    with tempfile.TemporaryDirectory() as made:  # pytest's own directory is private
         Path(made).chmod(0o755)
         folder = write_record(Path(made), builders.slot())
         (folder / record.SLOT).chmod(0o600)
@@ -584,7 +580,7 @@ def append(folder: Path, text: str) -> None:
         file.write(text)
 
 
-def test_a_journal_is_followed_by_whole_lines(tmp_path: Path, source: RecordsSource) -> None:
+def test_a_journal_is_read_by_complete_lines(tmp_path: Path, source: RecordsSource) -> None:
     folder = write_record(tmp_path, builders.slot(), events=[COMPILATION])
     with held(folder):
         only(source)
@@ -597,7 +593,7 @@ def test_a_journal_is_followed_by_whole_lines(tmp_path: Path, source: RecordsSou
         assert only(source).broken_lines == 0
 
 
-def test_torn_and_foreign_lines_are_counted_and_passed_over(
+def test_torn_and_foreign_lines_are_counted_and_skipped(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     folder = write_record(tmp_path, builders.slot())
@@ -646,9 +642,7 @@ def test_long_journals_take_several_polls_and_the_rest_is_reported(
     assert [one.compilations[-1].id for one in last] == ["999/0"] * 2
 
 
-def test_a_line_without_an_end_does_not_stop_the_journal(
-    tmp_path: Path, source: RecordsSource
-) -> None:
+def test_an_endless_line_does_not_stop_the_journal(tmp_path: Path, source: RecordsSource) -> None:
     folder = write_record(tmp_path, builders.slot())
     with held(folder):
         append(folder, "{}\n")
@@ -688,7 +682,7 @@ def test_an_ended_record_is_not_read_again(
         ("header", "attached_epoch_ns", 2**63),
     ],
 )
-def test_a_number_that_nothing_counts_to_refuses_the_record(
+def test_an_impossibly_large_number_refuses_the_record(
     tmp_path: Path, block: str, word: str, number: Any
 ) -> None:
     """It would stand in a sentence; what an agent lets stand at the largest word does not."""

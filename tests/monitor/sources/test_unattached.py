@@ -79,8 +79,8 @@ def of(found: tuple[ObservedTraining, ...], pid: int) -> ObservedTraining | None
     return next((one for one in found if one.pid == pid), None)
 
 
-def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int) -> None:
-    """Judged by the workers' CPU time, and only when several looks agree."""
+def test_a_process_with_busy_compile_workers_is_likely_compiling(training: int) -> None:
+    """Judged by the workers' CPU time, and only if several polls agree."""
     looked = ObservedSource(shares_pids=False)
     first = of(looked.read([], ()), training)
     assert first is not None
@@ -90,7 +90,7 @@ def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int)
 
     def shown() -> bool:
         last[0] = found = of(looked.read([], ()), training)
-        # between two looks the worker may have had no core
+        # between two polls the worker may have had no core
         return found is not None and bool(found.likely_compiling and found.signs.workers_busy)
 
     wait_until(shown)
@@ -102,17 +102,17 @@ def test_a_process_with_busy_compile_workers_is_likely_to_compile(training: int)
     assert "1 of 2 compile workers busy" in evidence(seen)
 
 
-def test_one_with_an_agent_is_none_of_these(training: int) -> None:
+def test_a_process_with_an_agent_is_not_unattached(training: int) -> None:
     assert of(ObservedSource(shares_pids=False).read([training], ()), training) is None
 
 
-def test_what_works_for_one_with_an_agent_is_none_either(training: int) -> None:
+def test_a_worker_of_a_process_with_an_agent_is_not_unattached(training: int) -> None:
     """A launcher with the agent, or a child of an attached rank."""
     parent = psutil.Process(training).ppid()
     assert of(ObservedSource(shares_pids=False).read([parent], ()), training) is None
 
 
-def test_a_python_process_that_nvml_lists_is_found_where_pids_are_the_hosts(tmp_path: Path) -> None:
+def test_a_python_process_that_nvml_lists_is_found_if_pids_are_the_host_s(tmp_path: Path) -> None:
     script = tmp_path / "infer.py"
     script.write_text("import sys; print('here', flush=True); sys.stdin.read()")
     with running(str(script)) as process:
@@ -125,7 +125,7 @@ def test_a_python_process_that_nvml_lists_is_found_where_pids_are_the_hosts(tmp_
         assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
 
 
-def test_processes_are_listed_every_ten_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_are_listed_at_most_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     lists: list[int] = []
     now = [1_000 * SECOND]
     monkeypatch.setattr(source, "_processes", lambda: lists.append(now[0]) or [])
@@ -145,7 +145,7 @@ def test_processes_are_listed_every_ten_seconds_at_most(monkeypatch: pytest.Monk
         ((), ""),
     ],
 )
-def test_no_argument_is_shown_that_may_be_secret(command: tuple[str, ...], text: str) -> None:
+def test_an_argument_that_may_be_secret_is_not_shown(command: tuple[str, ...], text: str) -> None:
     assert shown(command) == text
 
 
@@ -160,7 +160,7 @@ SEEN = ObservedTraining(
 WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process uses 20 % of a core"]
 
 
-def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
+def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -> None:
     told = status(b.snapshot(observed=(SEEN,)))
     assert told["runs"] == []
     assert (told["compiling"], told["warm"]) == (None, None)
@@ -182,14 +182,14 @@ def test_it_stands_apart_from_the_runs_and_is_never_sold_as_certain() -> None:
     assert told["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
 
 
-def test_a_run_with_the_agent_speaks_for_itself_beside_one_without() -> None:
+def test_a_run_with_the_agent_has_its_own_verdict_beside_an_unattached_process() -> None:
     warm = b.in_every_state()["warm"]
     told = status(b.snapshot(warm, observed=(SEEN,)))
     assert told["warm"] is True
     assert "train.py" not in told["summary"]
 
 
-def test_one_that_does_nothing_is_no_line_beside_a_run_with_the_agent() -> None:
+def test_an_idle_unattached_process_has_no_line_beside_a_run_with_the_agent() -> None:
     warm, seen = b.in_every_state()["warm"], SEEN
     idle = replace(seen, gpus=(), signs=replace(seen.signs, cpu_ratio=0.0, gpu_ratio=None))
     assert "train.py" in picture(status(b.snapshot(warm, observed=(seen,))))
@@ -198,7 +198,7 @@ def test_one_that_does_nothing_is_no_line_beside_a_run_with_the_agent() -> None:
 
 
 @pytest.mark.slow
-def test_the_listing_can_end_while_a_process_does(training: int) -> None:
+def test_a_process_may_end_during_the_listing(training: int) -> None:
     looked = ObservedSource(shares_pids=False)
     assert of(looked.read([], ()), training) is not None
     for process in psutil.Process(training).children(recursive=True):

@@ -1,4 +1,4 @@
-"""Dimensions that kept changing: collected from a journal, reported with their values."""
+"""Varying dimensions, collected from a journal and reported with their values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ragged(sizes: tuple[int, ...], tensor: str = "tokens") -> list[dict[str, obj
 
 
 def followed(path: Path, *entries: dict[str, object]) -> Journal:
-    """A journal that a monitor looks at again after each of its lines."""
+    """A journal that a monitor polls after each of its lines."""
     journal = Journal()
     with path.open("a") as file, Folder(str(path.parent)) as folder:
         for entry in entries:
@@ -56,8 +56,8 @@ def followed(path: Path, *entries: dict[str, object]) -> Journal:
     return journal
 
 
-def test_a_long_name_does_not_keep_the_daemon(tmp_path: Path) -> None:
-    """A look reads a megabyte, in which anybody may have written hundreds of such lines."""
+def test_a_long_name_does_not_block_the_daemon(tmp_path: Path) -> None:
+    """A poll reads a megabyte, which can hold hundreds of such lines."""
 
     def took(text: str) -> float:
         before = time.process_time()
@@ -87,7 +87,7 @@ def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     assert f"{told}pad to 64" in words
 
 
-def test_a_size_that_pytorch_compiles_apart_is_not_to_be_marked_dynamic_alone(
+def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
     tmp_path: Path,
 ) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged((48, 64, 1)))))
@@ -129,7 +129,7 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
     )
 
 
-def test_of_torch_2_6_the_name_is_the_same_and_a_symbols_guard_finds_its_value(
+def test_torch_2_6_gives_the_same_name_and_a_symbolic_guard_finds_its_value(
     tmp_path: Path,
 ) -> None:
     old = "L['batch']['ids']"
@@ -140,7 +140,7 @@ def test_of_torch_2_6_the_name_is_the_same_and_a_symbols_guard_finds_its_value(
     assert (one.tensor, one.values, one.count) == ("batch['ids']", (1, 8, 9, 10), 3)
 
 
-def test_a_recompile_for_another_cause_is_not_counted_for_what_older_entries_say(
+def test_a_recompile_for_another_cause_is_not_attributed_to_older_entries(
     tmp_path: Path,
 ) -> None:
     lines = ragged((8, 9))
@@ -150,7 +150,7 @@ def test_a_recompile_for_another_cause_is_not_counted_for_what_older_entries_say
 
 
 def numbered(values: tuple[int, ...], seconds: float | None = 0.1) -> list[dict[str, object]]:
-    """Recompiles for a module's number, in Dynamo's words: of the new value it says nothing."""
+    """Recompiles for an attribute of a module, as Dynamo writes them: without the new value."""
     lines = []
     for new in range(1, len(values)):
         why = "\n".join(
@@ -171,7 +171,7 @@ def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) 
     assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
 
 
-def test_a_recompile_that_nobody_timed_makes_no_other_cheaper(tmp_path: Path) -> None:
+def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) -> None:
     lines = numbered((5, 6, 7, 8, 9))
     lines[1]["seconds"] = lines[2]["seconds"] = None
     (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
@@ -179,7 +179,7 @@ def test_a_recompile_that_nobody_timed_makes_no_other_cheaper(tmp_path: Path) ->
     assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
 
 
-def test_it_is_bounded(tmp_path: Path) -> None:
+def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
     many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * DIMS_KEPT)]
     assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == DIMS_KEPT
     other = tmp_path / "other"
@@ -192,7 +192,7 @@ def test_it_is_bounded(tmp_path: Path) -> None:
     )
 
 
-def test_of_a_reason_so_many_lines_are_read(tmp_path: Path) -> None:
+def test_the_number_of_lines_of_a_reason_is_bounded(tmp_path: Path) -> None:
     """Anybody may write one of thousands."""
     first, last = reason((1, 2)), reason((1, 3))
     for between, values in ((90, (1, 2, 3)), (900, (1, 2))):
@@ -203,6 +203,6 @@ def test_of_a_reason_so_many_lines_are_read(tmp_path: Path) -> None:
         assert one.values == values
 
 
-def test_a_prometheus_tells_of_none(tmp_path: Path) -> None:
+def test_prometheus_has_no_varying_dimensions(tmp_path: Path) -> None:
     snapshot: Snapshot = b.snapshot(b.view(b.WARM))
     assert status(snapshot)["runs"][0]["ranks"][0]["compile"]["varying"] == []

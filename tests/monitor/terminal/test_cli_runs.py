@@ -53,7 +53,7 @@ def filled(directory: Path) -> Store:
 # The command.
 
 
-def test_it_lists_them_newest_first_within_80_columns(tmp_path: Path) -> None:
+def test_it_lists_runs_newest_first_within_80_columns(tmp_path: Path) -> None:
     filled(tmp_path)
     done = warmwatch("runs", WARMWATCH_STATE=str(tmp_path), COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
@@ -69,7 +69,7 @@ def test_it_lists_them_newest_first_within_80_columns(tmp_path: Path) -> None:
     assert all(len(row) <= 80 for row in (header, *rows[:4]))
 
 
-def test_a_living_run_is_reported_to_be_up_to_a_minute_old(tmp_path: Path) -> None:
+def test_a_live_run_s_entry_may_be_a_minute_old(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.living("bbcccccc", began=time.time() - 300, seen=time.time())])
     *_, last = warmwatch("runs", WARMWATCH_STATE=str(tmp_path)).stdout.splitlines()
     assert (
@@ -77,7 +77,7 @@ def test_a_living_run_is_reported_to_be_up_to_a_minute_old(tmp_path: Path) -> No
     )
 
 
-def test_filters_choose_and_json_has_all_that_is_known(tmp_path: Path) -> None:
+def test_filters_select_runs_and_json_has_every_field(tmp_path: Path) -> None:
     filled(tmp_path)
 
     def chosen(*words: str) -> list[str]:
@@ -109,7 +109,7 @@ def test_omitted_runs_are_reported(tmp_path: Path) -> None:
         (("--since", "yesterday"), 2, "'yesterday' is neither a day .* nor a time until now"),
     ],
 )
-def test_an_empty_history_explains_what_to_do(
+def test_an_empty_history_comes_with_advice(
     tmp_path: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
     done = warmwatch("runs", *words, WARMWATCH_STATE=str(tmp_path))
@@ -128,7 +128,7 @@ def test_a_disabled_or_broken_history_is_reported(tmp_path: Path) -> None:
     assert len(broken.stderr.splitlines()) == 1
 
 
-def test_a_python_without_sqlite_has_no_history_and_all_else_works(
+def test_a_python_without_sqlite_has_no_history_and_everything_else_works(
     memory: Path, tmp_path: Path
 ) -> None:
     """As some builds of Python are."""
@@ -150,7 +150,7 @@ def test_a_python_without_sqlite_has_no_history_and_all_else_works(
         assert process.stderr.readline().startswith(said)
 
 
-def test_by_default_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
+def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) -> None:
     home = str(tmp_path)
     for variables, place in (
         ({"HOME": home, "XDG_STATE_HOME": ""}, f"{home}/.local/state/warmwatch/history.db"),
@@ -160,7 +160,7 @@ def test_by_default_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
         assert place in warmwatch("runs", **{"WARMWATCH_STATE": "", **variables}).stdout
 
 
-def test_a_narrow_terminal_loses_columns_and_cuts_no_cell() -> None:
+def test_a_narrow_terminal_drops_columns_and_truncates_no_cell() -> None:
     run = {
         "id": "abcdefgh",
         "run": "a-long-name-of-a-run",
@@ -187,7 +187,7 @@ def test_a_narrow_terminal_loses_columns_and_cuts_no_cell() -> None:
 # How a run is named.
 
 
-def test_a_run_is_found_by_id_name_or_place(tmp_path: Path) -> None:
+def test_a_run_is_found_by_id_name_or_position(tmp_path: Path) -> None:
     store = filled(tmp_path)
     assert find(store, "aaaaaaaa").id == "aaaaaaaa"
     assert find(store, "aa").id == "aaaaaaaa"
@@ -216,7 +216,7 @@ def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
         ("", "no run '' in the history"),
     ],
 )
-def test_what_fits_none_is_answered_by_what_is_near(tmp_path: Path, run: str, said: str) -> None:
+def test_an_unknown_name_is_answered_with_similar_ones(tmp_path: Path, run: str, said: str) -> None:
     with pytest.raises(NotInHistoryError) as found:
         find(filled(tmp_path), run)
     assert str(found.value).startswith(said)
@@ -230,7 +230,7 @@ def test_an_empty_history_explains_how_to_fill_it(tmp_path: Path) -> None:
 # What commands remember.
 
 
-def test_status_stores_a_run_whose_end_it_sees_once(memory: Path, tmp_path: Path) -> None:
+def test_status_stores_an_ended_run_once(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     state = {"WARMWATCH_STATE": str(tmp_path)}
     first = warmwatch("status", "--dir", str(memory), **state)
@@ -252,14 +252,14 @@ def test_a_long_watch_stores_the_ended_runs_of_each_poll(tmp_path: Path) -> None
     assert kept == ["short0", "short1", "short2"]
 
 
-def test_status_of_what_lives_touches_no_history(memory: Path, tmp_path: Path) -> None:
+def test_status_of_live_runs_does_not_open_the_history(memory: Path, tmp_path: Path) -> None:
     with held(write_record(memory, compiling())):
         done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path / "state"))
     assert done.returncode == 3
     assert not (tmp_path / "state").exists()
 
 
-def test_status_answers_whatever_is_wrong_with_the_history(memory: Path, tmp_path: Path) -> None:
+def test_status_answers_whatever_the_error_of_the_history(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     (tmp_path / "history.db").mkdir()
     done = warmwatch("status", "--dir", str(memory), WARMWATCH_STATE=str(tmp_path))
@@ -269,7 +269,7 @@ def test_status_answers_whatever_is_wrong_with_the_history(memory: Path, tmp_pat
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_full_disk_is_reported_and_costs_no_answer(memory: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_status_still_answers(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     try:
         with mounted("tmpfs") as disk:
@@ -285,7 +285,7 @@ def test_a_full_disk_is_reported_and_costs_no_answer(memory: Path, tmp_path: Pat
         pytest.skip(str(error))
 
 
-def test_a_home_that_is_read_only_is_read_and_not_written(memory: Path, tmp_path: Path) -> None:
+def test_a_read_only_home_is_read_and_not_written(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     try:
         with mounted("tmpfs") as disk:
@@ -302,7 +302,7 @@ def test_a_home_that_is_read_only_is_read_and_not_written(memory: Path, tmp_path
         pytest.skip(str(error))
 
 
-def test_nothing_is_stored_if_the_history_is_off(memory: Path, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_history_is_disabled(memory: Path, tmp_path: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     home = {"HOME": str(tmp_path), "XDG_STATE_HOME": ""}
     done = warmwatch("status", "--dir", str(memory), **home, WARMWATCH_STATE="off")
@@ -311,7 +311,7 @@ def test_nothing_is_stored_if_the_history_is_off(memory: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("words", [("runs", "--name"), ("report",)])
-def test_a_name_that_is_no_text_is_one_of_no_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_name_that_is_not_text_matches_no_run(tmp_path: Path, words: tuple[str, ...]) -> None:
     filled(tmp_path)
     name = b"\xff".decode("utf-8", "surrogateescape")
     done = warmwatch(*words, name, WARMWATCH_STATE=str(tmp_path), WARMWATCH_DIR=str(tmp_path))
@@ -319,14 +319,14 @@ def test_a_name_that_is_no_text_is_one_of_no_run(tmp_path: Path, words: tuple[st
     assert "Traceback" not in done.stderr
 
 
-def test_a_limit_beyond_all_numbers_is_wrong_usage(tmp_path: Path) -> None:
+def test_an_overflowing_limit_is_a_usage_error(tmp_path: Path) -> None:
     filled(tmp_path)
     done = warmwatch("runs", "--limit", "9" * 20, WARMWATCH_STATE=str(tmp_path))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
-def test_in_a_directory_that_was_removed_a_path_is_given_from_the_root(tmp_path: Path) -> None:
+def test_in_a_deleted_directory_a_path_is_shown_from_the_root(tmp_path: Path) -> None:
     filled(tmp_path / "state")
     gone = 'mkdir "$1/gone"; cd "$1/gone"; rmdir "$1/gone"; exec "$0" -m warmwatch_monitor runs'
     found = {

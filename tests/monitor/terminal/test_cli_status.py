@@ -43,7 +43,7 @@ from warmwatch_monitor.terminal import watch as watching
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No daemon listens at the default address, and nobody named another."""
+    """No daemon listens at the default address, and no other address is set."""
     monkeypatch.setattr(settings, "DEFAULT_ADDRESS", free_address())
     monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
@@ -69,7 +69,7 @@ LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
 
 
 @pytest.mark.parametrize("state", LIVING)
-def test_the_exit_code_shows_the_state_of_a_living_run(tmp_path: Path, state: str) -> None:
+def test_the_exit_code_shows_the_state_of_a_live_run(tmp_path: Path, state: str) -> None:
     make, code = LIVING[state]
     with held(write_record(tmp_path, make())):
         result = run("--dir", str(tmp_path))
@@ -93,7 +93,7 @@ def test_the_exit_code_shows_how_a_run_ended(
     assert (result.exit_code, state in result.stdout) == (code, True)
 
 
-def test_of_several_runs_the_code_is_the_least_advanced_one_s(tmp_path: Path) -> None:
+def test_with_several_runs_the_code_is_that_of_the_least_advanced_one(tmp_path: Path) -> None:
     one = write_record(tmp_path, warm("a"), name="a")
     two = write_record(tmp_path, compiling("b"), name="b")
     with held(one), held(two):
@@ -134,7 +134,7 @@ def looked_at(tmp_path: Path, slot: Slot) -> tuple[int, str, dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("nobody")
-def test_without_a_daemon_its_first_look_sees_that_no_step_comes(tmp_path: Path) -> None:
+def test_without_a_daemon_the_first_poll_detects_a_stall(tmp_path: Path) -> None:
     code, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 90, ago=20))
     assert re.search(r"gpt2: no step for \d+ s \(usually 24 ms\) and nothing compiles", shown)
     assert "silent" in [one["condition"] for one in rank["conditions"]]
@@ -143,7 +143,7 @@ def test_without_a_daemon_its_first_look_sees_that_no_step_comes(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("nobody")
-def test_without_a_daemon_its_first_look_sees_that_steps_are_slower(tmp_path: Path) -> None:
+def test_without_a_daemon_the_first_poll_detects_slower_steps(tmp_path: Path) -> None:
     slot = stepping(*[24 * MS] * 2000, *[400 * MS] * 100)
     code, shown, rank = looked_at(tmp_path, slot)
     # 24 ms is read off a histogram
@@ -156,17 +156,17 @@ def test_without_a_daemon_its_first_look_sees_that_steps_are_slower(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("nobody")
-def test_without_a_daemon_a_steady_run_is_neither(tmp_path: Path) -> None:
+def test_without_a_daemon_a_steady_run_has_no_condition(tmp_path: Path) -> None:
     _, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 2100))
     assert "24 ms a step is the real speed" in shown
     assert (rank["slower"], rank["conditions"]) == (None, [])
 
 
-def test_without_any_record_it_exits_5(tmp_path: Path) -> None:
+def test_without_records_it_exits_5(tmp_path: Path) -> None:
     assert run("--dir", str(tmp_path)).exit_code == 5
 
 
-def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
+def test_misses_of_an_unknown_run_are_not_reported_as_none(tmp_path: Path) -> None:
     """No miss of a run that there is not would read as a cache that works."""
     nothing = run("--misses", "--dir", str(tmp_path))
     assert (nothing.exit_code, nothing.stdout) == (5, "")
@@ -178,7 +178,7 @@ def test_misses_of_no_run_are_not_called_none(tmp_path: Path) -> None:
     assert "no run named 'gpt3'; runs here: gpt2" in unknown.stderr
 
 
-def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
+def test_misses_of_a_hostile_journal_cannot_forge_a_line(tmp_path: Path) -> None:
     line = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "bypass"}
     forged = {"id": "0/0\nforged: warm", "reason": "no\nforged: warm"}
     folder = write_record(tmp_path, warm("gpt2"))
@@ -190,12 +190,12 @@ def test_misses_of_a_hostile_journal_forge_no_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["--json", "--watch", "--ranks", "--functions"])
-def test_misses_beside_another_view_are_refused(tmp_path: Path, other: str) -> None:
+def test_misses_with_another_view_are_refused(tmp_path: Path, other: str) -> None:
     refused = run("--misses", other, "--dir", str(tmp_path))
     assert (refused.exit_code, "--misses prints its own lines" in refused.stderr) == (2, True)
 
 
-def test_misses_are_of_the_run_that_is_named_with_its_owner(tmp_path: Path) -> None:
+def test_misses_accept_a_run_name_with_its_owner(tmp_path: Path) -> None:
     write_record(tmp_path, warm("gpt2"))
     me = getpass.getuser()
     assert run("--misses", f"gpt2@{me}", "--dir", str(tmp_path)).exit_code == 0
@@ -204,7 +204,7 @@ def test_misses_are_of_the_run_that_is_named_with_its_owner(tmp_path: Path) -> N
     assert "no run named 'gpt2@nobody-else'; runs here: gpt2" in other.stderr
 
 
-def test_an_unknown_run_exits_5_and_names_the_known(tmp_path: Path) -> None:
+def test_an_unknown_run_exits_5_and_lists_the_known_ones(tmp_path: Path) -> None:
     write_record(tmp_path, warm("gpt2"))
     result = run("gpt3", "--dir", str(tmp_path))
     assert result.exit_code == 5
@@ -228,7 +228,7 @@ def test_unreadable_records_are_reported_with_the_answer(tmp_path: Path) -> None
         (["--dir", __file__], "is a file; use a directory"),
     ],
 )
-def test_wrong_usage_exits_2_and_explains_what_to_do(arguments: list[str], words: str) -> None:
+def test_wrong_usage_exits_2_with_advice(arguments: list[str], words: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert words in result.stderr
@@ -243,7 +243,7 @@ def test_json_is_the_contract_s_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nobody")
-def test_where_no_daemon_answers_it_reads_the_records_itself(
+def test_without_a_daemon_it_reads_the_records_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
@@ -252,7 +252,7 @@ def test_where_no_daemon_answers_it_reads_the_records_itself(
 
 
 def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its directory is not the one that this command would look into."""
+    """Its directory is not the one that this command reads."""
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
     with held(write_record(tmp_path, compiling("far"))), daemon(tmp_path) as url:
         address = url.removeprefix("http://")
@@ -263,7 +263,7 @@ def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.Monke
         assert unknown.stderr == "warmwatch: no run named 'near'; runs here: far\n"
 
 
-def test_a_daemon_that_nobody_named_and_that_watches_elsewhere_is_passed_over(
+def test_a_default_daemon_that_watches_another_directory_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
@@ -281,10 +281,10 @@ def test_a_daemon_that_nobody_named_and_that_watches_elsewhere_is_passed_over(
 
 @pytest.mark.parametrize("named", ["option", "variable"])
 @pytest.mark.parametrize("command", [["status"], ["wait", "--timeout", "60"]])
-def test_a_requested_address_that_does_not_answer_is_an_error(
+def test_an_explicit_address_that_does_not_answer_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], named: str
 ) -> None:
-    """Whatever the records here say; with --dir they are what was asked for."""
+    """Whatever this machine's records hold. With ``--dir`` the records are read."""
     address = free_address()
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("WARMWATCH_ADDRESS", address if named == "variable" else free_address())
@@ -299,10 +299,10 @@ def test_a_requested_address_that_does_not_answer_is_an_error(
         assert CliRunner().invoke(cli, [*command, *asked, "--dir", str(tmp_path)]).exit_code == 0
 
 
-def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
+def test_with_dir_it_reads_the_records_although_a_daemon_watches_the_same(
     tmp_path: Path,
 ) -> None:
-    """The daemon, which retains nothing, knows no run any more."""
+    """The daemon retains nothing, so it has no run any more."""
     write_record(tmp_path, ended(warm(), "finished"))
     with daemon(tmp_path, "--retention", "0") as url:
         address = url.removeprefix("http://")
@@ -310,7 +310,7 @@ def test_with_dir_the_records_are_read_even_where_a_daemon_watches_the_same(
         assert run("--address", address, "--dir", str(tmp_path)).exit_code == 0
 
 
-def test_watch_shows_each_change_until_ctrl_c_and_exits_with_the_last_state(tmp_path: Path) -> None:
+def test_watch_shows_each_change_and_exits_with_the_last_state(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     command = [sys.executable, "-m", "warmwatch_monitor", "status", "--watch"]
     with (
@@ -342,7 +342,7 @@ def test_watch_shows_each_change_until_ctrl_c_and_exits_with_the_last_state(tmp_
         (["gpt2", "--watch", "1"], 3),
     ],
 )
-def test_the_seconds_of_watch_may_be_left_out_wherever_it_stands(
+def test_the_interval_of_watch_is_optional_at_every_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
 ) -> None:
     def stop(_seconds: float) -> None:
@@ -356,13 +356,13 @@ def test_the_seconds_of_watch_may_be_left_out_wherever_it_stands(
 
 
 @pytest.mark.parametrize("words", [["--watch", "0"], ["--watch", "inf"], ["gpt2", "--watch", "x"]])
-def test_seconds_of_watch_that_are_none_are_refused(words: list[str]) -> None:
+def test_an_invalid_interval_of_watch_is_refused(words: list[str]) -> None:
     refused = run(*words)
     assert refused.exit_code == 2
     assert "is not a number of seconds from 0.1 to 3600" in refused.stderr
 
 
-def test_a_daemon_that_goes_away_does_not_end_the_watching(
+def test_a_daemon_that_stops_does_not_end_the_watch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last answer stands, with what is wrong; the exit code is that answer's."""
@@ -411,9 +411,7 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
         (b"HTTP/1.0 503 Busy\r\n\r\n", "answers with HTTP 503"),
     ],
 )
-def test_whatever_else_listens_at_the_address_is_an_error_in_a_sentence(
-    said: bytes, words: str
-) -> None:
+def test_another_server_at_the_address_is_an_error_with_a_message(said: bytes, words: str) -> None:
     with listener(lambda peer: peer.sendall(said)) as address:
         result = run("--address", address)
     assert (result.exit_code, result.stdout) == (6, "")
@@ -440,7 +438,7 @@ def test_an_endless_answer_times_out(monkeypatch: pytest.MonkeyPatch, drops: byt
     assert "has not answered within 0.5 s" in result.stderr
 
 
-def test_an_answer_without_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_answer_is_not_read_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "LONGEST_ANSWER", 1000)
     padded = OK + b'{"runs": [], "schema_version": 1}' + b" " * 2000
     with listener(lambda peer: peer.sendall(padded)) as address:
@@ -465,7 +463,7 @@ def listener(say: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.join(10)
 
 
-def test_runs_that_have_ended_are_in_the_last_line_unless_they_are_named(tmp_path: Path) -> None:
+def test_ended_runs_are_in_the_last_line_unless_they_are_named(tmp_path: Path) -> None:
     write_record(tmp_path, ended(warm("old"), "failed"), name="old")
     with held(write_record(tmp_path, warm("gpt2"), name="gpt2")):
         plain, everything = run("--dir", str(tmp_path)), run("--all", "--dir", str(tmp_path))
@@ -482,7 +480,7 @@ def test_runs_that_have_ended_are_in_the_last_line_unless_they_are_named(tmp_pat
     assert (named.exit_code, named.stdout.splitlines()[0][:11]) == (4, "old: failed")
 
 
-def test_where_no_run_is_alive_status_shows_those_that_have_ended(tmp_path: Path) -> None:
+def test_without_a_live_run_status_shows_the_ended_ones(tmp_path: Path) -> None:
     write_record(tmp_path, ended(warm("old"), "finished"), name="old")
     result = run("--dir", str(tmp_path))
     assert result.exit_code == 0

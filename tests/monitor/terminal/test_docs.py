@@ -49,7 +49,7 @@ def test_every_key_of_json_output_has_a_description(document: type) -> None:
             assert described.get("description"), f"{name}.{key}"
 
 
-def test_every_state_and_condition_is_explained() -> None:
+def test_every_state_and_condition_is_documented() -> None:
     table = README.split("## What the states mean")[1].split("##")[0]
     assert {state.value for state in State} <= set(re.findall(r"`(\w+)`", table))
     states, conditions = (DOCS / "reference" / "states.md").read_text().split("## Conditions")
@@ -61,25 +61,25 @@ def test_every_state_and_condition_is_explained() -> None:
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
-def test_every_make_target_that_is_named_exists(target: str) -> None:
+def test_every_documented_make_target_exists(target: str) -> None:
     assert f"make {target}" in README
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-def test_every_command_that_is_shown_exists() -> None:
+def test_every_documented_command_exists() -> None:
     pages = README + (DOCS / "reference" / "commands.md").read_text()
     shown = set(re.findall(r"^\$ (?:.* && |.* & )?warmwatch ([a-z]+)", pages, re.MULTILINE))
     assert shown == set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", ["serve", "status", "wait", "check", "doctor"])
-def test_a_command_that_is_shown_has_a_help(command: str) -> None:
+def test_every_documented_command_has_a_help(command: str) -> None:
     words = [sys.executable, "-m", "warmwatch_monitor", command, "--help"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert shown.startswith(f"Usage: warmwatch {command}")
 
 
-def test_every_category_of_a_recompile_is_explained_with_its_remedy() -> None:
+def test_every_category_of_a_recompile_is_documented_with_its_remedy() -> None:
     text = (DOCS / "how-to" / "recompiles.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
     unknown = "none known: read the reason"
@@ -104,7 +104,7 @@ def _targets(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+def test_every_link_leads_to_an_existing_file_and_heading(page: Path) -> None:
     for target in _targets(page):
         path, _, fragment = target.partition("#")
         file = (page.parent / path).resolve() if path else page
@@ -126,7 +126,7 @@ def test_the_indexes_list_every_page() -> None:
     assert "docs/README.md" in _targets(ROOT / "README.md")
 
 
-def test_every_page_that_the_code_names_exists() -> None:
+def test_every_documentation_page_named_in_the_code_exists() -> None:
     named = {
         match
         for folder in ("agent", "monitor", "tests", "dashboards", "docker", "benchmarks")

@@ -1,4 +1,4 @@
-"""Texts of a record that would steer a terminal, forge a line or break a page reach nobody raw."""
+"""Hostile texts of a record (escape sequences, forged lines, markup) are never output raw."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def harmless(text: str) -> str:
         ["doctor"],
     ],
 )
-def test_no_command_passes_them_to_the_terminal(directory: Path, command: list[str]) -> None:
+def test_no_command_writes_them_to_the_terminal(directory: Path, command: list[str]) -> None:
     result = CliRunner().invoke(cli, [*command, "--dir", str(directory)])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.output
     harmless(result.stdout)
     assert "owned" in harmless(result.stderr) + result.stdout or "failed" in command
 
 
-def test_a_picture_that_is_drawn_anew_holds_no_sequences_but_its_own(directory: Path) -> None:
+def test_a_redrawn_screen_holds_only_its_own_sequences(directory: Path) -> None:
     """On a terminal of its own: colours and the cursor are all that moves."""
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "warmwatch_monitor", "status", "--watch"]
@@ -164,7 +164,7 @@ def forger() -> Iterator[str]:
         server.shutdown()
 
 
-def test_no_text_steers_the_screen_of_top() -> None:
+def test_the_screen_of_top_executes_no_sequence_of_a_text() -> None:
     """Whatever it draws: no title, no clipboard, no bell, no C1, no other direction."""
     with (
         forger() as address,
@@ -182,7 +182,7 @@ def test_no_text_steers_the_screen_of_top() -> None:
     assert "Traceback" not in written
 
 
-# colours, up, an end of a line, the cursor hidden and shown, and a line begun anew to be cleared
+# colors, cursor up, line end, cursor hidden and shown, line start, line cleared
 _OWN = r"\x1b\[((\d+(;\d+)*)?[mAK]|\?25[hl])|\r(?=\x1b\[2K)"
 
 
@@ -225,7 +225,7 @@ def _get(url: str) -> str:
         return str(error.read().decode())
 
 
-def test_half_a_character_is_one_refusal_and_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_one_refusal_and_does_not_affect_the_others(tmp_path: Path) -> None:
     folder = write_record(tmp_path, warm("broken"), name="b")
     image = bytearray((folder / record.SLOT).read_bytes())
     for _ in range(2):  # it has two places
@@ -237,7 +237,7 @@ def test_half_a_character_is_one_refusal_and_costs_the_others_nothing(tmp_path: 
     assert "not Unicode text" in harmless(result.stderr)
 
 
-def test_a_run_whose_name_begins_with_a_dot_is_shown(records: Path) -> None:
+def test_a_run_whose_name_starts_with_a_dot_is_shown(records: Path) -> None:
     body = "train(model := make(), torch.optim.SGD(model.parameters()), 1)\n"
     train(records, body, env={"WARMWATCH_RUN": ".hidden/run"})
     assert slots.read(slots.only(records)).identity.run == ".hidden/run"

@@ -47,14 +47,14 @@ def table(said: list[str]) -> list[list[str]]:
     return [row for row in below if set(row) & set(STYLES)]
 
 
-def test_one_table_has_all_runs_the_living_first_and_of_those_the_worst() -> None:
+def test_one_table_lists_live_runs_first_and_the_worst_of_them_on_top() -> None:
     states = [row[2] for row in table(shown(*every_state()))]
     assert states == list(STYLES)
     assert {state.value for state in State} == set(STYLES)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_no_line_exceeds_the_width_and_every_cell_is_whole(width: int) -> None:
+def test_no_line_exceeds_the_width_and_no_cell_is_truncated(width: int) -> None:
     widest = shown(*every_state(), width=250)
     whole = {cell for row in table(widest) for cell in row}
     output = shown(*every_state(), width=width)
@@ -66,7 +66,7 @@ def test_no_line_exceeds_the_width_and_every_cell_is_whole(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_a_name_that_is_too_long_for_a_column_has_a_line_of_its_own(width: int) -> None:
+def test_a_name_that_is_too_long_for_a_column_has_its_own_line(width: int) -> None:
     views = [b.in_every_state(f"{LONG}-{i}")["warm"] for i in range(2)]
     output = shown(*views, width=width)
     assert f"{LONG}-0" in output
@@ -75,7 +75,7 @@ def test_a_name_that_is_too_long_for_a_column_has_a_line_of_its_own(width: int) 
     assert len(header) <= width
 
 
-def test_a_run_alone_needs_no_column_for_its_name() -> None:
+def test_a_single_run_has_no_name_column() -> None:
     assert cells(shown(b.in_every_state()["warm"])[1])[0] == "rank"
 
 
@@ -93,7 +93,7 @@ def test_equal_ranks_share_a_row() -> None:
     assert len(table(shown(*ranks(64), every_rank=True))) == 64
 
 
-def test_ranks_that_are_one_step_apart_share_a_row_which_shows_the_one_behind() -> None:
+def test_ranks_that_are_one_step_apart_share_a_row_with_the_lower_step() -> None:
     steps = b.WARM.steps.steps
     (row,) = table(shown(*ranks(8, r3=steps + 1)))
     assert str(steps) in row
@@ -106,7 +106,7 @@ def test_a_few_ranks_each_have_a_row_with_their_pid() -> None:
     assert [(row[0], row[-1]) for row in rows] == told
 
 
-def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
+def test_an_ended_run_has_no_count_of_clean_steps() -> None:
     head, row = shown(b.in_every_state("a")["finished"])[1:3]
     place = head.index("clean")
     assert row[place : place + len("clean")].strip() == ""
@@ -121,7 +121,7 @@ def test_a_run_that_has_ended_has_no_count_of_clean_steps() -> None:
         ("finished", {"end": "finished", "exit_code": 0}, "12 s"),  # when, and nothing between
     ],
 )
-def test_what_ended_a_run_is_in_its_row(state: str, life: dict[str, Any], told: str) -> None:
+def test_the_cause_of_an_end_is_in_its_row(state: str, life: dict[str, Any], told: str) -> None:
     view = b.in_every_state("a")[state]
     figures = replace(view.figures, life=replace(view.figures.life, **life))
     assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, told]
@@ -132,7 +132,7 @@ def test_a_rank_killed_by_the_oom_killer_shows_it_in_its_row() -> None:
     assert table(shown(view))[0][1:3] == ["lost", "out of memory"]
 
 
-def test_ranks_that_failed_of_different_things_have_rows_of_their_own() -> None:
+def test_ranks_with_different_errors_have_separate_rows() -> None:
     failed = b.in_every_state("a")["failed"]
     views = []
     for rank in range(8):
@@ -146,7 +146,7 @@ def test_ranks_that_failed_of_different_things_have_rows_of_their_own() -> None:
     ]
 
 
-def test_a_step_is_as_long_in_the_table_as_in_the_sentence() -> None:
+def test_the_table_and_the_sentence_show_the_same_step_duration() -> None:
     output = shown(b.in_every_state()["warm"])
     (length,) = re.findall(r"([\d.]+ m?s) a step is the real speed", output[0])
     assert length in table(output)[0]
@@ -162,7 +162,7 @@ def test_a_recompile_is_reported_with_its_remedy() -> None:
     assert output[again + 1].startswith("    ")
 
 
-def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
+def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
     first = Compilation(id="0/2", kind="forward", at_ns=b.ago(9), seconds=70.0)
     backward = Compilation(id="0/2", kind="backward", at_ns=b.ago(5), seconds=10.0)
     known = (
@@ -181,7 +181,7 @@ def test_what_a_recompile_took_is_with_its_backward_and_no_other() -> None:
     assert totals == [24.0, 50.0, None, None, 70.0]
 
 
-def test_graph_breaks_are_reported_if_the_answer_has_their_reasons() -> None:
+def test_graph_breaks_are_reported_if_the_answer_has_reasons() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     rank = answer["runs"][0]["ranks"][0]
     rank["compile"]["breaks"] = [{"reason": "call to\nprint", "count": 3}]
@@ -189,7 +189,7 @@ def test_graph_breaks_are_reported_if_the_answer_has_their_reasons() -> None:
     assert output[-1] == "graph break, 3 times: call to print"
 
 
-def test_a_reason_in_many_ranks_is_reported_once_and_the_list_is_short() -> None:
+def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None:
     answer = status(b.snapshot(*map(again, ranks(8))))
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert sum(line.startswith("compiled again") for line in output) == 1
@@ -228,7 +228,7 @@ def on_a_terminal(directory: Path, **variables: str) -> str:
     return output.decode()
 
 
-def test_a_terminal_gets_a_colour_for_each_state_and_no_line_that_it_would_break(
+def test_a_terminal_gets_a_color_for_each_state_and_no_line_that_wraps(
     tmp_path: Path,
 ) -> None:
     one = write_record(tmp_path, warm("a"), name="a")
@@ -247,19 +247,19 @@ def header(said: list[str]) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
-def test_which_columns_there_are_does_not_depend_on_what_a_run_does(width: int) -> None:
-    """So nothing comes and goes between two looks, nor jumps where it is drawn again."""
+def test_the_columns_do_not_depend_on_the_state_of_a_run(width: int) -> None:
+    """So no column appears, disappears or moves between two polls."""
     heads = {header(shown(view, width=width)) for view in b.in_every_state().values()}
     assert len(heads) == 1
 
 
-def test_at_80_columns_one_run_has_all_up_to_its_recompiles() -> None:
+def test_at_80_columns_one_run_has_all_columns_up_to_recompiles() -> None:
     head = header(shown(b.in_every_state()["warm"], width=80))
     assert cells(head)[-3:] == ["a step", "compiled", "recompiles"]
     assert len(head) == 80
 
 
-def test_hours_and_days_take_no_more_room_than_minutes() -> None:
+def test_hours_and_days_are_no_wider_than_minutes() -> None:
     """Else a column would give way to them, and come back on the hour."""
     heads = set()
     for age in (119.4 * 60, 3 * 3600 + 59 * 60, 47 * 3600, 9 * 86400):

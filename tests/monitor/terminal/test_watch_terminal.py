@@ -12,7 +12,7 @@ from support.records import compiling, environment, held, update, warm, write_re
 from support.terminal import COMMAND, terminal
 
 
-def test_watch_draws_over_itself_and_ends_quietly_with_ctrl_c(tmp_path: Path) -> None:
+def test_watch_redraws_in_place_and_ends_quietly_with_ctrl_c(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     with held(folder), terminal("status", "--watch", "0.1", "--dir", str(tmp_path)) as shown:
         shown.read_until("compiling\x1b[0m")
@@ -25,7 +25,7 @@ def test_watch_draws_over_itself_and_ends_quietly_with_ctrl_c(tmp_path: Path) ->
     assert "Abort" not in shown.written
 
 
-def test_watch_waits_for_a_run_that_is_yet_to_begin(tmp_path: Path) -> None:
+def test_watch_waits_for_a_run_that_does_not_exist_yet(tmp_path: Path) -> None:
     folder = write_record(tmp_path, warm("vit"), name="vit")
     words = ("status", "gpt2", "--watch", "0.1", "--dir", str(tmp_path))
     with held(folder), terminal(*words) as shown:
@@ -40,7 +40,7 @@ def test_watch_waits_for_a_run_that_is_yet_to_begin(tmp_path: Path) -> None:
             assert shown.read_to_end() == 3
 
 
-def test_a_wait_that_ctrl_c_ends_exits_as_a_shell_has_it(tmp_path: Path) -> None:
+def test_a_wait_that_ctrl_c_ends_has_the_shell_s_exit_code(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     with held(folder), terminal("wait", "--dir", str(tmp_path)) as shown:
         shown.read_until("compiling")
@@ -49,7 +49,7 @@ def test_a_wait_that_ctrl_c_ends_exits_as_a_shell_has_it(tmp_path: Path) -> None
     assert "Abort" not in shown.written
 
 
-def test_watch_draws_no_more_lines_than_the_terminal_has(tmp_path: Path) -> None:
+def test_watch_draws_at_most_as_many_lines_as_the_terminal_has(tmp_path: Path) -> None:
     """Else it would scroll, and every picture with it."""
     for number in range(12):
         write_record(tmp_path, warm(f"run-{number}"), name=str(number))
@@ -72,7 +72,7 @@ def test_watch_draws_no_more_lines_than_the_terminal_has(tmp_path: Path) -> None
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_a_pipe_gets_colours_where_they_are_forced_and_not_declined(
+def test_a_pipe_gets_colors_if_they_are_forced_and_not_disabled(
     tmp_path: Path, variables: dict[str, str], coloured: bool
 ) -> None:
     with held(write_record(tmp_path, warm())):

@@ -41,15 +41,13 @@ def wait(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["wait", *arguments])
 
 
-def test_a_warm_run_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_wait_for_warm_ends_immediately_if_the_run_is_warm(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())):
         assert wait("--dir", str(tmp_path), "--timeout", "0").exit_code == 0
 
 
 @pytest.mark.parametrize("named", [("gpt2",), ()])
-def test_it_waits_for_a_run_that_does_not_exist_yet_until_it_is_warm(
-    tmp_path: Path, named: tuple[str, ...]
-) -> None:
+def test_it_waits_for_a_run_that_does_not_exist_yet(tmp_path: Path, named: tuple[str, ...]) -> None:
     """One line of progress for each change of state, and the answer at the end."""
     with waiting(*named, "--dir", str(tmp_path), "--timeout", "600") as waiter:
         assert "waiting" in waiter.told()
@@ -63,7 +61,7 @@ def test_it_waits_for_a_run_that_does_not_exist_yet_until_it_is_warm(
     assert out.startswith("gpt2: warm")
 
 
-def test_at_the_timeout_it_exits_124_with_the_state_as_it_is(tmp_path: Path) -> None:
+def test_at_the_timeout_it_exits_124_with_the_current_state(tmp_path: Path) -> None:
     with held(write_record(tmp_path, compiling())):
         began = time.monotonic()
         result = wait("--dir", str(tmp_path), "--timeout", "0.5")
@@ -72,7 +70,7 @@ def test_at_the_timeout_it_exits_124_with_the_state_as_it_is(tmp_path: Path) -> 
     assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
 
 
-def test_a_run_that_is_killed_while_one_waits_ends_the_wait_with_4(tmp_path: Path) -> None:
+def test_a_run_that_is_killed_during_a_wait_ends_it_with_4(tmp_path: Path) -> None:
     with (
         held(write_record(tmp_path, compiling())) as training,
         waiting("--dir", str(tmp_path), "--timeout", "600") as waiter,
@@ -91,9 +89,7 @@ def just_begun(slot: Slot) -> Slot:
 
 
 @pytest.mark.parametrize("how", ["finished", "failed"])
-def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
-    tmp_path: Path, how: str
-) -> None:
+def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(tmp_path: Path, how: str) -> None:
     """Warm or not: it reports the earlier run and waits for the one that begins."""
     write_record(tmp_path, ended(warm(), how), name="before")
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
@@ -109,7 +105,7 @@ def test_the_end_of_an_earlier_start_does_not_answer_for_the_launch(
 
 
 @pytest.mark.parametrize("how", ["failed", "lost"])
-def test_without_a_timeout_a_run_that_broke_off_before_has_a_time_to_start_again(
+def test_without_a_timeout_a_run_that_failed_earlier_gets_time_to_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(wait_command, "NEW_START_SECONDS", 0.4)
@@ -131,7 +127,7 @@ def test_without_a_timeout_a_run_that_broke_off_before_has_a_time_to_start_again
     ],
     ids=["failed", "finished cold", "failed after warm", "finished after warm"],
 )
-def test_a_launch_that_broke_off_before_the_first_look_is_not_waited_for(
+def test_a_launch_that_failed_before_the_first_poll_ends_the_wait(
     tmp_path: Path, make: Callable[[], Slot], how: str, code: int
 ) -> None:
     """It is a success only where it had been warm and finished by itself."""
@@ -150,7 +146,7 @@ def test_it_reports_whether_a_failed_run_had_been_warm(
     assert words in wait("gpt2", "--dir", str(tmp_path)).stderr
 
 
-def test_a_run_that_compiled_nothing_is_not_called_warm(tmp_path: Path) -> None:
+def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> None:
     slot = live_slot(StepCounts(steps=9, last_step_ns=time.monotonic_ns()))
     write_record(tmp_path, just_begun(ended(slot, "failed")))
     assert "(after it had run eagerly)" in wait("gpt2", "--dir", str(tmp_path)).stderr
@@ -160,7 +156,7 @@ def test_a_run_that_compiled_nothing_is_not_called_warm(tmp_path: Path) -> None:
     ("arguments", "words"),
     [([], "no run lives"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
 )
-def test_at_the_timeout_nothing_is_waited_for(
+def test_a_wait_with_timeout_0_answers_immediately(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     result = wait(*arguments, "--dir", str(tmp_path), "--timeout", "0")
@@ -176,7 +172,7 @@ def test_at_the_timeout_nothing_is_waited_for(
         (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "not seen recompiling"),
     ],
 )
-def test_any_state_and_the_end_can_be_waited_for(
+def test_every_state_and_the_end_can_be_waited_for(
     tmp_path: Path, make: Callable[[], Slot], goal: str, code: int, words: str
 ) -> None:
     write_record(tmp_path, make())
@@ -184,7 +180,7 @@ def test_any_state_and_the_end_can_be_waited_for(
     assert (result.exit_code, words in result.output) == (code, True)
 
 
-def test_it_waits_for_the_end_of_what_lives(tmp_path: Path) -> None:
+def test_it_waits_for_the_end_of_a_live_run(tmp_path: Path) -> None:
     with (
         held(write_record(tmp_path, compiling())) as training,
         waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
@@ -195,20 +191,20 @@ def test_it_waits_for_the_end_of_what_lives(tmp_path: Path) -> None:
     assert (code, out.startswith("gpt2: lost")) == (0, True)
 
 
-def test_a_living_state_is_reached_while_it_is_there(tmp_path: Path) -> None:
+def test_a_live_state_is_reached_while_it_lasts(tmp_path: Path) -> None:
     with held(write_record(tmp_path, compiling())):
         result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", "60")
         assert result.exit_code == 0
 
 
 @pytest.mark.parametrize("until", ["warm,failed", "failed, warm", "ended,warm"])
-def test_of_several_states_whichever_comes_first(tmp_path: Path, until: str) -> None:
+def test_with_several_states_the_first_one_ends_the_wait(tmp_path: Path, until: str) -> None:
     with held(write_record(tmp_path, warm())):
         result = wait("--until", until, "--dir", str(tmp_path), "--timeout", "60")
     assert (result.exit_code, result.stdout[:10]) == (0, "gpt2: warm")
 
 
-def test_beside_a_state_that_lives_the_end_of_an_earlier_start_does_not_answer(
+def test_with_a_live_state_an_earlier_end_does_not_answer(
     tmp_path: Path,
 ) -> None:
     """``warm,ended`` is for a launch: it was warm or it is over."""
@@ -217,7 +213,7 @@ def test_beside_a_state_that_lives_the_end_of_an_earlier_start_does_not_answer(
     assert wait(*words).exit_code == 124
 
 
-def test_an_end_without_any_requested_state_is_distinct(tmp_path: Path) -> None:
+def test_an_end_without_any_requested_state_has_its_own_exit_code(tmp_path: Path) -> None:
     write_record(tmp_path, just_begun(ended(warm(), "failed")))
     result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
     assert result.exit_code == 4
@@ -229,7 +225,7 @@ def test_an_end_without_any_requested_state_is_distinct(tmp_path: Path) -> None:
     [(warm, "warm", 0), (compiling, "warm", 124), (lambda: ended(warm(), "failed"), "finished", 4)],
     ids=["reached", "timeout", "ended"],
 )
-def test_json_is_the_last_answer_and_stdout_has_nothing_else(
+def test_json_is_the_last_answer_and_the_only_output(
     tmp_path: Path, make: Callable[[], Slot], until: str, code: int
 ) -> None:
     slot = make()
@@ -249,7 +245,7 @@ def test_json_is_the_last_answer_and_stdout_has_nothing_else(
     assert bool(result.stderr) is (code != 0)
 
 
-def test_json_of_a_run_that_never_began_is_nothing_at_all(tmp_path: Path) -> None:
+def test_json_is_empty_for_a_run_that_never_started(tmp_path: Path) -> None:
     result = wait("gpt2", "--json", "--timeout", "0", "--dir", str(tmp_path))
     assert (result.exit_code, result.stdout) == (124, "")
 
@@ -267,7 +263,7 @@ def test_on_a_terminal_one_line_shows_time_and_progress(tmp_path: Path) -> None:
     assert last.startswith("gpt2: warm")
 
 
-def test_a_daemon_that_restarts_in_the_middle_is_queried_again(
+def test_a_daemon_that_restarts_during_the_wait_is_queried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may restart; a long absence is the same error as at the beginning."""
@@ -313,7 +309,7 @@ def waited(
     run: str | None = None,
     patience: float = 60.0,
 ) -> Outcome | None:
-    """How a wait ends where the seconds since its first look decide what it is told."""
+    """How a wait ends if the seconds since its first poll decide the answer."""
     clock = Clock()
     monkeypatch.setattr(waiter, "time", clock)
 
@@ -336,10 +332,10 @@ def attached(view: RankView, moment: float) -> RankView:
     return replace(view, figures=replace(view.figures, who=who))
 
 
-FAR = 5_000.0  # the daemon's clock at the first look: no machine's
+FAR = 5_000.0  # the daemon's clock at the first poll: no real machine's
 
 
-def test_a_run_that_began_and_broke_off_while_the_daemon_was_away_is_not_of_before(
+def test_a_run_that_started_and_failed_during_a_daemon_restart_is_not_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The wait began at its first poll, not at the first answer."""
@@ -353,23 +349,23 @@ def test_a_run_that_began_and_broke_off_while_the_daemon_was_away_is_not_of_befo
     assert waited(monkeypatch, told, "gpt2") is Outcome.ENDED
 
 
-def test_what_had_broken_off_before_the_first_look_is_still_of_before(
+def test_a_run_that_failed_before_the_first_poll_is_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broke_off = attached(b.in_every_state()["failed"], FAR - 11)
     assert waited(monkeypatch, lambda after: at(FAR + after, broke_off), "gpt2") is Outcome.TIMEOUT
 
 
-def test_a_living_run_counts_though_the_daemons_clock_is_far_behind(
+def test_a_live_run_counts_although_the_daemons_clock_is_far_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A daemon that has just started does not say yet when it read the records."""
+    """A daemon that has just started has no time of its last read yet."""
     living = attached(b.in_every_state()["warm"], FAR - 500)
     told = (at(None), at(FAR, living))
     assert waited(monkeypatch, lambda after: told[after > 0]) is Outcome.REACHED
 
 
-def test_a_run_that_was_seen_alive_counts_though_the_clock_was_set_back(
+def test_a_run_that_was_alive_counts_although_the_clock_was_set_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     states = b.in_every_state()
@@ -378,10 +374,10 @@ def test_a_run_that_was_seen_alive_counts_though_the_clock_was_set_back(
     assert waited(monkeypatch, lambda after: told[min(2, int(after))]) is Outcome.ENDED
 
 
-def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
+def test_data_of_prometheus_is_compared_with_this_machines_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does not say what time it is; runs of before are passed over all the same."""
+    """It sends no time of its own; earlier runs are still skipped."""
     view = b.in_every_state()["failed"]
     monkeypatch.setattr(waiter, "time", clock := Clock())
     for began, outcome in ((-11.0, Outcome.TIMEOUT), (-9.0, Outcome.ENDED)):
@@ -390,7 +386,7 @@ def test_what_a_prometheus_tells_is_held_against_this_machines_clock(
         assert waited.block(5).outcome is outcome
 
 
-def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
+def test_without_a_name_an_earlier_run_is_skipped(tmp_path: Path) -> None:
     write_record(tmp_path, ended(compiling("old"), "failed"), name="old")
     result = wait("--dir", str(tmp_path), "--timeout", "0.1")
     assert result.exit_code == 124
@@ -398,7 +394,7 @@ def test_without_a_name_a_run_of_before_is_passed_over(tmp_path: Path) -> None:
         assert wait("--dir", str(tmp_path), "--timeout", "600").exit_code == 0
 
 
-def test_it_asks_the_daemon_where_one_answers(
+def test_it_queries_the_daemon_if_one_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)

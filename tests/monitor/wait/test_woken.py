@@ -60,10 +60,10 @@ def listens(before: Front) -> int:
     return len(before.asked)
 
 
-def test_it_asks_once_more_when_something_happened_to_its_run_and_not_before(
+def test_it_polls_again_after_an_event_of_its_run_and_not_before(
     tmp_path: Path,
 ) -> None:
-    """By name, by pattern, or without either; what another run does wakes none who named his."""
+    """By name, by pattern or without either. Other runs do not wake a wait for a named run."""
     named = (("gpt2",), ("g*", "--until", "warm,ended"))
     with scene(tmp_path) as (one, before), ExitStack() as stack:
         *own, beside = fronts = [stack.enter_context(front(before.target)) for _ in range(3)]
@@ -88,7 +88,7 @@ def test_it_asks_once_more_when_something_happened_to_its_run_and_not_before(
 
 
 def is_in(before: Front, phase: int) -> bool:
-    """What the daemon itself says, of a phase by its position in the record."""
+    """The daemon's own events, for a phase by its position in the record."""
     assert before.target is not None
     said = json.loads(ask(before.target).body)["runs"][0]["ranks"][0]["compile"]["phase"]
     return bool(said == PHASES[phase - 1])
@@ -138,8 +138,8 @@ TREATMENTS: dict[str, Treatment] = {
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_heard_it_asks_again_and_again(tmp_path: Path) -> None:
-    """Commands for all that can be wrong at once: one scene is cheaper than many."""
+def test_without_an_event_stream_it_polls_repeatedly(tmp_path: Path) -> None:
+    """Commands for all faults together: one scene is cheaper than many."""
     with scene(tmp_path) as (one, before), ExitStack() as stack:
         fronts = {name: stack.enter_context(front(before.target)) for name in TREATMENTS}
         for name, treatment in TREATMENTS.items():
@@ -157,7 +157,7 @@ def test_where_nothing_can_be_heard_it_asks_again_and_again(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None:
+def test_a_client_refused_for_too_many_listeners_polls_rarely(tmp_path: Path) -> None:
     with scene(tmp_path) as (_, before):
         before.treatment = says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
         with commanded(before):
@@ -172,7 +172,7 @@ def test_who_was_refused_because_many_listen_asks_seldom(tmp_path: Path) -> None
             wait_until(asks_seldom)
 
 
-def test_an_older_daemon_that_tells_of_every_phase_wakes_nobody_by_that(tmp_path: Path) -> None:
+def test_phase_events_of_an_older_daemon_cause_no_poll(tmp_path: Path) -> None:
     phase = b'event: phase\ndata: {"run": "gpt2"}\n\n'
     over = threading.Event()
 
@@ -194,9 +194,7 @@ def test_an_older_daemon_that_tells_of_every_phase_wakes_nobody_by_that(tmp_path
             assert command.end()[0] == 0
 
 
-def test_a_stream_that_falls_silent_is_no_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_stream_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be there bytes or none: no line of them ends."""
     monkeypatch.setattr(hearing, "SILENT_SECONDS", 0.3)
     for treatment in (hangs(STREAM + FIRST), endless):
@@ -211,11 +209,11 @@ def test_a_stream_that_falls_silent_is_no_stream(
             assert not ear.is_live
 
 
-def test_however_often_it_cannot_listen_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_retries_the_event_stream_after_every_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a proxy that lets no stream through, for a day."""
     monkeypatch.setattr(hearing.random, "uniform", lambda *_: 0.0)  # its pauses take no time
     with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        nobody.bind(("127.0.0.1", 0))  # does not listen
         ear = EventClient()
         ear.follow(Daemon(parse_address("test", f"127.0.0.1:{nobody.getsockname()[1]}")))
         for _ in range(1100):
@@ -223,8 +221,8 @@ def test_however_often_it_cannot_listen_it_tries_again(monkeypatch: pytest.Monke
         assert ear.hear(0.001) == []
 
 
-def test_one_who_hangs_holds_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
-    """And a second, for one last question; more time where none was left to ask it in."""
+def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
+    """Plus a second for one last query; more if no time was left for it."""
     for seconds in (3, 12, 48):
         words = ("--timeout", str(seconds))
         with scene(tmp_path / words[1]) as (_, before), commanded(before, *words) as command:
@@ -237,7 +235,7 @@ def test_one_who_hangs_holds_it_no_longer_than_the_timeout(tmp_path: Path) -> No
     assert 1 <= float(within.partition(" s")[0]) <= seconds
 
 
-def test_ctrl_c_ends_one_who_listens(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_wait_on_the_event_stream(tmp_path: Path) -> None:
     with scene(tmp_path) as (_, before), commanded(before) as command:
         asked = listens(before)
         command.process.send_signal(signal.SIGINT)
@@ -270,7 +268,7 @@ def restart(
         yield one, before, end, begin
 
 
-def test_what_happened_while_the_daemon_was_away_is_not_missed(tmp_path: Path) -> None:
+def test_events_during_a_daemon_restart_are_not_missed(tmp_path: Path) -> None:
     with restart(tmp_path) as (one, before, end, begin), commanded(before) as command:
         listens(before)
         end()
@@ -280,7 +278,7 @@ def test_what_happened_while_the_daemon_was_away_is_not_missed(tmp_path: Path) -
         assert command.end()[0] == 0
 
 
-def test_a_restarted_daemon_is_listened_to_again(tmp_path: Path) -> None:
+def test_it_reconnects_to_the_event_stream_of_a_restarted_daemon(tmp_path: Path) -> None:
     with restart(tmp_path) as (one, before, end, begin), commanded(before) as command:
         listens(before)
         end()
@@ -291,7 +289,7 @@ def test_a_restarted_daemon_is_listened_to_again(tmp_path: Path) -> None:
         assert asked < len(before.asked) <= asked + 2
 
 
-def test_on_a_terminal_seconds_go_on_while_it_listens(tmp_path: Path) -> None:
+def test_on_a_terminal_the_seconds_advance_while_it_waits_for_events(tmp_path: Path) -> None:
     with (
         scene(tmp_path) as (one, before),
         terminal("wait", "--address", before.address) as shown,
@@ -308,8 +306,8 @@ class EnoughError(Exception):
     """One pause was seen."""
 
 
-def test_another_users_run_and_one_of_another_name_wake_nobody() -> None:
-    """Of a run that is not known yet one can say so by what was asked for alone."""
+def test_events_of_another_users_run_or_another_name_cause_no_poll() -> None:
+    """An unknown run can be identified only by the requested name."""
     mine, theirs = b.in_every_state("mine")["warming"], b.in_every_state("theirs")["warming"]
     answer = status(b.snapshot(mine, theirs))
     for run in answer["runs"]:
