@@ -171,15 +171,15 @@ class Judging:
         used: Mapping[str, tuple[GpuReading, ...]],
         host: HostReading | None,
     ) -> dict[str, MemoryGrowth]:
-        """By record, how its memory grows. Computed again only if its history has changed."""
+        """By record, how its memory grows. The rate changes only with its history."""
         found: dict[str, MemoryGrowth | None] = {}
         for one in records:
             history, before = memories.get(one.folder), self._memories.get(one.folder)
+            known, around = self._grown.get(one.folder), (host, used[one.folder])
             if history and before and history.buckets is before.buckets:
-                found[one.folder] = self._grown.get(one.folder)
+                found[one.folder] = known and memory.with_left(known, *around)
             else:
-                around = host, used[one.folder], one.compilations
-                found[one.folder] = memory.growth(history, *around, self._grown.get(one.folder))
+                found[one.folder] = memory.growth(history, *around, one.compilations, known)
         return {folder: one for folder, one in found.items() if one is not None}
 
     def _followed(

@@ -114,17 +114,25 @@ def growth(
     """
     if known is None:
         return None
-    totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
-    free = [total - used for total, used in totals if total is not None and used is not None]
-    for of, left in (
-        ("gpu", sum(free) if free else None),
-        ("host", host.memory_available_bytes if host else None),
-    ):
+    for of in ("gpu", "host"):
         series = _series(known.buckets, of)
         is_held = held is not None and held.of == of
-        if (found := _growth(of, series, left, is_held=is_held)) is not None:
-            return replace(found, recompiled=_recompiled(series, found.since_step, compilations))
+        if (found := _growth(of, series, is_held=is_held)) is not None:
+            recompiled = _recompiled(series, found.since_step, compilations)
+            return with_left(replace(found, recompiled=recompiled), host, gpus)
     return None
+
+
+def with_left(
+    known: MemoryGrowth, host: HostReading | None, gpus: Sequence[GpuReading]
+) -> MemoryGrowth:
+    """``known`` with the time until the memory that is free now is used up."""
+    left = host.memory_available_bytes if host else None
+    if known.of == "gpu":
+        totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
+        free = [total - used for total, used in totals if total is not None and used is not None]
+        left = sum(free) if free else None
+    return replace(known, left_seconds=None if left is None else left / known.bytes_per_second)
 
 
 Series = Sequence[tuple[int, int, int]]  # time, step, bytes
@@ -141,7 +149,7 @@ def _series(buckets: Sequence[Bucket], of: str) -> Series:
     return found[::-1]
 
 
-def _growth(of: str, series: Series, left: int | None, *, is_held: bool) -> MemoryGrowth | None:
+def _growth(of: str, series: Series, *, is_held: bool) -> MemoryGrowth | None:
     half = series[len(series) // 2 :]
     if len(half) < _FEWEST_BUCKETS:
         return None
@@ -165,7 +173,6 @@ def _growth(of: str, series: Series, left: int | None, *, is_held: bool) -> Memo
         bytes_per_step=added / steps,
         since_step=began[1],
         grown_bytes=value - began[2],
-        left_seconds=None if left is None else left / (mean * 1e9),
     )
 
 

@@ -17,12 +17,15 @@ from warmwatch_monitor.model import (
     HostReading,
     MemoryGrowth,
     ProcessReading,
+    RecordReading,
     WorkersMemory,
 )
+from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.memory import (
     MemoryHistory,
     follow,
     growth,
+    with_left,
     workers_memory,
 )
 
@@ -82,6 +85,31 @@ def test_a_leak_has_its_slope_its_begin_and_the_time_left() -> None:
     assert known.since_step == pytest.approx(1000 + 10 * 100, abs=150)
     assert known.grown_bytes == pytest.approx(4 * MB * 200, rel=0.2)  # to 16 s
     assert known.left_seconds == pytest.approx(10 * GB / (4 * MB), rel=0.05)
+    later = with_left(known, replace(HOST, memory_available_bytes=GB), ())
+    assert later.left_seconds == pytest.approx(GB / (4 * MB), rel=0.05)
+    assert with_left(known, None, ()).left_seconds is None
+
+
+def test_the_time_left_follows_the_free_memory_at_each_poll() -> None:
+    judging = Judging()
+    seen = set()
+    for second in range(200):
+        now_ns = b.NOW + second * SECOND
+        last = {"steps": 1000 + 10 * second, "last_step_ns": now_ns}
+        slot = replace(b.WARM, steps=b.WARM.steps._replace(**last))
+        process = ProcessReading(
+            pid=7, cpu_seconds=1.0, resident_bytes=GB, private_bytes=GB + 4 * MB * second
+        )
+        host = replace(HOST, memory_available_bytes=10 * GB - second * MB)
+        around = Around(now_ns=now_ns, processes={7: process}, host=host)
+        one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
+        (run,), _ = judging.of([one], around, {"/a"})
+        known = run.ranks[0].memory_growth
+        if known is not None:
+            left = (10 * GB - second * MB) / known.bytes_per_second
+            assert known.left_seconds == pytest.approx(left)
+            seen.add(known.left_seconds)
+    assert len(seen) > 20
 
 
 @pytest.mark.parametrize("rate", [1.5 * MB, 40 * MB])
