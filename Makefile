@@ -30,7 +30,7 @@ test: $(READY) lint ## lint, type-check and run the test suite, in about 8 minut
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS)
 
-test-long: $(READY) ## the real trainings that test leaves out
+test-long: $(READY) ## what test leaves out: most scenarios and tutorials, long simulations
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m long $(PYTEST_ARGS)
 

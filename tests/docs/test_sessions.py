@@ -13,10 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 README = ROOT / "README.md"  # it uses a training of a tutorial
 PAGES = [README, *sorted(TUTORIALS.glob("*.md"))]
+SHORT = "first-answer"  # the page that `make test` runs; the others take half a minute each
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.long] * (page.stem != SHORT)) for page in PAGES],
+    ids=lambda page: page.stem,
+)
 def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     shell = sessions.Shell(tmp_path)
     if page == README:

@@ -81,7 +81,7 @@ result(["fail_on_recompile" in str(refused), warmwatch.state()])
 
 
 def test_a_training_is_refused_from_its_first_warm_step_on(records: Path) -> None:
-    found = result_of(records, BY_STEPS, env={"WARMWATCH_AFTER_WARM": "raise"}, fresh=True)
+    found = result_of(records, BY_STEPS, env={"WARMWATCH_AFTER_WARM": "raise"}, plain=True)
     assert found == [True, "warm"]
 
 

@@ -223,10 +223,13 @@ train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(),
 @pytest.mark.parametrize(
     "anew",
     [
-        "os.execv(sys.executable, [sys.executable, *sys.argv])",
-        "warmwatch.detach(); warmwatch.attach()",
+        pytest.param(
+            "os.execv(sys.executable, [sys.executable, *sys.argv])",
+            id="exec",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("warmwatch.detach(); warmwatch.attach()", id="attach"),
     ],
-    ids=["exec", "attach"],
 )
 def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
     records: Path, anew: str

@@ -255,7 +255,7 @@ class Noise(Dataset):
 
 if __name__ == "__main__":
     model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-    for batch in DataLoader(Noise(), batch_size=4, num_workers=2, multiprocessing_context=CONTEXT):
+    for batch in DataLoader(Noise(), batch_size=4, num_workers=1, multiprocessing_context=CONTEXT):
         model(batch).sum().backward(); o.step(); o.zero_grad()
 """
 

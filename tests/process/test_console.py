@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.trainings import training
 
 BODY = """
 from tqdm import trange
 import warmwatch
-model = make(); compiled = torch.compile(model); optimizer = torch.optim.SGD(model.parameters())
+model = make(); optimizer = torch.optim.SGD(model.parameters())
+compiled = torch.compile(model, backend="eager")
 for batch in trange(10):
     train(compiled, optimizer, 1, batch=4 if batch < 5 else 6)
 result(None)
@@ -71,6 +74,7 @@ def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records
     assert "nothing compiled since the agent was attached" in ended
 
 
+@pytest.mark.long  # test_helper_processes.py has spawned ranks, and how they end
 def test_a_spawned_rank_ends_once(records: Path) -> None:
     """It comes to its end as multiprocessing ends it, and again at Python's exit."""
     body = """

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.daemon import daemon, daemon_process
@@ -148,6 +149,7 @@ def test_a_killed_training_is_lost_at_the_first_look_at_its_record(records: Path
         assert ("ended by SIGKILL" if end else "said nothing") in answer["summary"]
 
 
+@pytest.mark.long  # test_ends.py compares the tracebacks of exceptions too
 def test_a_training_that_raises_has_failed_and_its_traceback_is_its_own(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
     told = {}
@@ -215,6 +217,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.long  # test_launch.py and test_ranks.py have ranks of torchrun too
 def test_the_ranks_of_a_torchrun_are_one_run(records: Path) -> None:
     here = f"{records.parent}/here-"
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
@@ -275,7 +278,7 @@ def test_the_host_data_have_the_process_s_usage_and_idle_workers(records: Path) 
     body = """
 from torch._inductor.async_compile import AsyncCompile
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
-c = torch.compile(model)
+c = torch.compile(model, backend="eager")
 train(c, o, 5)
 AsyncCompile.warm_pool()
 pool = AsyncCompile.process_pool()

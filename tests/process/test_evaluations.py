@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support import slots
 from support.sources import poller
-from support.trainings import ROOT, environment, result_of, run, training
+from support.trainings import result_of, run, training
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.pipeline import slot_figures
 
@@ -135,8 +131,8 @@ def test_an_evaluation_that_calls_no_compiled_function_is_counted(records: Path)
 
 
 COMPILED = """
-import json, sys, torch, torch._dynamo
-if sys.argv[1] == "with": import warmwatch.auto
+import torch._dynamo
+if ATTACHED: import warmwatch.auto
 from torch._dynamo import utils
 seen, original = [], utils.log_compilation_event
 def heard(metrics, *rest, **more):
@@ -152,27 +148,17 @@ def both(x):
 compiled = torch.compile(both, backend="eager")
 for size in (2, 2, 3): compiled(torch.ones(size, 8))
 breaks = sum(utils.counters["graph_break"].values())
-print(json.dumps([seen, breaks, utils.counters["stats"]["unique_graphs"], model.training]))
+result([seen, breaks, utils.counters["stats"]["unique_graphs"], model.training])
 """
 
 
 def test_what_compiles_is_the_same(records: Path) -> None:
     """Guards, operators, graphs and graph breaks of a function that evaluates in the middle."""
-    env = {**environment(records), "PYTHONPATH": os.pathsep.join([str(ROOT / "agent")])}
-    told = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-c", COMPILED, which],
-                env=env,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-        )
-        for which in ("without", "with")
-    ]
-    assert told[0] == told[1]
-    seen, breaks, graphs, _ = told[0]
+    without, attached = (
+        result_of(records, f"ATTACHED = {one}\n{COMPILED}", attach=False) for one in (False, True)
+    )
+    assert without == attached
+    seen, breaks, graphs, _ = without
     assert (len(seen), breaks, graphs) == (2, 0, 2)
 
 

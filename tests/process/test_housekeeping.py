@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import psutil
+import pytest
 
 from support.daemon import daemon_process
 from support.records import ended, held, wait_until, warm, write_record
@@ -36,6 +37,7 @@ def test_a_user_s_oldest_ended_records_go_when_there_are_too_many(records: Path)
     assert f"old-{KEPT + 4}" in left
 
 
+@pytest.mark.long  # test_simulated_week.py has as many on a clock of its own
 def test_a_thousand_short_runs_leave_nothing_behind(records: Path) -> None:
     """After their retention the series are those from before, and the memory that after a few."""
     with daemon_process("--dir", str(records), "--retention", "1", "--interval", "0.05") as (

@@ -70,7 +70,7 @@ def _artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return path
 
 
-@pytest.mark.parametrize("attached", ["before", "after"])
+@pytest.mark.parametrize("attached", [pytest.param("before", marks=pytest.mark.long), "after"])
 def test_it_is_never_eager_and_the_sentence_names_it(
     records: Path, artifact: Path, attached: str
 ) -> None:

@@ -242,7 +242,7 @@ OPTIMIZER = "optimizer = torch.optim.AdamW(make().parameters())"
 def test_an_optimizer_is_detected_whenever_it_was_created(
     records: Path, before: str, after: str
 ) -> None:
-    run(records, MADE.format(before=before, after=after), attach=False, fresh=True)
+    run(records, MADE.format(before=before, after=after), attach=False, plain=True)
     assert slots.read(slots.only(records)).compile.optimizers == bool(before or after)
 
 

@@ -439,6 +439,7 @@ QUICK = """async () => {
 }"""
 
 
+@pytest.mark.long
 def test_forty_runs_of_64_ranks_are_drawn_within_a_fraction_of_a_second(
     browser: Browser, tmp_path: Path
 ) -> None:

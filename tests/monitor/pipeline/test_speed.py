@@ -358,18 +358,23 @@ def alternating(seed: int, count: int) -> Iterator[float]:
 
 
 SERIES = [
-    *[pytest.param(shared, seed, id=f"shared-{seed}") for seed in range(14)],
-    *[pytest.param(alternating, seed, id=f"lengths-{seed}") for seed in range(6)],
+    *[pytest.param(shared, seed, 20_000, id=f"shared-{seed}") for seed in range(14)],
+    *[pytest.param(alternating, seed, 20_000, id=f"lengths-{seed}") for seed in range(6)],
+    *[
+        pytest.param(made, seed, 100_000, id=f"{name}-{seed}-long", marks=pytest.mark.long)
+        for made, name in ((shared, "shared"), (alternating, "lengths"))
+        for seed in range(2)
+    ],
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("made", "seed"), SERIES)
+@pytest.mark.parametrize(("made", "seed", "steps"), SERIES)
 def test_twenty_series_without_a_change_raise_no_alarm(
-    made: Callable[[int, int], Iterator[float]], seed: int
+    made: Callable[[int, int], Iterator[float]], seed: int, steps: int
 ) -> None:
     watch = Watch(first_polls=499)
-    watch.run(made(seed, 100_000 if seed < 2 else 20_000))
+    watch.run(made(seed, steps))
     assert watch.seen == []
 
 

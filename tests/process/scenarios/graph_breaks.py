@@ -4,6 +4,7 @@ import torch
 from _common import batch, finish, mark, small
 
 EXPECT = {
+    "long": True,
     "states": "compiling warming warm",
     "breaks": 2,
     "uncounted_breaks": 1,
