@@ -11,22 +11,21 @@ from support.trainings import result_of
 from warmwatch_monitor.pipeline.slot_figures import worth_of
 
 TRAIN = """
-from torch.utils.flop_counter import FlopCounterMode
 model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 8))
 example = torch.randn(16, 64)
-with FlopCounterMode(display=False) as counter:
-    model(example).sum().backward()
-eager = counter.get_total_flops()
 o = torch.optim.SGD(model.parameters(), lr=.1)
-compiled = torch.compile(model)
-from torch._inductor.output_code import CompiledFxGraph
+compiled = torch._dynamo.optimize("inductor")(model)  # imports Inductor when it compiles
 wrapped = []
 for _ in range(8):
     for _ in range(3): compiled(example).sum().backward()
+    from torch._inductor.output_code import CompiledFxGraph
     wrapped.append(hasattr(CompiledFxGraph.__call__, "__wrapped__"))
     o.step()
     o.zero_grad()
-result([eager, wrapped])
+from torch.utils.flop_counter import FlopCounterMode
+with FlopCounterMode(display=False) as counter:
+    model(example).sum().backward()
+result([counter.get_total_flops(), wrapped])
 """
 
 

@@ -2,9 +2,9 @@
 
 ``_compile_fx_inner`` of ``torch._inductor.compile_fx`` gets every forward and backward graph (torch
 2.6 to 2.15), also where Inductor's own cache has the code. Before it compiles, the operations of
-the nodes are added up with the formulas of ``torch.utils.flop_counter``, which Inductor imports
-itself. Operations without a formula (Triton kernels of the user, custom and higher-order
-operations) are left out and named.
+the nodes are added up with the formulas of ``torch.utils.flop_counter``, which most versions of
+Inductor import themselves. Operations without a formula (Triton kernels of the user, custom and
+higher-order operations) are left out and named.
 
 Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
 three complete steps in a row called the same graphs equally often, and then restored. So later
@@ -18,7 +18,7 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly, report
@@ -233,17 +233,18 @@ class _Counting:
 def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo.decorators import skip
+        from torch.compiler import disable
     replaced = Replaced()
     counting: list[_Counting] = []
 
     def put() -> None:
-        module: Any = sys.modules.get(_MODULE)
-        registry = getattr(sys.modules.get("torch.utils.flop_counter"), "flop_registry", None)
-        original = getattr(module, _COMPILE, None)
-        if original is None or registry is None or counting:
-            return
-        counting.append(_Counting(listener, registry, skip))
-        replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
+        """Wrap it, right after the module was imported."""
+        from torch.utils.flop_counter import flop_registry
+
+        module: Any = sys.modules[_MODULE]
+        if (original := getattr(module, _COMPILE, None)) is not None:
+            counting.append(_Counting(listener, flop_registry, skip))
+            replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
 
     def uninstall() -> None:
         for one in counting:
@@ -251,13 +252,10 @@ def install(listener: Listener) -> Installed:
             one.end()
         replaced.undo()
 
-    put()
-    return Installed(uninstall=uninstall, rearm=put, lacks=lambda: _lacks(counting))
+    def lacks() -> tuple[str, ...]:
+        return ("flops",) if is_imported(_MODULE) and not counting else ()
 
-
-def _lacks(counting: Sequence[_Counting]) -> tuple[str, ...]:
-    """Inductor is imported, and its function has another name."""
-    return ("flops",) if is_imported(_MODULE) and not counting else ()
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
 
 
 def _compiling(counting: _Counting, original: Callable[..., Any]) -> Callable[..., Any]:
