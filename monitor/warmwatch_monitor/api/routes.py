@@ -75,7 +75,7 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
         responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
     )
     async def healthy() -> Response:
-        """The daemon answers, and what it says is not old."""
+        """The daemon answers, and its data is current."""
         late = latest().late_seconds
         return PlainTextResponse("healthy\n") if late is None else _late(late)
 
@@ -95,10 +95,10 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
         if snapshot.late_seconds is not None:
             return _late(snapshot.late_seconds)
         if not records.up:
-            words = "the records cannot be read now; /status says why\n"
+            words = "the records cannot be read now; see /status\n"
             return PlainTextResponse(words, status_code=503)
         if publisher is not None and not publisher.up:  # details need access
-            words = "not all that is read is published; /status says why\n"
+            words = "not all of the data is published; see /status\n"
             return PlainTextResponse(words, status_code=503)
         return PlainTextResponse("ready\n")
 

@@ -9,38 +9,38 @@ import { as, colour, items, text } from "./show.js";
 import { speed } from "./tables.js";
 
 const PALETTE = ["inductor", "recompiling", "warm", "kernel_compile", "compiling", "dynamo", "autotune", "cudagraph"];
-const KEYS = PALETTE.length; // more series than that are one crowd, without a key for each
+const KEYS = PALETTE.length; // more series than that get no legend entries
 const SIDE = 62;
-const NAMED = 0.25; // of the width: the most that names of runs beside the lanes take
-const LETTER = 6.5; // pixels, of the charts' font
+const NAMED = 0.25; // of the width: the maximum for run names beside the lanes
+const LETTER = 6.5; // pixels, width of a character in the charts' font
 const BELOW = 26;
-const SHORTEST = 60; // seconds that the time axis shows at least
+const SHORTEST = 60; // minimum seconds of the time axis
 const DRAG = 5; // pixels: less is a click
-const WIDE = 20; // times the median: beyond that an axis is logarithmic
-// of keys: phases as they come, states as a run goes through them
+const WIDE = 20; // times the median: a wider range makes an axis logarithmic
+// order of legend entries: phases and states as a run passes through them
 const ORDER = [
   "dynamo", "aot_autograd", "inductor", "kernel_compile", "autotune", "cudagraph", "cache_load", "other",
   "starting", "compiling", "recompiling", "warming", "warm", "eager", "stalled", "finished", "failed", "lost",
 ];
 const MARKS = [["▼", "recompile"], ["E", "evaluation"], ["S", "saving"], ["▁", "slower"]];
 
-// whether it had ended before the first of what is shown: that needs no lane
+// whether it ended before the visible window: such a rank needs no lane
 function hasEnded({ states }) {
   return states.every(([, name]) => name === null || ENDED.has(name));
 }
 
-// when it ended; until the newest sample it has not
+// when it ended, or the newest sample if it has not
 function endOf({ states, by = 0 }, newest) {
   return states.find(([, name]) => ENDED.has(name))?.[0] ?? newest + by;
 }
 
 export class Charts {
-  // moved(change): a moment was chosen, or a part zoomed into
+  // moved(change): the user selected a moment or a zoom window
   constructor(root, moved) {
     this.root = root;
     this.moved = moved;
     this.plots = new Map();
-    this.colourOf = { "key-rank": new Map(), "key-gpu": new Map() }; // of each line that was drawn
+    this.colourOf = { "key-rank": new Map(), "key-gpu": new Map() }; // color of each line drawn so far
     this.place = { run: null, rank: null, with: null, at: null, from: null, to: null };
     new ResizeObserver(() => this.#resize()).observe(root);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#forget());
@@ -73,7 +73,7 @@ export class Charts {
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
   }
 
-  // The ranks of the place. Two runs that are laid over each other begin together.
+  // The selected ranks. Overlaid runs start at the same point of the axis.
   #ranks(newest) {
     const { run, with: over } = this.place;
     const ranks = [...this.past.ranks.values()];
@@ -85,7 +85,7 @@ export class Charts {
     return [...own.map((one) => shifted(one, 0, newest)), ...others.map((one) => shifted(one, this.begin - begin, newest))];
   }
 
-  // the ranks with their lines of steps, and the moments of all of these lines
+  // the ranks with their step-time series, and the timestamps of all these series
   #steps() {
     const groups = Map.groupBy(this.lanes, (one) => one.by ?? 0);
     const lines = [], tables = [];
@@ -106,7 +106,7 @@ export class Charts {
     return this.begin === null ? as.moment(at) : at < this.begin + 0.001 ? "0" : as.duration(at - this.begin);
   }
 
-  // A line keeps its colour while others come and go.
+  // A line's color does not change when other lines appear or disappear.
   #colours(kind, keys) {
     const known = this.colourOf[kind];
     const free = () => PALETTE.filter((name) => ![...known.values()].includes(name));
@@ -118,7 +118,7 @@ export class Charts {
     return keys.map((key) => known.get(key));
   }
 
-  // how wide the charts begin: a rank's number alone is not enough beside ranks of other runs
+  // left margin of the charts: with several runs a label needs the run's name and the rank
   #side() {
     if (!this.several) return SIDE;
     const longest = Math.max(...this.lanes.map((one) => `${one.run} ${one.rank}`.length));
@@ -174,7 +174,7 @@ export class Charts {
     this.#marks();
   }
 
-  // the states or phases that the lanes show, each with its colour
+  // the visible states or phases with their colors
   #names(kind) {
     const list = document.getElementById(kind);
     const names = [...new Set(this.lanes.flatMap((one) => one[kind].map(([, name]) => name)))].filter(Boolean).sort((a, b) => ORDER.indexOf(a) - ORDER.indexOf(b));
@@ -182,13 +182,13 @@ export class Charts {
     names.forEach((name, at) => colour(list.children[at].querySelector(".dot"), "--dot", name));
   }
 
-  // times in which a rank was slower than before
+  // intervals in which a rank was slower than before
   #slower({ run, rank, by = 0 }) {
     const reported = this.reported.get(`${rank} ${run}`);
     return reported ? slower([reported], this.window[1]).map((period) => period.map((at) => at + by)) : [];
   }
 
-  // the signs on the lanes that are there, in words
+  // legend of the markers that the lanes show
   #marks() {
     const there = new Set(this.lanes.flatMap((one) => [
       ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).length ? ["slower"] : []),
@@ -223,7 +223,7 @@ export class Charts {
       }],
       hooks: {
         drawClear: [(u) => {
-          if (this.several) return; // one run's compilation says nothing of another's steps
+          if (this.several) return; // one run's compilation does not affect another's steps
           shade(u, compiling(this.lanes, u.scales.x.max), this.#colour("compiling"));
           if (scaled) shade(u, this.lanes.flatMap((one) => this.#slower(one)), this.#colour("stalled"));
         }],
@@ -238,7 +238,7 @@ export class Charts {
     this.#keys(figure.querySelector(".keys"), key, crowd ? [] : known, colours, at, show);
   }
 
-  // smallest, median and greatest value in the window; of all where it has none
+  // minimum, median and maximum in the window, or of all values if it has none
   #spread(known, at) {
     const within = (_, place) => at[place] >= this.window[0] && at[place] <= this.window[1];
     const of = (columns) => columns.flat().filter((value) => (value ?? null) !== null).sort((a, b) => a - b);
@@ -247,8 +247,8 @@ export class Charts {
     return [values[0], values[Math.floor(values.length / 2)], values[values.length - 1]];
   }
 
-  // a key for each line, with its value at the moment that the place names, or now: of a rank that
-  // has ended, the table's speed
+  // a legend entry for each line, with its value at the selected moment, or now; an ended rank has
+  // the table's speed
   #keys(list, template, known, colours, times, show) {
     const at = nearest(times, this.place.at);
     items(list, known.map(([label]) => label), template);
@@ -265,7 +265,7 @@ export class Charts {
     return { ...this.#axis(), size: BELOW, space: 1, splits: (_, at, from, until) => this.#moments(from, until), filter: (_, splits) => splits, values: (_, splits) => splits.map((at) => this.#when(at)) };
   }
 
-  // three labels of the time axis; of an overlay round times since the begin
+  // three labels of the time axis; in an overlay, round times since the start
   #moments(from, until) {
     const begin = this.begin ?? 0;
     return moments(from - begin, until - begin).map((at) => at + begin);
@@ -275,7 +275,7 @@ export class Charts {
     return { stroke: this.#colour("quiet"), grid: { stroke: this.#colour("line"), width: 1 }, ticks: { show: false } };
   }
 
-  // the plot of a figure; a new one where `shape` differs
+  // the plot of a figure; recreated if `shape` changes
   #plot(name, shape, options) {
     const before = this.plots.get(name);
     if (before?.shape === shape && before.side === this.side) return before.plot;
@@ -301,7 +301,7 @@ export class Charts {
     return plot;
   }
 
-  // what was dragged over becomes the window of all charts
+  // the dragged range becomes the window of all charts
   #zoom(u) {
     const { left, width } = u.select;
     if (width < DRAG || !u.over.matches(":hover")) return;

@@ -9,13 +9,13 @@ const ICONS = {
   starting: "busy", compiling: "busy", warming: "busy", recompiling: "busy", warm: "warm", eager: "warm",
   stalled: "trouble", failed: "trouble", lost: "trouble", finished: "ended",
 };
-// worst first: what the icon shows of several runs
+// worst first: the icon shows the worst state of several runs
 const ORDER = [
   "stalled", "recompiling", "compiling", "warming", "starting", "warm", "eager", "failed", "lost", "finished",
 ];
 
-// State and its most important figure: the sentence's own speed, so that both agree; else that of
-// ranks as a sample has them.
+// State and its most important figure: the sentence's own speed, so that both agree; if it has
+// none, the speed of the ranks in the sample.
 export function worded(run, newest) {
   const spoken = STEPPING.has(run.state) && /[\d.]+ (?:ms|s|min) a step/.exec(run.summary ?? "");
   const figure = spoken ? spoken[0] : figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
@@ -63,7 +63,7 @@ function greatest(values) {
 export function showAnswer(newest, place) {
   const { runs } = newest;
   const chosen = runs.find((one) => one.run === place.run);
-  const missing = place.run !== null && !chosen; // a link to a run that has left, or is yet to come
+  const missing = place.run !== null && !chosen; // a link to a run that was removed or has not started
   const living = runs.filter((one) => !ENDED.has(one.state));
   const one = chosen ?? (missing ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
   const state = one ? one.state : [...living.map((run) => run.state)].sort((a, b) => rank(a) - rank(b))[0] ?? null;
@@ -71,7 +71,7 @@ export function showAnswer(newest, place) {
   text(document.getElementById("headline"), headline);
   const sentence = document.getElementById("summary");
   text(sentence, one ? unnamed(one) : newest.summary);
-  sentence.hidden = missing || (!one && runs.length > 0); // then each run has its own, below
+  sentence.hidden = missing || (!one && runs.length > 0); // with several runs, each has its own sentence below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
   items(details, (one ? one.details : []) ?? []);
@@ -79,7 +79,7 @@ export function showAnswer(newest, place) {
   showWindow(missing ? "" : headline, state);
 }
 
-// a run's sentence without the name, which is beside it already
+// a run's sentence without its name, which the row already shows
 export function unnamed({ run, summary }) {
   return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
 }

@@ -1,12 +1,12 @@
-// What stands under the pointer: the values of a chart at that moment, as text in a box.
+// Tooltip of the charts: the values at the pointer's moment, as text.
 
 import { spanAt } from "./past.js";
 import { as, text } from "./show.js";
 
-const MOST = 8; // lines of a box
-const NEAR = 7; // pixels, from a mark
+const MOST = 8; // maximum lines of the tooltip
+const NEAR = 7; // maximum pixels from a marker
 
-// the place of the last value at or before a moment; without one, the newest
+// the index of the last value at or before a moment; without a moment, the newest
 export function nearest(times, at) {
   if (at === null) return times.length - 1;
   let low = 0, high = times.length;
@@ -18,14 +18,14 @@ export function nearest(times, at) {
   return Math.max(0, low - 1);
 }
 
-// the last value of a line, where nothing new is known (undefined) since; null: none is
+// the last value of a line, skipping `undefined` (no new value); `null` if there is none
 export function standing(column, at) {
   let from = at;
   while (from > 0 && column[from] === undefined) from -= 1;
   return column[from] ?? null;
 }
 
-// moves the box of a chart; `describe(at, u)` gives its lines, none hides it
+// moves a chart's tooltip; `describe(at, u)` returns its lines, an empty list hides it
 export function hover(describe) {
   return (u) => {
     const place = u.root.parentElement;
@@ -33,7 +33,7 @@ export function hover(describe) {
     if (!box) {
       box = place.appendChild(document.createElement("div"));
       box.className = "tip";
-      box.setAttribute("aria-hidden", "true"); // the tables have the same
+      box.setAttribute("aria-hidden", "true"); // the tables have the same values
     }
     const { left } = u.cursor;
     const over = u.over.matches(":hover") && left >= 0;
@@ -56,7 +56,7 @@ export function valuesAt(at, times, known, show) {
   return [`${values.length} lines: ${show(sorted[0])} to ${show(sorted[sorted.length - 1])}, median ${show(middle)}`];
 }
 
-// the rank whose lane it is: its state, phase and pause, and the recompile that ended near
+// the rank of the lane: its state, phase and pause, and a recompile that ended nearby
 export function rankAt(at, when, u, lanes, periodsOf) {
   const lane = lanes[Math.floor(u.posToVal(u.cursor.top, "y"))];
   if (!lane) return [];

@@ -1,9 +1,9 @@
-// One lane for each rank, in the colour of its state; on top of it pauses, compile phases, slower
+// One lane for each rank, in the color of its state; on top of it pauses, compile phases, slower
 // periods and recompiles.
 
 import { stretches } from "./past.js";
 
-const MOST = 64; // lanes; of more, the first rank of each run has one
+const MOST = 64; // maximum lanes; with more ranks, only the first rank of each run has one
 const THIN = 12; // pixels: in a lower lane, a phase covers the state
 
 export function chosenLanes(ranks) {
@@ -60,7 +60,7 @@ function paint(plot, list, top, high, colours) {
   }
 }
 
-// an evaluation is a gap with a letter, a save as well: neither is a state
+// evaluations and saves are gaps with a letter, because they are not states
 function pause(plot, begin, until, name, top, high, colours) {
   const { ctx } = plot;
   const [left, wide] = across(plot, begin, until);
@@ -97,7 +97,7 @@ function recompile(plot, at, top, size, colours) {
   ctx.stroke();
 }
 
-// spans of time as a shade over a whole chart
+// shades time spans over a whole chart
 export function shade(plot, spans, colour) {
   clipped(plot, (ctx, bbox) => {
     ctx.fillStyle = colour;
@@ -114,7 +114,7 @@ export function compiling(ranks, end) {
   return ranks.flatMap((rank) => stretches(rank.phases, end));
 }
 
-// times in which any of the ranks of a /status answer was slower than before
+// intervals in which any rank of a /status answer was slower than before
 export function slower(ranks, end) {
   const periods = ranks.flatMap((rank) => rank.slower_periods ?? []);
   return periods.filter((one) => one.began_at !== null).map((one) => [one.began_at, one.ended_at ?? end]);
@@ -130,7 +130,7 @@ export function union(spans) {
   return joined;
 }
 
-// the moment that the place names
+// the selected moment
 export function mark(plot, at, colour) {
   if (at === null || at < plot.scales.x.min || at > plot.scales.x.max) return;
   clipped(plot, (ctx, bbox) => {

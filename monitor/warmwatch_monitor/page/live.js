@@ -1,4 +1,4 @@
-// The daemon's events. Reconnects after the daemon has ended and come back.
+// The daemon's event stream. Reconnects after the daemon restarts.
 
 const AGAIN_MS = 2000;
 const SILENT_MS = 6000; // a sample comes every second
@@ -31,7 +31,7 @@ export function listen({ present, sample, change, connection }) {
   setInterval(() => {
     if (Date.now() - heard < SILENT_MS || document.hidden) return;
     connection("lost");
-    if (source.readyState === EventSource.OPEN) connect(); // a network that drops everything
+    if (source.readyState === EventSource.OPEN) connect(); // the network drops all packets
   }, 1000);
   addEventListener("pagehide", () => source?.close());
   addEventListener("pageshow", (event) => event.persisted && connect());

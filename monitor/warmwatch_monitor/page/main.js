@@ -1,4 +1,4 @@
-// Connects the daemon's events with the charts and tables. The place says which part is shown.
+// Connects the daemon's events with the charts and tables. `place` selects the visible part.
 
 import { Charts } from "./charts.js";
 import { nearest } from "./hover.js";
@@ -11,7 +11,7 @@ import { as, text } from "./show.js";
 import { showTables } from "./tables.js";
 
 const POINTS = 900;
-const FRESH_MS = 5000; // tables are as old as that at most
+const FRESH_MS = 5000; // maximum age of the tables
 const SHORTEST_MS = 1000;
 const RANGES = [300, 900, 3600];
 
@@ -20,7 +20,7 @@ const past = new Past();
 const charts = globalThis.uPlot ? new Charts(by("charts"), (change) => places.go(change)) : null;
 let place = places.read();
 let status = null;
-let newest = null; // the newest sample, or a whole answer as one
+let newest = null; // the newest sample, or a whole answer in the shape of one
 let requested = 0;
 let requesting = false;
 
@@ -94,7 +94,7 @@ function choice(select, names, chosen) {
   select.value = chosen ?? "";
 }
 
-// the shortest of the ranges that begins before a moment
+// the shortest range that starts before a moment
 function reaching(oldest) {
   const ago = Date.now() / 1000 - oldest;
   return RANGES.find((range) => ago < range) ?? RANGES[RANGES.length - 1];
@@ -102,7 +102,7 @@ function reaching(oldest) {
 
 async function load(chosen) {
   const begins = place.with === null ? [] : [place.run, place.with].map((run) => beginOf(status, run) ?? Infinity);
-  const range = Math.max(chosen, reaching(Math.min(...begins))); // an overlay shows how both runs began
+  const range = Math.max(chosen, reaching(Math.min(...begins))); // an overlay shows the start of both runs
   document.querySelector(`#range [value="${range}"]`).checked = true;
   try {
     await past.load(range, POINTS);

@@ -1,4 +1,4 @@
-// The past in columns: first of /history, then a value for each sample.
+// History in columns: loaded from /history, then one value for each sample.
 
 export class Past {
   constructor() {
@@ -12,7 +12,7 @@ export class Past {
     this.gpus = new Map();
   }
 
-  // at most `points` values of a column, each of equally many seconds
+  // at most `points` values of a column, each for the same number of seconds
   async load(range, points) {
     const reply = await fetch(`history?seconds=${range}&points=${points}`);
     if (!reply.ok) return;
@@ -26,7 +26,7 @@ export class Past {
     for (const one of answer.gpus) this.gpus.set(one.uuid, one);
   }
 
-  // false: the clock was set back, and what is there has to be loaded again
+  // false: the clock was set back, so the history must be loaded again
   add(sample) {
     const newest = this.at[this.at.length - 1];
     if (sample.at < newest - 2) return false;
@@ -49,7 +49,7 @@ export class Past {
     return true;
   }
 
-  // an event that says why something was compiled again
+  // an event with the reason of a recompile
   recompiled({ at, run, rank, compilation }) {
     const known = this.ranks.get(`${rank} ${run}`)?.recompiles;
     if (compilation.reason && known && !known.some((one) => one.id === compilation.id && one.kind === compilation.kind)) {
@@ -78,7 +78,7 @@ export class Past {
   #trim(until) {
     let passed = 0;
     while (passed < this.at.length && this.at[passed] < until) passed += 1;
-    if (passed < 30) return; // now and then
+    if (passed < 30) return; // evict in batches
     this.at.splice(0, passed);
     for (const kept of this.ranks.values()) {
       for (const name of RANK) kept[name].splice(0, passed);
@@ -88,7 +88,7 @@ export class Past {
       kept.recompiles = kept.recompiles.filter((one) => one.at >= until);
     }
     for (const kept of this.gpus.values()) for (const name of GPU) kept[name].splice(0, passed);
-    // a page may be open for weeks: drop ranks that were not seen in all of this time
+    // a page may be open for weeks: evict ranks without data in the whole period
     for (const [key, kept] of this.ranks) if (kept.states.every(([, name]) => name === null)) this.ranks.delete(key);
     for (const [key, kept] of this.gpus) {
       if (GPU.every((name) => kept[name].every((value) => value === null))) this.gpus.delete(key);
@@ -109,26 +109,26 @@ function began(list, at, name) {
   if (!list.length || list[list.length - 1][1] !== name) list.push([at, name]);
 }
 
-// when a run of a /status answer began: when its first rank attached
+// start of a run in a /status answer: when its first rank attached
 export function beginOf(status, run) {
   const ranks = status?.runs.find((one) => one.run === run)?.ranks ?? [];
   const begins = ranks.map((rank) => rank.attached_at).filter((at) => at !== null);
   return begins.length ? Math.min(...begins) : null;
 }
 
-// a rank's past `by` seconds later, up to `until`; later nothing is known of it
+// a rank's history shifted by `by` seconds, up to `until`; unknown afterwards
 export function shifted(rank, by, until) {
   const spans = SPANS.map((name) => [name, [...rank[name], [until, null]].map(([at, what]) => [at + by, what])]);
   const recompiles = rank.recompiles.map((one) => ({ ...one, at: one.at + by }));
   return { ...rank, ...Object.fromEntries(spans), recompiles, by };
 }
 
-// [begin, end, name] for each begin of a list that has a name
+// [start, end, name] for each named start in a list
 export function stretches(list, end) {
   return list.map(([begin, name], at) => [begin, list[at + 1]?.[0] ?? end, name]).filter((one) => one[2]);
 }
 
-// the name that a list of begins has at a moment
+// the name that a list of starts has at a moment
 export function spanAt(list, at) {
   let name = null;
   for (const [begin, next] of list) {

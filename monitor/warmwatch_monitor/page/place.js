@@ -1,7 +1,7 @@
-// The address' fragment: run, rank, the run laid over it, moment and zoom. A link keeps all of it.
+// The URL fragment: run, rank, overlaid run, moment and zoom. A link preserves all of them.
 
 const NAMES = ["run", "rank", "with", "at", "from", "to"];
-const LAST = 8.64e12; // seconds: no date comes after it
+const LAST = 8.64e12; // seconds: the maximum of a Date
 
 export function read() {
   const given = new URLSearchParams(location.hash.slice(1));

@@ -1,4 +1,4 @@
-// One row for each run, with the length of its steps as a sparkline. Ended runs are collapsed.
+// One row for each run, with its step durations as a sparkline. Ended runs are collapsed.
 
 import { ENDED, unnamed, worded } from "./headline.js";
 import { union } from "./lanes.js";
@@ -16,7 +16,7 @@ export function showRuns(newest, past, place) {
   if (part.hidden) return;
   const living = runs.filter((one) => !ENDED.has(one.state));
   const ended = runs.filter((one) => ENDED.has(one.state));
-  const alone = living.length === 1 && (place.run === null || place.run === living[0].run); // it is the headline
+  const alone = living.length === 1 && (place.run === null || place.run === living[0].run); // the headline shows it
   list("runs", alone ? [] : living, newest, past, place);
   list("ended", ended, newest, past, place);
   document.getElementById("ended-part").hidden = ended.length === 0;
@@ -37,7 +37,7 @@ function list(id, runs, newest, past, place) {
   while (root.children.length > runs.length) root.lastElementChild.remove();
 }
 
-// the first rank's steps; shaded where it compiles
+// the first rank's steps, shaded while it compiles
 function spark(svg, rank, past) {
   const line = rank ? stepped(rank, past.at) : [];
   const newest = past.at[past.at.length - 1] ?? 0;

@@ -5,7 +5,7 @@ const TIMES = [
 ];
 const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 
-// three round moments between two, or two where three do not fit
+// three round times in a range, or two if three do not fit
 export function moments(from, until) {
   for (const step of TIMES) {
     const first = Math.ceil(from / step) * step;
@@ -15,7 +15,7 @@ export function moments(from, until) {
   return [from, (from + until) / 2, until];
 }
 
-// the least round number that is not below `value`
+// the smallest round number that is at least `value`
 export function roundUp(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -27,7 +27,7 @@ export function linear(top) {
   return [0, top / 2, top];
 }
 
-// powers of ten around values, and one between
+// the powers of ten around the values, and one in between
 export function logarithmic(low, high) {
   const [from, to] = [Math.floor(Math.log10(low) + 1e-9), Math.ceil(Math.log10(high) - 1e-9)];
   const [first, last] = [10 ** from, 10 ** Math.max(to, from + 1)];
@@ -36,9 +36,9 @@ export function logarithmic(low, high) {
 
 const LATE = 2.5; // seconds that the next sample may take
 
-// The length of a step at each moment that has a new one. `undefined`: nothing new, the line goes on.
-// `null` ends the line: across a compilation or a pause, where nothing was measured, where a rank is
-// gone or starts again. A step in which something compiled has no point: it says nothing of the speed.
+// The step duration at each moment with a new one. `undefined`: no new value, the line continues.
+// `null` ends the line: at a compilation or a pause, without a measurement, or if a rank is
+// gone or restarts. A step with a compilation has no point: it does not show the speed.
 export function stepped({ steps, step_seconds: lengths, phases = [], pauses = [] }, at) {
   const compiling = spans(phases), paused = spans(pauses);
   const line = new Array(steps.length);
@@ -67,7 +67,7 @@ function spans(begins) {
   return begins.map(([from, name], at) => [from, begins[at + 1]?.[0] ?? Infinity, name]).filter((one) => one[2]);
 }
 
-// whether one of the spans, which are in order, has any time between `from` and `until`
+// whether one of the sorted spans overlaps the time from `from` to `until`
 function overlaps(list, from, until) {
   let low = 0, high = list.length;
   while (low < high) {

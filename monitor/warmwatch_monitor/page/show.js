@@ -14,7 +14,7 @@ export const as = {
   age: (value) => (value < 1 ? "now" : `${duration(value)} ago`),
 };
 
-// a step's length to two figures, in the words of the sentences
+// a step duration with two significant figures, formatted as in the sentences
 function length(value) {
   if (value < 0.000995) return `${Number((value * 1e6).toPrecision(2))} µs`;
   if (value < 0.995) return `${Number((value * 1e3).toPrecision(2))} ms`;
@@ -36,7 +36,7 @@ export function text(element, value) {
   if (element.textContent !== shown) element.textContent = shown;
 }
 
-// CSS knows the colour of each state and phase by its name; anything else has none
+// CSS has a color for each state and phase by its name; other values have none
 export function colour(element, property, name) {
   element.style.setProperty(property, /^[a-z_]+$/.test(name ?? "") ? `var(--${name})` : "transparent");
 }
@@ -57,7 +57,7 @@ export function fill(root, data) {
   for (const one of root.querySelectorAll("[data-flag]")) one.dataset.flag = String(data.up);
 }
 
-// rows keep their element from one answer to the next, so focus and selection stay
+// reuse a row's element for the next answer, so that focus and selection remain
 export function rows(name, list) {
   const body = document.querySelector(`#${name} tbody`);
   const template = document.querySelector(`template[data-row=${name}]`);
@@ -65,7 +65,7 @@ export function rows(name, list) {
     const row = body.rows[at] ?? body.appendChild(template.content.firstElementChild.cloneNode(true));
     fill(row, data);
     if (data.key === undefined || row.dataset.key === data.key) return;
-    row.dataset.key = data.key; // another one than before: what was opened stays closed
+    row.dataset.key = data.key; // another row than before: do not expand it
     for (const one of row.querySelectorAll("details[open]")) one.open = false;
   });
   while (body.rows.length > list.length) body.lastElementChild.remove();
@@ -76,7 +76,7 @@ export function rows(name, list) {
   }
 }
 
-// texts as items of a list, each in the first span of the template where one is named
+// texts as list items, each in the first span of the template if one is given
 export function items(list, texts, template = "item") {
   const made = () => document.getElementById(template).content.firstElementChild.cloneNode(true);
   texts.forEach((one, at) => text((list.children[at] ?? list.appendChild(made())).querySelector("span"), one));

@@ -1,8 +1,8 @@
-// The tables of a /status answer. The place says which rank is open.
+// The tables of a /status answer. `place` selects the expanded rank.
 
 import { fill, items, rows, text } from "./show.js";
 
-const MOST_RANKS = 128; // rows; a run that is chosen has all of its own
+const MOST_RANKS = 128; // maximum rows; a selected run shows all of its ranks
 
 // `newest` is the newest sample
 export function showTables(answer, newest, place) {
@@ -49,13 +49,13 @@ function recompiles(rank, of) {
   }).reverse();
 }
 
-// the lines that the record names
+// the source lines named in the record
 function placed({ file, line, caller }) {
   const own = file ? `In ${file}${line ? `, line ${line}` : ""}` : "";
   return caller ? `${own || "In library code"}, called from ${caller}` : own;
 }
 
-// the source lines in which PyTorch found what the guard checks
+// the source lines of the value that the guard checks
 function checked({ reason }) {
   const places = new Set(reason.match(/[\w.+@-]+\.py:\d+ in [\w.<>]+/g));
   return places.size ? `The guard checks a value of ${[...places].join(", ")}` : null;
@@ -73,7 +73,7 @@ function showMachine(answer) {
   rows("gpus", answer.gpus.map((gpu) => ({ ...gpu, ranks: users.get(gpu.uuid)?.join(", ") })));
   rows("sources", answer.sources);
   const up = answer.sources.filter((one) => one.up).length;
-  text(document.getElementById("sources-said"), `${up} of ${answer.sources.length} up`);
+  text(document.getElementById("sources-count"), `${up} of ${answer.sources.length} up`);
   rows("refusals", answer.refusals);
   document.getElementById("refused").hidden = answer.refusals.length === 0;
   rows("observed", answer.observed.map((one) => ({ ...one, evidence: one.evidence.join("; ") })));

@@ -63,15 +63,15 @@ class Door:
         address, now = self._settings.address, self.protection()
         if address.tls and now.tls is None:
             raise UsageError(
-                f"{address.url} is to be served over TLS, and nothing says by which certificate; "
+                f"serving {address.url} requires a TLS certificate; "
                 "give --web-config FILE with tls_server_config"
             )
         self._beyond = not is_loopback(bound[0])
         if self._beyond and not now.authenticates and not self._settings.insecure:
             raise UsageError(
-                f"{address} can be reached from other machines, and nobody is asked who he is; "
+                f"{address} can be reached from other machines and requires no authentication; "
                 "give --web-config FILE with users, tokens or client certificates, or listen on "
-                "127.0.0.1, or say --insecure where whoever reaches it may read everything"
+                "127.0.0.1, or give --insecure if every client may read everything"
             )
         return address._replace(port=bound[1], tls=now.tls is not None)
 

@@ -217,8 +217,8 @@ class Guard:
         if client is None:
             known_kinds = credentials.challenges if credentials else ()
             challenges = [(b"www-authenticate", one.encode()) for one in known_kinds]
-            words = "who asks here says who he is: by a bearer token, or by name and password\n"
-            known = "these credentials are not known\n"
+            words = "authentication required: a bearer token, or a name and password\n"
+            known = "invalid credentials\n"
             return None, _Refusal(401, known if given else words, *challenges)
         if client.owner_uid is not None and scope["path"] not in _OF_ONE_OWNER:
             words = f"this access is for one user's runs: it reads {' and '.join(_OF_ONE_OWNER)}\n"
@@ -228,11 +228,11 @@ class Guard:
     def _misplaced(self, scope: Scope) -> _Refusal | None:
         """Why a request is not for this daemon, for any client."""
         if scope["method"] not in _METHODS:
-            words = "nothing can be changed here: there is GET, and HEAD\n"
+            words = "all endpoints are read-only: use GET or HEAD\n"
             return _Refusal(405, words, (b"allow", b"GET, HEAD"))
         protection = self._protection()
         if scope.get("state", {}).get(BEGAN, OPEN).rules != protection.rules:
-            words = "what connections must show has changed since this one began: make a new one\n"
+            words = "the required credentials changed after this connection opened: reconnect\n"
             return _Refusal(421, words, _CLOSE)
         names = self._names(protection)
         for host in _values(scope, b"host") if names is not None else ():

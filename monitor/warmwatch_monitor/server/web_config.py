@@ -92,7 +92,7 @@ def parse(text: str) -> WebConfig:
     except Exception as error:  # noqa: BLE001 - as a date that there is not; PyYAML lets them through
         raise WebConfigError(f"it cannot be read as YAML: {described(error)}") from None
     if not found:  # also while it is rewritten: stay protected
-        raise WebConfigError(f"it says nothing; its keys are {', '.join(_KEYS)}")
+        raise WebConfigError(f"it is empty; its keys are {', '.join(_KEYS)}")
     file = _mapping("the file", found, _KEYS)
     tls = file.get("tls_server_config")
     config = WebConfig(

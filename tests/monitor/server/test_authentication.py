@@ -65,14 +65,14 @@ def write(place: Path, text: str) -> str:
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
 def test_a_non_loopback_address_requires_authentication_or_insecure(address: str) -> None:
     words = refused("--address", address)
-    assert "can be reached from other machines, and nobody is asked who he is" in words
+    assert "can be reached from other machines and requires no authentication" in words
     for remedy in ("--web-config FILE", "127.0.0.1", "--insecure"):
         assert remedy in words
 
 
 def test_tls_alone_does_not_authenticate_clients(tmp_path: Path, authority: Authority) -> None:
     config = write(tmp_path, tls(authority))
-    assert "nobody is asked who he is" in refused(*EVERYWHERE, "--web-config", config)
+    assert "requires no authentication" in refused(*EVERYWHERE, "--web-config", config)
 
 
 @pytest.mark.parametrize("how", ["option", "variable", "users"])
@@ -90,7 +90,7 @@ def test_a_non_loopback_address_is_served_with_insecure(tmp_path: Path, how: str
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it says nothing; its keys are tls_server_config"),
+        ("", "it is empty; its keys are tls_server_config"),
         ("basic_auth_users: {}\n", "every key in it is empty"),
         ("a: [", "it is not YAML"),
         ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML: ValueError"),
@@ -250,7 +250,7 @@ def test_a_token_is_replaced_without_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it says nothing"),
+        ("", "it is empty"),
         ("basic_auth_users: {alice: ''}\n", "'alice' has no bcrypt hash"),
         ("basic_auth_users: {alice: 2001-99-99}\n", "it cannot be read as YAML"),
         ("tls_server_config: {cert_file: a, key_file: b}\n", "a: no such file"),

@@ -184,7 +184,7 @@ def test_a_world_writable_record_is_refused(directory: Path, name: str) -> None:
     (folder / name).chmod(0o777 if not name else 0o666)
     found, (refused,) = read(directory)
     assert found == []
-    assert "so nobody knows who speaks: chmod o-w" in refused.reason
+    assert "so its writer is unknown: chmod o-w" in refused.reason
 
 
 @root

@@ -76,7 +76,7 @@ class Folder:
 
 def _open_to_all(what: str, status: os.stat_result) -> str:
     mode = stat.S_IMODE(status.st_mode)
-    return f"everybody may write to {what} (mode {mode:04o}), so nobody knows who speaks: chmod o-w"
+    return f"every user may write to {what} (mode {mode:04o}), so its writer is unknown: chmod o-w"
 
 
 _PIDFD_GET_INFO = 0xC040FF0B  # _IOWR(0xFF, 11, 64 bytes), linux/pidfd.h

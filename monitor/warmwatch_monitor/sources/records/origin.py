@@ -40,7 +40,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         way = "ahead of" if apart > 0 else "behind"
         return (
             f"it was written in another time namespace, whose clock is {abs(apart) / 1e9:,.0f} s "
-            f"{way} this one's, so nothing can be said of its times: run warmwatch in that one"
+            f"{way} this one's, so its times are unknown: run warmwatch in that namespace"
         )
 
 
