@@ -4,5 +4,5 @@ from __future__ import annotations
 
 import os
 
-# Nothing of what is measured goes into the history of who measures.
+# Measurements must not enter the history of the user who runs them.
 os.environ.setdefault("WARMWATCH_STATE", "off")

@@ -97,7 +97,7 @@ def _files(*words: str) -> list[Path]:
 
 
 def _drop(files: list[Path]) -> None:
-    """Ask the kernel to forget the contents of ``files``."""
+    """Ask the kernel to evict ``files`` from the page cache."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -37,7 +37,7 @@ from benchmarks import served, standin
 
 TRAINING = Path(__file__).with_name("nanogpt.py")
 STEPS = int(os.environ.get("STEPS", "200"))
-LOOK_SECONDS, REPORT_SECONDS = 0.2, 5.0  # tlparse makes its report anew
+LOOK_SECONDS, REPORT_SECONDS = 0.2, 5.0  # tlparse regenerates its report
 FIRST_STEPS = 10  # of each half; they are not counted as usual ones
 ROUNDS = 3
 _NAMES_IT = re.compile(r"compil", re.IGNORECASE)
@@ -66,7 +66,7 @@ def _warmwatch(place: Path) -> Iterator[Look]:
 
 @contextmanager
 def _logs(place: Path) -> Iterator[Look]:
-    """The last line that begins or ends a compilation, for a reader who follows the log."""
+    """The last line of a followed log that starts or ends a compilation."""
     edges = re.compile(r"(start tracing|compiling BACKWARDS)|Step 2: done|done compiling BACKWARDS")
 
     def look() -> Statement:

@@ -91,7 +91,7 @@ class Trainer:
 
 
 def main(mode: str, steps: int) -> None:
-    """Train, and say what the first step and the later ones took."""
+    """Train, and print the durations of the first step and the later ones."""
     trainer = Trainer(mode)
     first = trainer.seconds(1)
     memory = torch.cuda.max_memory_allocated()

@@ -57,7 +57,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _requests(served: Daemon, path: str, place: Path) -> Iterator[Figure]:
-    """wrk asks at a steady rate: each connection pauses between two requests."""
+    """wrk sends requests at a steady rate: each connection pauses between two requests."""
     script = place / ".pace.lua"
     script.write_text(_PACE.format(pause=round(1000 * CONNECTIONS / RATE)))
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s", str(script)]

@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def measure(mode: str) -> dict[str, Any]:
-    """One training, and what the daemon says of it while it lives and has done its steps."""
+    """One training, and the daemon's answer about it after its steps while it is alive."""
     with tempfile.TemporaryDirectory() as place:
         environ = {
             **os.environ,

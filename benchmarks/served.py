@@ -49,7 +49,7 @@ def daemon(environ: Mapping[str, str], *options: str) -> Iterator[Daemon]:
 
 
 def at_rest(daemon: Daemon, run: str, *, seconds: float = 10.0) -> dict[str, Any]:
-    """The status of ``run`` when two looks a second apart agree on what it spent."""
+    """The status of ``run`` once two polls a second apart agree on its time."""
     before: Any = None
     until = time.monotonic() + seconds
     while True:

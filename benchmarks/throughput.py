@@ -67,7 +67,7 @@ def _watched(trainer: Trainer, _daemon: served.Daemon, resume: threading.Event) 
 
 @contextmanager
 def _scraped(daemon: served.Daemon) -> Iterator[threading.Event]:
-    """/metrics asked for once a second in a thread, while the event given is set."""
+    """Request /metrics once a second in a thread while the given event is set."""
     resume, over = threading.Event(), threading.Event()
 
     def scrape() -> None:

@@ -1,4 +1,4 @@
-"""``warmwatch wait`` processes beside one daemon: what they ask of it, and how soon they end.
+"""``warmwatch wait`` processes with one daemon: their requests, and how soon they end.
 
 ``WAITING`` says how many; they are forked from a Python that has loaded the command, so that a
 small machine bears them, and count their connections. They wait for one run; beside it are eight

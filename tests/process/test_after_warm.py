@@ -1,4 +1,4 @@
-"""What compiles after the warm-up: told, warned about, or refused. Real trainings."""
+"""Compilations after the warm-up are reported, warned about or refused. Real trainings."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ train(model := make(), torch.optim.SGD(model.parameters()), 1)
 
 
 def _told(records: Path) -> str:
-    """All that is told of a run: its record, ``/status``, ``/metrics``, the picture."""
+    """All output about a run: its record, ``/status``, ``/metrics``, the picture."""
     snapshot = poller(directories=(str(records),)).poll_once()
     answer = status(snapshot)
     metrics, _ = series.render(snapshot, None, version="0")

@@ -1,4 +1,4 @@
-"""What the agent says of real compilations, against what PyTorch says of them itself."""
+"""The agent's figures of real compilations, compared with PyTorch's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training tells of itself so that it can be remembered: real ones, in real processes."""
+"""Facts that real trainings record about themselves for the history."""
 
 from __future__ import annotations
 

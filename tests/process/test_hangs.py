@@ -1,4 +1,4 @@
-"""Real compilations that do not end: said, and where they are is shown."""
+"""Real compilations that do not end are reported with their stack."""
 
 from __future__ import annotations
 

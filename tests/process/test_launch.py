@@ -1,4 +1,4 @@
-"""``warmwatch run``: attached without an edit, and otherwise as if nobody had been there."""
+"""``warmwatch run`` attaches without an edit and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One definition for each number: every view of one real run says the same."""
+"""One definition for each number: every view of one real run shows the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preloaded Python forks is the process that a Python started anew would be."""
+"""A process forked from a preloaded Python equals a freshly started one."""
 
 from __future__ import annotations
 

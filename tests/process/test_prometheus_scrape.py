@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the real daemon, and its query API gives back what /status says."""
+"""A real Prometheus scrapes the real daemon; its query API returns the values of /status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every scenario, run with the agent and without it, against what PyTorch says of it itself."""
+"""Every scenario with and without the agent, compared with PyTorch's own records."""
 
 from __future__ import annotations
 

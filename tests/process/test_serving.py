@@ -1,4 +1,4 @@
-"""The serving example of the docs: a real server, its probes, and what a monitor says of it."""
+"""The serving example of the docs: a real server, its probes, and a monitor's verdict on it."""
 
 from __future__ import annotations
 

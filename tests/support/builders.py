@@ -153,7 +153,7 @@ def view(
 
 
 def gpu(index: int = 0, **values: object) -> GpuReading:
-    """An H100 at work, read half a second ago; ``values`` are what is otherwise."""
+    """A busy H100, read half a second ago; ``values`` override its fields."""
     known: dict[str, object] = {
         "uuid": f"GPU-00000000-0000-4000-8000-{index:012x}",
         "name": "NVIDIA H100 80GB HBM3",

@@ -296,7 +296,7 @@ def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
 
 
 def silences(case: Case) -> Findings:
-    """``silent`` holds exactly where the training's marks show such a gap, and not otherwise."""
+    """``silent`` holds exactly where the training's marks show such a gap."""
     if not marks_steps(case):
         return
     for sample in case.watched.samples:

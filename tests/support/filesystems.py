@@ -19,7 +19,7 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 _MIB = {"ext4": 64, "xfs": 320, "btrfs": 160}
 _MAKE = {"ext4": ["-q"], "xfs": ["-q"], "btrfs": ["-q"]}
 KINDS = (*_MIB, "overlay", "tmpfs")
-_SHUTDOWN = 0x8004587D  # XFS_IOC_GOINGDOWN, which ext4 knows too
+_SHUTDOWN = 0x8004587D  # XFS_IOC_GOINGDOWN, which ext4 supports too
 _GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 

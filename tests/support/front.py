@@ -35,7 +35,7 @@ class Front:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the one who listens has asked since he heard the first event, as he does once."""
+        """Whether the client has polled since the first event, as it does once."""
         return self.asked_unheard is not None and len(self.asked) > self.asked_unheard
 
     def serve(self) -> None:

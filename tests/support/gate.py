@@ -7,7 +7,7 @@ import sys
 
 
 def gate(name: str) -> None:
-    """Say that the training is at ``name``, and wait until the test lets it go on."""
+    """Report that the training is at ``name``, and wait until the test lets it continue."""
     print(f"@gate {name}", flush=True)
     sys.stdin.readline()
 

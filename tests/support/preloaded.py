@@ -146,7 +146,7 @@ class Preloaded:
 
 
 def serve(modules: Sequence[str]) -> CodeType:
-    """Fork whenever it is ordered, until nobody can order any more; the script, in what is forked.
+    """Fork on each request until the pipe is closed; run the script in the child.
 
     One thread alone, which waits for an order or the end of a child. What a child must not keep
     open are the orders, and what the tests are told of the others.
@@ -168,7 +168,9 @@ def serve(modules: Sequence[str]) -> CodeType:
     orders.send(_USABLE)
     ready = select.poll()
     ready.register(orders, select.POLLIN)
-    children: dict[int, tuple[int, int]] = {}  # pidfd -> pid, and where its end is told
+    children: dict[
+        int, tuple[int, int]
+    ] = {}  # pidfd -> pid, and the descriptor to report its end to
     while True:
         for number, _ in ready.poll():
             if number != orders.fileno():

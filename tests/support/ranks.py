@@ -54,7 +54,7 @@ class Pytorch:
     def graph_breaks(self) -> dict[str, int]:
         return dict(self.breaks)
 
-    def break_place(self, reason: str) -> dict[str, Any]:  # noqa: ARG002 - likewise
+    def break_place(self, reason: str) -> dict[str, Any]:  # noqa: ARG002 - as above
         return {}
 
     def asynchronous(self) -> bool:

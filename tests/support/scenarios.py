@@ -145,7 +145,7 @@ def _prepared(scenario: Scenario, folder: Path) -> Path:
 
 
 def _watched(scenario: Scenario, folder: Path) -> Watched:
-    """The run with the agent. Its record is in memory, where a look sees a store at once."""
+    """The run with the agent. Its record is in memory, where a poll reads a store immediately."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as place:
         records = folder / "records"
         records.symlink_to(place)

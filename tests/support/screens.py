@@ -27,7 +27,7 @@ class Screen:
         self.app, self._pilot = app, pilot
 
     async def look(self) -> None:
-        """Have it ask once, and wait until it has drawn the answer."""
+        """Make it poll once, and wait until it has drawn the answer."""
         self.app.look()
         await self.settle()
 

@@ -1,4 +1,4 @@
-"""What is told of a torchtitan trainer, by a stand-in that has what is asked of one.
+"""Reports of a torchtitan trainer, with a stand-in that has the attributes that are read.
 
 With the real library: tests/process/test_torchtitan.py.
 """

@@ -69,6 +69,6 @@ def test_each_of_several_data_sets_is_evaluated_before_the_save(
 def test_an_evaluation_that_was_broken_off_is_over_where_a_training_begins(
     callback: Any, told: list[str]
 ) -> None:
-    callback.on_prediction_step(ARGS, STATE, BOTH)  # and then an exception, which nobody tells
+    callback.on_prediction_step(ARGS, STATE, BOTH)  # then an exception, which is not reported
     callback.on_train_begin(ARGS, STATE, BOTH)
     assert told == ["evaluating begins", "evaluating ends"]

@@ -64,7 +64,7 @@ def imported(tmp_path: Path, finders: str) -> list[str]:
 
 @pytest.mark.parametrize("place", [0, 1], ids=["ahead of ours", "behind ours"])
 def test_a_finder_of_old_breaks_no_import(tmp_path: Path, place: int) -> None:
-    """And we hear of the import when the module is whole."""
+    """The hook is called once the module is completely imported."""
     value, rest = imported(tmp_path, f"{LEGACY}watch.start(); sys.meta_path.insert({place}, Old())")
     assert value == "found"
     assert rest.startswith("[True] []")
@@ -86,7 +86,7 @@ def test_a_finder_before_ours_is_called_once(tmp_path: Path) -> None:
 
 
 def test_finding_a_module_without_importing_it_does_not_end_the_wait(tmp_path: Path) -> None:
-    """As many programs ask for Triton before they import it."""
+    """Many programs look for Triton before they import it."""
     value, rest = imported(tmp_path, 'watch.start(); importlib.util.find_spec("late")')
     assert (value, rest) == ("found", "[True] [] [] False")
 
@@ -94,7 +94,7 @@ def test_finding_a_module_without_importing_it_does_not_end_the_wait(tmp_path: P
 def test_a_replaced_module_does_not_stop_the_wait_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A test's stand-in for Triton, say: no module, and with nothing that one has."""
+    """For example a test's stand-in for Triton: not a module, and without its attributes."""
     monkeypatch.setitem(sys.modules, "stand_in", object())  # type: ignore[arg-type]
     arrived: list[str] = []
     names = ("stand_in", "never_imported")

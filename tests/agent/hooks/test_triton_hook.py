@@ -80,7 +80,9 @@ def test_a_kernel_is_reported_once_with_its_name_and_cache_result(
     listener = Listener()
     install(listener)
     for _ in range(3):
-        triton.JITFunction(scale).run(FLOAT, 4, 128)  # the second time another process's, say
+        triton.JITFunction(scale).run(
+            FLOAT, 4, 128
+        )  # the second time for example another process's
     first, *others = listener.compiled
     assert first == {"name": "scale", "cache": "miss"}
     assert others == [{"name": "scale", "cache": "hit"}] * 2

@@ -36,7 +36,7 @@ def _others() -> Iterator[list[ThreadPoolExecutor]]:
 
 
 def test_what_one_thread_began_another_may_end(others: list[ThreadPoolExecutor]) -> None:
-    """A thread that never marks a step would otherwise keep the rank compiling for ever."""
+    """Without this, a thread that never marks a step keeps the rank compiling for ever."""
     rank = Rank()
     others[0].submit(rank.ledger.begin, "callback ").result()
     assert rank.judge().compiling
@@ -104,7 +104,7 @@ def between(
         return inside
 
     before = sys.gettrace()
-    # Python 3.12 tells of opcodes only where some frame asked for them before it traces
+    # Python 3.12 traces opcodes only if a frame enabled them before it traces
     sys._getframe().f_trace_opcodes = True
     sys.settrace(enter)
     try:

@@ -277,7 +277,7 @@ def test_each_invalid_variable_is_reported_and_the_training_has_its_record(
 
 
 def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
-    """The training goes on, and the agent still knows its own state."""
+    """The training continues, and the agent still has its state."""
     blocked = records.parent / "file"
     blocked.write_text("")
     body = STEP + "import warmwatch; result([warmwatch.state(), warmwatch.is_warm()])\n"
@@ -313,7 +313,7 @@ for n in range(2): o.step()
 
 
 def test_what_was_compiled_before_it_was_attached_is_not_called_eager(records: Path) -> None:
-    """Attached anew to a compiled model it hears of no compilation: what it knows is the count."""
+    """Reattached to a compiled model, it gets no compile event and has only the count."""
     body = """
 import warmwatch
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

@@ -46,19 +46,19 @@ def test_none_of_its_steps_is_clean_and_none_makes_warm_or_eager() -> None:
         judged = stepped(rank, 0.048).judge()
         assert (judged.state, judged.clean_steps, judged.warm) == (State.WARMING, 0, False)
     assert rank.warm_calls == 0
-    rank.baseline_steps = 0  # a reader that does not know of baselines
+    rank.baseline_steps = 0  # a reader without support for baselines
     assert rank.judge().state is State.WARMING
     slot = rank.slot()
     assert (slot.steps.steps, sum(slot.clean_bins), sum(slot.compile_bins)) == (20, 0, 0)
     assert slot.clean_sum_ns == 0
     assert slot.compile.touched_steps == (0,) * record.TOUCHED_KEPT
     assert [count for count, _ in rank.eager] == list(range(1, 21))
-    assert {length for _, length in rank.eager} == {0, 48_000_000}  # of the first nobody knows
+    assert {length for _, length in rank.eager} == {0, 48_000_000}  # the first is unknown
     assert [event for event, _, _ in rank.store.notes] == ["step", "baseline"]
 
 
 def test_the_verdict_needs_no_word_of_the_agents_that_they_are_not_clean() -> None:
-    """Whatever a record says, no step of a baseline counts towards warm."""
+    """Whatever a record holds, no baseline step counts towards warm."""
     rank = stepped(Rank(), *[0.048] * 10)
     assert rank.judge().state is State.EAGER
     rank.baseline_steps = 20
@@ -95,7 +95,7 @@ def test_where_nothing_compiles_after_it_the_rank_is_eager_three_steps_later() -
 
 
 def test_what_compiles_all_the_same_is_counted_and_its_step_measures_nothing() -> None:
-    """A Triton kernel, say, which no stance keeps from being compiled."""
+    """For example a Triton kernel, whose compilation no stance prevents."""
     rank = Rank()
     rank.run_eagerly(4)
     stepped(rank, 0.05, 0.05)

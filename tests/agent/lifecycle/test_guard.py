@@ -14,7 +14,7 @@ from warmwatch import _guard
 
 @pytest.fixture
 def refusing() -> Iterator[logging.Handler]:
-    """A log of the user's that takes nothing, such as one that asks for a rank before there is."""
+    """A user's log handler that raises, such as one that reads the rank before it exists."""
 
     class Refusing(logging.Handler):
         def handle(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - logging's

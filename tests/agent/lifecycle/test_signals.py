@@ -91,7 +91,7 @@ class Stopped(Exception): pass
 
 def stop(number, frame): raise Stopped
 
-class Number:  # comes just when its value is asked for
+class Number:  # raises exactly when its value is read
     def now(self): os.kill(os.getpid(), signal.SIGUSR1)
     __index__ = __float__ = now
 
@@ -135,7 +135,7 @@ def opened(path, *args, **kwargs):
 signal.signal(signal.SIGUSR1, time_is_up)
 open_, os.open = os.open, opened
 try:
-    warmwatch.attach()  # under a name that nobody chose, so that neighbours are asked for theirs
+    warmwatch.attach()  # without an explicit name, so that other records are checked for theirs
     warmwatch.step()
 except TimeoutError:
     raise SystemExit(0)

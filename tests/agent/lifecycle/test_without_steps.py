@@ -1,4 +1,4 @@
-"""A process that marks no steps: when it is warm, by silence or because the program says so."""
+"""A process that marks no steps: warm after a quiet time, or when the program reports it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_process_whose_compilations_come_further_apart_has_to_be_quiet_for_lon
     assert rank.judge().state is State.WARMING
     rank.wait(0.2)
     assert rank.judge().warm_by == "quiet"
-    # what comes hours later is no part of the same warm-up, and says nothing of the next one
+    # a compilation hours later belongs to no warm-up and does not predict the next one
     rank.wait(7200)
     compile_once(rank)
     rank.wait(39.9)
@@ -150,7 +150,7 @@ compiled = torch.compile(make(), backend="eager")
 compiled(torch.randn(2, 8))
 compile_fx.fx_compile_async = True
 compiled(torch.randn(2, 4, 8))
-time.sleep(1.5)  # as long as it takes to be warm otherwise
+time.sleep(1.5)  # the time after which it would be warm
 began = time.process_time()
 time.sleep(2)
 result([time.process_time() - began, warmwatch.state()])

@@ -91,7 +91,7 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     thread = looks[0].threads[0]
     assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
     assert Path(__file__).name in {frame.file for frame in thread.frames}
-    # of the thread that looks; the one that compiles may still be on its way out of `begun`
+    # of the watching thread; the compiling one may still be returning from `begun`
     assert not any(
         f.file in ("stack_dumps.py", "watches.py") and not f.name.endswith(("begun", "start"))
         for look in looks

@@ -140,7 +140,7 @@ def test_a_user_who_turns_warnings_into_errors_gets_none_of_ours(records: Path) 
 
 
 def test_a_changed_value_does_not_change_what_earlier_steps_counted(records: Path) -> None:
-    """And one that is said late holds for all steps before it."""
+    """A value that is set late applies to all earlier steps."""
     body = (
         STEPS
         + """

@@ -1,4 +1,4 @@
-"""Which GPUs the agent says its process uses. Real ones are asked by `tests/gpu/own_gpus.py`."""
+"""The GPUs that the agent reports for its process. `tests/gpu/own_gpus.py` tests real ones."""
 
 from __future__ import annotations
 

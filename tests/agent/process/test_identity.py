@@ -1,4 +1,4 @@
-"""Who a process is, by the environments in which launchers start it."""
+"""Identity of a process, from the environment variables of launchers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_launcher_s_variables_identify_a_process(
 
 
 def test_a_batch_script_that_starts_one_process_is_no_world_of_all_tasks() -> None:
-    """Slurm tells it how many tasks the job may have; nobody started them."""
+    """Slurm sets the number of tasks that the job may have; none was started."""
     batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
     known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
     assert (known.rank, known.world_size) == (0, None)
@@ -151,7 +151,7 @@ MASTER, LOCAL = "gpt2-master-0", "localhost"
 
 
 def test_the_pods_of_an_operators_job_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is started by another process; the first may be told to meet at ``localhost``."""
+    """Each has another parent; the first may have ``localhost`` as its rendezvous address."""
     monkeypatch.setattr("socket.gethostname", lambda: MASTER)
     for rank, address in (("1", MASTER), ("1", f"{MASTER}.ns.svc"), ("0", MASTER), ("0", LOCAL)):
         known = identify({**POD, "RANK": rank, "MASTER_ADDR": address}, run="w")

@@ -107,7 +107,7 @@ def test_it_is_the_one_that_git_itself_names(tmp_path: Path) -> None:
 
 
 def test_nothing_that_lies_there_holds_it_up(tmp_path: Path) -> None:
-    """A FIFO that nobody writes to, a device, a link to itself, a file without an end."""
+    """A FIFO without a writer, a device, a link to itself, an endless file."""
     path = work_tree(tmp_path, MAIN)
     branch = tmp_path / ".git" / "refs" / "heads" / "main"
     branch.parent.mkdir(parents=True)

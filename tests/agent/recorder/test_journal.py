@@ -109,7 +109,7 @@ def test_a_full_journal_still_gets_the_warm_line_and_the_end(
 
 
 def test_a_journal_takes_a_64th_of_the_room_that_its_filesystem_had() -> None:
-    """Where records are kept in memory, it is the training's memory."""
+    """Records on a tmpfs use the training's memory."""
     try:
         with mounted("tmpfs") as disk:
             there = os.statvfs(disk.place)

@@ -130,7 +130,7 @@ def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
     if kind == "disk":
         place = tmp_path
         monkeypatch.setattr(_writer, "in_memory", lambda _: False)
-        monkeypatch.setattr(disk_flusher, "_LOCK_INTERVAL", 1e9)  # nor at any other time
+        monkeypatch.setattr(disk_flusher, "_LOCK_INTERVAL", 1e9)  # and at no other time
     writer = Writer()
     writer.open([str(place)], HEADER, Identity(run="t"), named=True)
     assert writer.flush(60)

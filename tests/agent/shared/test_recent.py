@@ -126,7 +126,7 @@ def test_a_pause_is_stored_in_whole_seconds_up_to_nine_hours() -> None:
 
 
 WINDOW = 60 * SECOND
-UNKNOWN = packed(0, clean=False)  # neither clean, nor of a known length
+UNKNOWN = packed(0, clean=False)  # not clean, and of unknown duration
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_each_step_was_marked_its_gap_before_the_next() -> None:
 
 def test_a_step_marked_while_the_record_is_read_moves_the_median_by_one() -> None:
     ring = [20 * MS] * RING
-    ring[RING * 5 % RING] = 400 * MS  # step 321 is stored, and `steps` still says 320
+    ring[RING * 5 % RING] = 400 * MS  # step 321 is stored, and `steps` is still 320
     lengths = recent_lengths(newest_first(ring, 320))
     assert record.median_ns(lengths) == 20 * MS

@@ -451,7 +451,7 @@ JSON = st.recursive(
 )
 
 
-# as an agent may say it, so that what is read of it are not refusals alone
+# values as an agent may write them, so that not every reading is a refusal
 TEXTS = st.text(st.characters(), max_size=9)
 LIKELY = (
     *(TEXTS, st.integers(0, 10), st.floats(0.1, 1e9), st.lists(TEXTS, max_size=3)),
@@ -563,7 +563,7 @@ def test_the_longest_of_binned_durations_is_the_end_of_its_bin(
         (4, 380.0, 100.0, 95.0),
         (4, 420.4, 100.0, 100.0),
         (4, 379.6, 100.0, 100.0),
-        (None, 4.0, 1.0, 1.0),  # of a Prometheus that does not tell
+        (None, 4.0, 1.0, 1.0),  # from a Prometheus without the value
         (4, None, 1.0, 1.0),
         (0, 0.0, None, None),
     ],

@@ -148,7 +148,7 @@ def test_a_second_warmup_is_separate_and_the_first_stays() -> None:
 
 def test_the_step_that_holds_activity_counts_from_the_first_activity() -> None:
     rank = Rank()
-    rank.wait(30)  # loading data, say: no part of the first step
+    rank.wait(30)  # for example loading data: no part of the first step
     compile_once(rank, 7)
     run_steps(rank, 1, 0.5)
     assert rank.slot().compile.first_duration_ns == 7.5 * SECOND
@@ -192,7 +192,7 @@ def test_eager_is_warm_but_was_never_warmed_up() -> None:
 
 
 def test_activity_still_on_at_a_step_spoils_the_step_in_which_it_ends() -> None:
-    """Where no usual length is known: else the background tests say when it does."""
+    """Without a usual duration; the background tests cover the other case."""
     rank = Rank()
     run_steps(rank, 1)
     rank.ledger.begin("dynamo")

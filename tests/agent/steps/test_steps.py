@@ -108,7 +108,7 @@ def new_optimizers_over_new_parameters():  # test-time training, a sweep
         copied(torch.randn(3)).backward(); o.step()
 
 def two_steps_of_each_new_optimizer():
-    kept = []  # whether they are freed does not matter
+    kept = []  # it does not matter whether they are freed
     for _ in range(10):
         ps = parameters(); o = torch.optim.Adam(ps); kept.append(o)
         for _ in range(2): back(ps); o.step()
