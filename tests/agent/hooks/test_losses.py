@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import mmap
 import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from warmwatch.hooks.training.losses import _Pinned
+from warmwatch.hooks.training.losses import _Losses, _Pinned
 from warmwatch.shared.record.loss_file import (
     MOST_ROWS,
     ROW,
@@ -36,3 +39,23 @@ def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -
     pinned._arriving[1] = 7.0
     pinned.copy(3, torch.tensor(1.0))
     assert rows_of(mapping[:]) == ((1, 2.5), (2, 7.0), (3, float("inf")))
+
+
+def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    losses = _Losses(torch, tmp_path, lambda: 0, lambda: 0)
+    loss, scaled = torch.tensor(2.5), torch.tensor(5.0)
+    with Recorder():
+        losses.scaled(loss, scaled)
+        losses.take((scaled,), {})
+    assert not seen
+    (file,) = tmp_path.iterdir()
+    assert rows_of(file.read_bytes()) == ((1, 2.5),)

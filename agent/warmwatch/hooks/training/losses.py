@@ -24,7 +24,8 @@ import itertools
 import mmap
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], i
             from torch.compiler import disable
 
             backward, scale = torch.autograd.backward, torch.amp.GradScaler.scale
+            _ = torch._C.DisableTorchFunction, torch._C._DisableTorchDispatch
         losses = _Losses(torch, Path(folder), rank, steps)
         take, scaled = disable(losses.take), disable(losses.scaled)
 
@@ -89,10 +91,17 @@ class _Losses:
     def stop(self) -> None:
         self._recording = False
 
+    @contextmanager
+    def _without_modes(self) -> Iterator[None]:
+        """A ``TorchDispatchMode`` of the program sees no operation of the agent."""
+        with self._torch._C.DisableTorchFunction(), self._torch._C._DisableTorchDispatch():
+            yield
+
     def scaled(self, outputs: Any, result: Any) -> None:
         """Remember the loss that ``result`` is a multiple of."""
         if self._recording and type(result) is self._torch.Tensor:
-            self._unscaled = weakref.ref(result), outputs.detach()
+            with self._without_modes():
+                self._unscaled = weakref.ref(result), outputs.detach()
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the loss of a call of ``torch.autograd.backward``, if it is one scalar."""
@@ -102,6 +111,10 @@ class _Losses:
             (loss,) = loss
         if not self._recording or gradients is not None or type(loss) is not self._torch.Tensor:
             return
+        with self._without_modes():
+            self._record(loss)
+
+    def _record(self, loss: Any) -> None:
         if loss.numel() != 1 or not loss.is_floating_point():
             return
         # release it now: a CUDA graph's output that stays alive may make PyTorch record again
