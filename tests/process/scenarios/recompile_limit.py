@@ -4,7 +4,6 @@ import torch
 from _common import finish, limit_recompiles, small, train
 
 EXPECT = {
-    "long": True,
     "states": "compiling warming warm recompiling warm",
     "categories": "shape shape shape shape",
     "fallbacks": 1,
