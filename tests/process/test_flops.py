@@ -33,7 +33,7 @@ def test_a_step_has_the_operations_of_its_graphs_times_their_calls(
     records: Path, tmp_path: Path
 ) -> None:
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    eager, wrapped = result_of(records, TRAIN, env=cache)
+    eager, wrapped = result_of(records, TRAIN, env=cache, plain=True)
     folder = slots.only(records)
     known = worth_of(slots.read(folder))
     assert known.operations == known.counted == pytest.approx(3 * eager)
