@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -37,7 +38,8 @@ class ImportWatch:
         self._awaited = dict(arrived)
 
     def start(self) -> None:
-        there = [module for module in self._awaited if is_imported(module)]
+        # copies, as other threads import too
+        there = [module for module in tuple(self._awaited) if is_imported(module)]
         if len(there) < len(self._awaited):
             sys.meta_path.insert(0, self)
         for module in there:
@@ -45,11 +47,11 @@ class ImportWatch:
 
     def check(self) -> None:
         """Report modules whose import began before the start, or that another finder found."""
-        for module in [module for module in self._awaited if is_imported(module)]:
+        for module in [module for module in tuple(self._awaited) if is_imported(module)]:
             self._tell(module)
 
     def stop(self) -> None:
-        if self in sys.meta_path:
+        with suppress(ValueError):  # another thread may have done it
             sys.meta_path.remove(self)
 
     def find_spec(

@@ -176,7 +176,7 @@ class _Counting:
 
     def after(self, compiled: Any, counted: Counted) -> None:
         """``compiled`` has these operations; its calls are counted from now on."""
-        if type(compiled).__name__ != _GRAPH:
+        if not self.listening or type(compiled).__name__ != _GRAPH:
             return  # of ahead-of-time compilation
         key = id(compiled)
         gone = weakref.ref(compiled, lambda _: self._graphs.pop(key, None))
@@ -191,7 +191,7 @@ class _Counting:
             self._wrapped.put(owner, _CALL, self._skip(self._counted(original)))
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
+        @functools.wraps(original, updated=())
         def __call__(graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             try:
                 self._called(id(graph))
@@ -259,7 +259,7 @@ def install(listener: Listener) -> Installed:
 
 
 def _compiling(counting: _Counting, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
+    @functools.wraps(original, updated=())
     def _compile_fx_inner(*args: Any, **kwargs: Any) -> Any:
         if not counting.listening:
             return original(*args, **kwargs)

@@ -50,12 +50,12 @@ def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], i
         losses = _Losses(torch, Path(folder), rank, steps)
         take, scaled = disable(losses.take), disable(losses.scaled)
 
-        @functools.wraps(backward)
+        @functools.wraps(backward, updated=())
         def record_loss(*args: Any, **kwargs: Any) -> Any:
             quietly("hooks.losses", take, args, kwargs)
             return backward(*args, **kwargs)
 
-        @functools.wraps(scale)
+        @functools.wraps(scale, updated=())
         def record_scale(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
             quietly("hooks.losses", scaled, outputs, result)
