@@ -22,6 +22,8 @@ class Tells:
         limit: the setting that limits recompiles.
         threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
             second one on a machine without a GPU, with no agent too.
+        guards_of_inlined: that it adds to a function that calls one that Dynamo inlines the
+            original of: on the builtin ``getattr``.
     """
 
     reason: bool = True
@@ -29,6 +31,7 @@ class Tells:
     cache_load: bool = True
     limit: str = "recompile_limit"
     threads: int = 3
+    guards_of_inlined: int = 0
 
 
 _TELLS = {
@@ -40,6 +43,7 @@ _TELLS = {
     ),
     (2, 8): Tells(missing=("cache_verdicts",)),
     (2, 11): Tells(threads=1),
+    (2, 15): Tells(guards_of_inlined=2),
 }
 
 
