@@ -258,7 +258,7 @@ def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
         (("--baseline", "digits.toml"), "digits.toml: has a number that is too long"),
         (("--baseline", "hexadecimal.toml"), "hexadecimal.toml: has a number that is too"),
         (("--baseline", "nested.toml"), "nested.toml: has a number that is too long, or is"),
-        (("--baseline", "newer.toml", "--update"), "remove it, and write it anew with --update"),
+        (("--baseline", "newer.toml", "--update"), "remove it, and write it again with --update"),
         (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
         (("--baseline", ".", "--update"), ". is a folder"),
         (("--baseline", "-", "--update"), "--baseline needs a file"),

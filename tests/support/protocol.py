@@ -28,15 +28,14 @@ from warmwatch_monitor.sources.records.slot import SlotFile
 WRITE = """
 import mmap, os, random, sys
 from warmwatch.shared import record
-slot = mmap.mmap(os.open(sys.argv[1], os.O_RDWR), record.SIZE)
+file = os.open(sys.argv[1], os.O_RDWR)
+slot = mmap.mmap(file, record.SIZE)
 hot, (clean, touched) = record.hot_words(slot), record.histograms(slot)
-class Pieces:
-    def __getitem__(self, where):
-        return slot[where]
+class Pieces(mmap.mmap):
     def __setitem__(self, where, value):
         for at in range(0, len(value), 8):
             waiting.append((where.start + at, value[at : at + 8]))
-pieces, waiting = Pieces(), []
+pieces, waiting = Pieces(file, record.SIZE), []
 def seen():
     random.shuffle(waiting)  # head and payload alike
     for at, piece in waiting:

@@ -35,6 +35,36 @@ def test_the_signal_is_reported(monkeypatch: pytest.MonkeyPatch, number: int, zo
         assert ending.death.signal == number
 
 
+def test_the_signal_is_reported_although_the_parent_reaps_during_the_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between the look for its status at the descriptor and the one for a zombie."""
+    watch = ExitWatch()
+    with subprocess.Popen(SLEEPS) as child:
+        if not _reports_exits():
+            pytest.skip("the kernel reports the status of a zombie only")
+        monkeypatch.setattr(
+            folder, "_zombie_status", lambda _descriptor, _pid: child.wait() and None
+        )
+        ending = watch.follow(child.pid)
+        assert ending is not None
+        child.kill()
+        wait_until(lambda: ending.death is not None)
+        assert ending.death is not None
+        assert ending.death.signal == signal.SIGKILL
+
+
+def _reports_exits() -> bool:
+    """Whether a descriptor has the status of a process that was reaped: from Linux 6.15 on."""
+    with subprocess.Popen(["true"]) as child:
+        descriptor = os.pidfd_open(child.pid)
+        child.wait()
+        try:
+            return folder._reaped_status(descriptor, child.pid) == 0
+        finally:
+            os.close(descriptor)
+
+
 def test_a_process_that_exits_has_no_signal() -> None:
     watch = ExitWatch()
     with (

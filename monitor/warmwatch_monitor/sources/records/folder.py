@@ -182,19 +182,30 @@ class ExitWatch:
 
 
 def _status_of(descriptor: int, pid: int) -> int | None:
-    """The exit status of a process that has just ended; ``None`` if it may not be read."""
-    asked = bytearray(_INFO.pack(_INFO_EXIT, 0))
+    """The exit status of a process that has just ended; ``None`` if it may not be read.
+
+    It is a zombie until its parent reaps it, and its descriptor has the status from then on. So the
+    descriptor is read again where the parent reaps it between the two.
+    """
+    for read in (_reaped_status, _zombie_status, _reaped_status):
+        if (status := read(descriptor, pid)) is not None:
+            return status
+    return None
+
+
+def _reaped_status(descriptor: int, pid: int) -> int | None:  # noqa: ARG001 - as _zombie_status
+    info = bytearray(_INFO.pack(_INFO_EXIT, 0))
     try:
-        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, asked)
+        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, info)
     except OSError:  # the kernel is older than 6.13
-        return _zombie_status(pid)
-    known, status = _INFO.unpack(asked)
-    return int(status) if known & _INFO_EXIT else _zombie_status(pid)
+        return None
+    known, status = _INFO.unpack(info)
+    return int(status) if known & _INFO_EXIT else None
 
 
-def _zombie_status(pid: int, proc: Path = Path("/proc")) -> int | None:
+def _zombie_status(descriptor: int, pid: int) -> int | None:  # noqa: ARG001 - as _reaped_status
     try:
-        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
     return int(fields[_EXIT_STATUS]) if fields[0] == "Z" else None
