@@ -147,9 +147,13 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_PARAMETER
     if {found["old"], found["new"]} & {"0", "1"}:
         return _OF_ONE
-    # With PyTorch's default, a size that changed before is compiled as dynamic. If it is a constant
-    # in two entries, the code makes it one.
-    again = (_MISMATCH.search(other) for other in others)
-    twice = any(one and (one["name"], one["dim"]) == (found["name"], found["dim"]) for one in again)
-    constant = dynamic is True or (dynamic is None and twice)
+    # With PyTorch's default, a size that changed before is compiled as dynamic. If two entries have
+    # different constants for it, the code makes it one. The same constant in both shows nothing:
+    # another size changed between them.
+    again = [one for one in map(_MISMATCH.search, others) if one]
+    changed_before = any(
+        (one["name"], one["dim"]) == (found["name"], found["dim"]) and one["old"] != found["old"]
+        for one in again
+    )
+    constant = dynamic is True or (dynamic is None and changed_before)
     return _OF_CONSTANT if constant else None

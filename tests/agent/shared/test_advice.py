@@ -16,6 +16,7 @@ FOUR, FIVE = (
     f"0/{at}: tensor 'x' size mismatch at index 0. expected {at + 3}, actual 6" for at in (0, 1)
 )
 OTHER_DIM = "0/1: tensor 'x' size mismatch at index 1. expected 4, actual 6"
+SAME_SIZE = FOUR.replace("0/0:", "0/1:")
 
 PARAMETER = (
     "0/0: tensor 'self._parameters['weight']' size mismatch at index 0. expected 4, actual 6. "
@@ -29,6 +30,7 @@ PARAMETER = (
         (FOUR, None, MARK),
         (FOUR, False, MARK),
         (f"{FOUR}\n{OTHER_DIM}", None, MARK),
+        (f"{SAME_SIZE}\n{FOUR}", None, MARK),
         (f"{FOUR}\n{FIVE}", False, MARK),
         (FOUR, True, "makes a constant of this size"),
         (f"{FOUR}\n{FIVE}", None, "makes a constant of this size"),
@@ -60,14 +62,15 @@ import torch._dynamo, torch._dynamo.utils as utils
 NUMBERS = {3: 1, 4: 2, 5: 3}
 def plain(x): return x * 2
 def constant(x): return x * NUMBERS[int(x.shape[0])]
+def both(x): return x * 2
 
 def made(function, dynamic, mark):
     torch._dynamo.reset()
     compiled = torch.compile(function, backend="eager", dynamic=dynamic)
     utils.clear_compilation_metrics()
-    for size in (3, 4, 5):
+    for size in [(3, 6), (3, 7), (4, 8)] if function is both else [(3,), (4,), (5,)]:
         x = torch.ones(size)
-        if mark: mark(x, 0)
+        if mark: mark(x, list(range(x.dim())))
         try: compiled(x)
         except Exception as error: return type(error).__name__
     return len(utils.get_compilation_metrics())
@@ -75,7 +78,7 @@ def made(function, dynamic, mark):
 result([
     [function.__name__, dynamic, made(function, dynamic, None),
      made(function, dynamic, torch._dynamo.maybe_mark_dynamic)]
-    for function in (plain, constant) for dynamic in (None, True, False)
+    for function in (plain, both, constant) for dynamic in (None, True, False)
 ])
 """
 
@@ -97,10 +100,13 @@ def test_the_advice_to_mark_a_size_is_given_where_that_saves_recompiles(records:
         ("plain", None): True,
         ("plain", True): False,
         ("plain", False): True,
+        ("both", None): True,
+        ("both", True): False,
+        ("both", False): True,
         ("constant", None): False,
         ("constant", True): False,
         ("constant", False): False,
     }
-    del saves["plain", True]  # never compiled again
+    del saves["plain", True], saves["both", True]  # never compiled again
     # With ``dynamic=False`` nothing shows that the code makes a constant of the size.
     assert advised == saves | {("constant", False): True}
