@@ -232,6 +232,24 @@ def test_each_mode_is_measured_against_eager(records: Path, tmp_path: Path) -> N
     assert runs == {f"fit/{name}": "finished" for name in names}
 
 
+# As at the end of Python's exit: the handler of SIGINT is gone, and the process still lives.
+SLOW_EXIT = """
+import atexit, signal, time
+atexit.register(lambda: (signal.signal(signal.SIGINT, signal.SIG_DFL), time.sleep(1.5)))
+"""
+
+
+def test_a_script_that_exits_already_is_not_killed_meanwhile(records: Path) -> None:
+    body = ENDLESS.replace("while True:", "for _ in range(30):")
+    line, env = command(records, body, "--mode", "eager", "--steps", "30", "--json")
+    script = Path(line[-1])
+    script.write_text(SLOW_EXIT + script.read_text())  # before the agent's: it runs after that
+    done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
+    (row,) = json.loads(done.stdout)["rows"]
+    seen = (row["outcome"], row["ended_by"], row["state"], row["code"])
+    assert seen == ("measured", "itself", "finished", 0)
+
+
 def test_ctrl_c_ends_it_and_shows_what_is_known(records: Path, tmp_path: Path) -> None:
     options = (
         "--mode",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.modes.table import Tried
 
 _PAUSE_SECONDS = 0.5
+_EXIT_SECONDS = 30.0  # how long an exit may take before it is ended as well
 MODE, LOSSES = "WARMWATCH_MODE", "WARMWATCH_LOSSES"
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it: no disk is waited for
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to compile nothing
@@ -155,6 +156,7 @@ class _Followed:
         self._launched, self._stops, self._progress = launched, stops, progress
         self._steps, self._timeout, self._over = steps, timeout, over
         self._last: Snapshot | None = None
+        self._exits_since: float | None = None
         self.resident_bytes: int | None = None
         self.began = time.monotonic()
 
@@ -168,9 +170,17 @@ class _Followed:
         self._progress.show(self._words(run) + self._left(run))
         if self._stops.count:
             return "interrupted"
-        if run is not None and enough(run, self._steps):
+        if run is not None and enough(run, self._steps) and not self._exits(run):
             return "steady" if self._steps is None else "steps"
         return self._over if time.monotonic() - self.began > self._timeout else None
+
+    def _exits(self, run: RunView) -> bool:
+        """Whether it exits by itself: a signal would then kill it before it has a status."""
+        if all(view.figures.life.end is None for view in run.living):
+            return False
+        if self._exits_since is None:
+            self._exits_since = time.monotonic()
+        return time.monotonic() - self._exits_since < _EXIT_SECONDS
 
     def _note_memory(self, run: RunView | None) -> None:
         """Update the most resident memory; the kernel remembers it for each process."""
