@@ -10,9 +10,9 @@ export function showTables(answer, newest, place) {
   const now = new Map(newest.ranks.map((rank) => [`${rank.rank} ${rank.run}`, rank]));
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
   const shown = place.run === null ? MOST_RANKS : Infinity;
-  rows("ranks", first(each(runs, (rank, of) => [[rank, of]]), shown).map(([rank, of]) => ({
-    ...of, state: rank.state, phase: rank.compile.phase, steps: rank.steps, age: now.get(`${rank.rank} ${of.run}`)?.last_step_age_seconds,
-    step: speed(rank), compile: rank.compile.seconds, graphs: rank.compile.graphs,
+  rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
+    ...of, state: rank.state, phase: rank.compile.phase, steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
+    step: sampled?.a_step_seconds ?? speed(rank), compile: sampled?.compile_seconds ?? rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
   const more = document.getElementById("more-ranks");

@@ -65,10 +65,13 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
     compile = {"phase": now["phase"], "seconds": now["compile_seconds"]}
     if "progress" in now:  # an older daemon sends none: keep the answer's
         compile["progress"] = now["progress"]
+    steps = {"last": now["step_seconds"]}
+    if now.get("a_step_seconds") is not None:  # the sentence's figure, so that both agree
+        steps["recent"] = now["a_step_seconds"]
     return {
         **rank,
         "steps": now["steps"],
-        "step_seconds": {**rank["step_seconds"], "last": now["step_seconds"]},
+        "step_seconds": {**rank["step_seconds"], **steps},
         "last_step_age_seconds": now.get("last_step_age_seconds"),  # an older daemon sends none
         "compile": {**rank["compile"], **compile},
     }

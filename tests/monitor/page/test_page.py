@@ -603,6 +603,28 @@ def test_the_key_of_an_ended_rank_shows_the_same_speed_as_the_table(
         assert page.page.evaluate(KEY_OF_AN_ENDED_RANK) == ["7.0 s", "500 ms"]
 
 
+STEP_IN_THE_TABLE = """async () => {
+  const { showTables } = await import("/page/tables.js");
+  const compile = { seconds: 1, varying: [], last: [] };
+  const rank = { rank: 0, state: "warm", compile, gpus: [], step_seconds: { recent: 0.1 } };
+  const answer = { runs: [{ run: "m", ranks: [rank] }], gpus: [], sources: [],
+    refusals: [], observed: [] };
+  const place = { run: null, rank: null, with: null };
+  const shown = (sampled) => {
+    showTables(answer, { ranks: sampled }, place);
+    return document.querySelector("#ranks tbody [data-f=step]").textContent;
+  };
+  return [shown([{ run: "m", rank: 0, a_step_seconds: 0.3 }]), shown([])];
+}"""
+
+
+def test_the_table_shows_the_step_of_the_newest_sample_like_the_headline(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(STEP_IN_THE_TABLE) == ["300 ms", "100 ms"]
+
+
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#at=1e300") as page:
         page.until(LIVE)

@@ -26,6 +26,7 @@ from support.values import replace
 from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
+from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.top.moment import Heard, at_the_moment
 
 STATES = b.in_every_state()
@@ -77,6 +78,19 @@ def test_the_age_of_the_last_step_is_from_the_sample_and_an_older_daemon_has_non
     del sample["ranks"][0]["last_step_age_seconds"]
     (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
     assert rank["last_step_age_seconds"] is None
+
+
+def test_the_step_in_the_table_is_the_one_in_the_sentence() -> None:
+    before, _ = answer_and_sample(STATES["warm"])
+    figures = STATES["warm"].figures
+    slower = replace(figures, steps=replace(figures.steps, recent_seconds=1.5))
+    _, sample = answer_and_sample(replace(STATES["warm"], figures=slower), after=1)
+    (run,) = at_the_moment(before, sample)["runs"]
+    assert run["summary"].endswith("1.5 s a step is the real speed")
+    assert a_step(run["ranks"][0]) == 1.5
+    del sample["ranks"][0]["a_step_seconds"]  # an older daemon sends none
+    (run,) = at_the_moment(before, sample)["runs"]
+    assert a_step(run["ranks"][0]) == a_step(before["runs"][0]["ranks"][0])
 
 
 def test_a_rank_in_another_state_waits_for_the_answer() -> None:
