@@ -40,7 +40,7 @@ def _when_slower(one: Mapping[str, Any]) -> str:
     if until is None:
         return "now" if since is None else f"since step {since:,}"
     if since is None:
-        return f"up to step {until:,}"
+        return f"up to step {until:,} (its begin was not seen)"
     took = duration(one["ended_at"] - one["began_at"])
     return f"for {took}, steps {since + 1:,} to {until:,}"
 

@@ -1,4 +1,4 @@
-"""A report in about ten lines: sentence, bar of the time, remedies, cost, next commands. Pure."""
+"""A report in about ten lines: sentence, bar of the time, slowdown, cost, remedies. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from warmwatch_monitor.output.amounts import energy, money, percent, took
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.output.wording import counted
+from warmwatch_monitor.output.wording import counted, slower_period
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.parts import Remedy, Report, Share
 from warmwatch_monitor.report.wording import answer
@@ -43,6 +43,9 @@ def brief(report: Report, width: int) -> Iterator[RenderableType]:
     if ended := failure(report):
         yield from (Text(item.words) for item in ended.items)
     yield from _bar(report, min(width, _WIDEST))
+    if report.slower:
+        worst = max(report.slower, key=lambda one: float(one["ratio"]))
+        yield Text(f"Slower than before {slower_period(worst)}.", style="yellow")
     yield from _cost(report)
     for place, one in enumerate(report.do[:_MOST], 1):
         yield from _remedy(place, one, width)
@@ -60,7 +63,7 @@ def _bar(report: Report, width: int) -> Iterator[Text]:
         bar.append(sign * count, style=style)
     yield bar
     key = Text(f"{took(known.seconds)}{' so far' if report.living else ''}: ")
-    for at, one in enumerate(sorted(shares, key=lambda one: -one.ratio)):
+    for at, one in enumerate(shares):
         sign, style = SIGNS[one.name]
         key.append("" if not at else ", ")
         key.append(sign, style=style).append(f" {one.name} {percent(one.ratio)}")
@@ -82,7 +85,8 @@ def _cost(report: Report) -> Iterator[Text]:
     whole = report.costs[-1]
     known = counted(report.compilations, "compilation") if report.compilations else ""
     again = f", {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
-    words = f"Compiling took {took(whole.seconds)}{f' in {known}{again}' if known else ''}"
+    spent = report.compile_seconds or whole.seconds  # a warm-up's wall time includes its steps
+    words = f"Compiling took {took(spent)}{f' in {known}{again}' if known else ''}"
     if whole.joules is not None:
         words += f", {'about ' if whole.estimated else ''}{energy(whole.joules)}"
     if whole.money is not None:

@@ -500,9 +500,29 @@ def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_ne
     assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
     assert key.startswith("288 s: ")
     assert "▒ warm-up 41.7 %" in key
+    names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
+    assert sorted(names, key=key.index) == names  # in the order of the bar
     assert cost.startswith("Compiling took 1")
     assert any(line.startswith("1. ") and "up to " in line for line in output)
     assert output[-1].endswith("warmwatch compare gpt2~1 gpt2")
+
+
+def test_a_brief_report_has_the_worst_slowdown() -> None:
+    """It may have cost more than all compiling."""
+    periods = [a.SLOWER, {**a.SLOWER, "ratio": 2.0, "since_step": 700, "until_step": 800}]
+    output = lines_of(a.finished(answers={"slower_periods": periods}))
+    shown = [line for line in output if line.startswith("Slower than before ")]
+    assert [line.partition(": ")[0] for line in shown] == [
+        "Slower than before for 40 s, steps 301 to 400"
+    ]
+
+
+def test_a_brief_report_and_the_whole_one_have_the_same_compile_time() -> None:
+    """A warm-up's wall time includes its steps."""
+    account = a.finished(compiled=a.FIRST, answers={"compile.seconds": 30.0})
+    brief_one, whole = " ".join(lines_of(account)), text(account)
+    assert "Compiling took 30 s in " in brief_one
+    assert "Compiling: 30 s in " in whole
 
 
 def test_the_suggested_commands_quote_a_hostile_name() -> None:
