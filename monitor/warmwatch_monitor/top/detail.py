@@ -163,6 +163,8 @@ def _progress(shown: Shown) -> Iterator[Text]:
         return
     underway, counted = compile.get("underway"), compile.get("progress")
     what = place(underway["name"], underway["file"], underway["line"]) if underway else ""
+    if what and underway["backward"]:
+        what = f"the backward of {what}"
     if not counted or not counted["total"]:
         yield Text(f"compiles {what}" if what else "compiles", style="yellow")
         return

@@ -119,6 +119,16 @@ def same(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield answer
 
 
+def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
+    answer = answer_of(b.in_every_state()["compiling"])
+    (rank,) = answer["runs"][0]["ranks"]
+    underway = {"name": "forward", "file": "model.py", "line": 31, "backward": True}
+    for counted in (None, {"of": "kernels", "done": 0, "total": 7}):
+        rank["compile"] |= {"underway": underway, "progress": counted}
+        shown = drawn(same(answer), LARGE, "enter")
+        assert "the backward of `forward` (model.py:31)" in shown
+
+
 @pytest.mark.parametrize(
     ("size", "pictures"),
     [

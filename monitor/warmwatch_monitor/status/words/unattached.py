@@ -21,7 +21,7 @@ def evidence(training: ObservedTraining) -> list[str]:
     looks = training.looks
     if not looks:
         return []
-    few = [f"seen {looks} of the {AGREEING} times that it takes to judge"]
+    few = [f"{looks} of {AGREEING} looks so far, too few to judge"]
     return [*_signs(training.signs), *(few if looks < AGREEING else ())]
 
 
