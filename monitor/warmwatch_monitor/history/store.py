@@ -19,6 +19,7 @@ from warmwatch_monitor.history.listing import Listed, Wanted, count, listed, rea
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 from warmwatch_monitor.settings import HistorySettings
 
+_MOST_PERIODS = 16  # in which a rank was slower, as many as a daemon keeps
 _RECORDED_ENDS = ENDED_STATES - {"lost"}
 
 
@@ -69,10 +70,30 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
 
 
 def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``now``, with the energy of the summary that covers more of the compile time."""
-    if _covered(before) <= _covered(now):
-        return now
-    return {**now, "energy": before["energy"]}
+    """``now``, with the energy of the summary that covers more of the compile time, and with the
+    slower periods that only ``before`` saw.
+    """
+    found = dict(now)
+    if _covered(before) > _covered(now):
+        found["energy"] = before["energy"]
+    if earlier := before.get("slower_periods"):
+        found["slower_periods"] = _periods(earlier, now.get("slower_periods") or ())
+    return found
+
+
+def _periods(
+    before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The periods of ``now``, and those of ``before`` whose start a later command did not see."""
+    found = {one["until_step"]: one for one in before if one["since_step"] is not None}
+    lasting = found.pop(None, None)
+    for one in now:
+        end = one["until_step"]
+        if one["since_step"] is None and (known := found.get(end, lasting)):
+            found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
+        else:
+            found[end] = one
+    return list(found.values())[-_MOST_PERIODS:]
 
 
 def _covered(answer: Mapping[str, Any]) -> float:

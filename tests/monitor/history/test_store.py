@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 from support import accounts as a
 from support.accounts import BEGAN
 from support.filesystems import MEMORY
+from support.reported import SLOWER
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history import database
 from warmwatch_monitor.history.database import MIGRATIONS, kind_of
@@ -113,6 +115,31 @@ def test_what_only_a_daemon_can_know_outlives_a_command_that_looks_later(tmp_pat
     assert found.ranks[0].compiled == a.COMPILED, "its record was gone by then"
     assert (found.what.driver, found.what.wrappings[0].mode) == ("580.1", "max-autotune")
     assert found.gpu_samples == gpus
+
+
+UNSEEN = {"began_at": None, "since_step": None}
+LASTING = {"ended_at": None, "until_step": None}
+LATER = {**SLOWER, "since_step": 500, "until_step": 999}
+
+
+@pytest.mark.parametrize(
+    ("daemon", "command", "found"),
+    [
+        ([SLOWER], [{**SLOWER, **UNSEEN, "ratio": 2.0}], [SLOWER]),
+        ([SLOWER], [{**LATER, **UNSEEN}], [SLOWER, {**LATER, **UNSEEN}]),
+        ([{**LATER, **LASTING}], [{**LATER, **UNSEEN, "ratio": 2.0}], [LATER]),
+        ([{**LATER, **LASTING}], [LATER], [LATER]),
+        ([SLOWER], [SLOWER, {**LATER, **LASTING}], [SLOWER, {**LATER, **LASTING}]),
+        ([SLOWER], [], [SLOWER]),
+    ],
+)
+def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
+    tmp_path: Path, daemon: list[Any], command: list[Any], found: list[Any]
+) -> None:
+    store = a.store(tmp_path)
+    for known in (daemon, command):
+        store.save([a.account(ranks=(a.rank(answer=a.answer(slower_periods=known)),))])
+    assert loaded(store).ranks[0].answer["slower_periods"] == found
 
 
 def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
