@@ -16,7 +16,7 @@ import pynvml
 
 from benchmarks import standin
 from benchmarks.figure import Figure
-from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 ROUNDS, PAUSE = 60, 0.12  # longer than GPM needs between two samples
 

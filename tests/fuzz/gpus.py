@@ -12,7 +12,7 @@ from support import builders
 from support.nvml import H100, Standin, board
 from support.nvml.clock import Time
 from warmwatch_monitor.errors import SourceError
-from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 _FIELDS = (*H100, "mig", "mig0/uuid", "mig0/memory", "mig0/gpm", "lost")
 _CODES = tuple(f"!{code}" for code in (1, 2, 3, 4, 5, 6, 7, 9, 10, 13, 15, 17, 18, 25, 999))

@@ -8,7 +8,7 @@ import pytest
 
 from support.nvml import Standin
 from support.nvml.clock import Time
-from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,7 @@ from support import builders
 from support.records import write_record
 from warmwatch.shared import record
 from warmwatch.shared.record.counters import flatten
-from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.slot import SlotFile
+from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 
 WRITE = """
 import mmap, os, random, sys

@@ -16,7 +16,7 @@ from warmwatch_monitor.run.launched import NOTHING, Launched, boot, living, star
 if TYPE_CHECKING:
     from warmwatch_monitor.check.measured import MeasuredRun
     from warmwatch_monitor.model import RecordReading, RunView, Snapshot
-    from warmwatch_monitor.model.journal import CompileCauses
+    from warmwatch_monitor.model.records import CompileCauses
 
 FAILED, NOT_SEEN = 4, 5
 _BY_SIGNAL = 128  # offset of exit codes for signals, as in shells
@@ -103,7 +103,7 @@ def _folders(snapshot: Snapshot) -> Iterator[str]:
 
 def _causes(folder: str) -> CompileCauses:
     from warmwatch.shared.record import RecordError
-    from warmwatch_monitor.model.journal import NOTHING as NOTHING_TOLD
+    from warmwatch_monitor.model.records import NOTHING as NOTHING_TOLD
     from warmwatch_monitor.sources.records.parsed_journal import causes_in
 
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from warmwatch_monitor.model import FunctionCost, RankView, RunView
-from warmwatch_monitor.model.journal import NOTHING, CompileCauses
+from warmwatch_monitor.model.records import NOTHING, CompileCauses
 
 # Counts of a rank, in the order of the baseline file and of messages.
 COUNTS = (

@@ -24,7 +24,7 @@ from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonEr
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.pipeline.feed import NOT_YET, Feed
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
-from warmwatch_monitor.sources.nvml import NvmlSource
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.source import RecordsSource

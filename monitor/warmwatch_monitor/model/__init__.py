@@ -12,36 +12,25 @@ from __future__ import annotations
 
 from warmwatch.shared.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
 from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
-from warmwatch_monitor.model.compile import Compile, Counted, Log, OpenActivity, Underway
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     Agent,
     Baseline,
+    Compile,
+    Counted,
     Figures,
     Gain,
     Life,
+    Log,
     Memory,
+    OpenActivity,
     Progress,
+    Underway,
     Who,
     Workers,
     beyond_steady_seconds,
     gain,
-)
-from warmwatch_monitor.model.journal import (
-    FEWEST_STEPS,
-    OF_GRAPHS,
-    Beginning,
-    Compilation,
-    Cost,
-    CudagraphSkip,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    Recompile,
-    VaryingDim,
-    families,
 )
 from warmwatch_monitor.model.machine import (
     Compiler,
@@ -56,11 +45,24 @@ from warmwatch_monitor.model.machine import (
     WorkersMemory,
 )
 from warmwatch_monitor.model.records import (
+    FEWEST_STEPS,
+    OF_GRAPHS,
+    Beginning,
+    Compilation,
+    Cost,
+    CudagraphSkip,
     Death,
+    Fallback,
+    FunctionCost,
+    GraphBreak,
+    LongStep,
     Owner,
+    Recompile,
     RecordReading,
     Refusal,
+    VaryingDim,
     began_launch,
+    families,
     last_sign_ns,
 )
 from warmwatch_monitor.model.snapshot import (

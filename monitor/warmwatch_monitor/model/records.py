@@ -1,22 +1,309 @@
-"""What was read of the training processes' records, and who owns them."""
+"""What was read of the training processes' records: slot, journal lines, owner.
+
+The journal reports compilations, recompiles, graph breaks, fallbacks and long steps.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct, field
 
 from warmwatch.shared.record import Identity, Slot
 from warmwatch.shared.record.stack_file import Frame
-from warmwatch_monitor.model.journal import (
-    Beginning,
-    Compilation,
-    CudagraphSkip,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    Recompile,
-    VaryingDim,
-)
+
+FEWEST_STEPS = 10  # clean steps; the mean of fewer says nothing
+
+# What counts as a compilation: one record of PyTorch's for one graph. Autotuning of a
+# kernel and recording of a CUDA graph are records too, but do not count.
+OF_GRAPHS = ("forward", "backward", "other")
+_BEGIN = ("forward", "other")
+
+
+class Recorded(Protocol):
+    """One of PyTorch's compile records, from any data source."""
+
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def kind(self) -> str: ...
+
+
+def families(records: Sequence[Recorded]) -> list[list[int]]:
+    """Positions in ``records`` of each compilation, with those of the records that belong to it.
+
+    A backward, autotuning and CUDA graph recordings belong to it: PyTorch records them later,
+    under its id, until a forward has that id again (after ``torch._dynamo.reset()``). The cost of a
+    recompile is the sum over its family, in every view.
+    """
+    found: list[list[int]] = []
+    by_id: dict[str, list[int]] = {}
+    for at, one in enumerate(records):
+        known = by_id.get(one.id) if one.id else None
+        again = (
+            one.kind in _BEGIN
+            and known
+            and any(records[k].kind in (one.kind, "backward") for k in known)
+        )
+        if known is None or again:
+            found.append([at])
+            if one.id:
+                by_id[one.id] = found[-1]
+        else:
+            known.append(at)
+    return found
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """Cost of one compilation, or of all compilations of a function; ``None`` if not reported.
+
+    Attributes:
+        phase_seconds: exclusive time of each of ``record.PHASES`` that took any.
+        ops: operators in its graph. guards: how many it has; guard_seconds: how long
+        checking them once takes. kernels: how many were compiled; slowest: the slowest ones, with
+        their seconds. allocated, reserved: bytes of CUDA's allocator at its end.
+    """
+
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    ops: int | None = None
+    guards: int | None = None
+    guard_seconds: float | None = None
+    kernels: int | None = None
+    slowest: tuple[tuple[str, float], ...] = ()
+    allocated: int | None = None
+    reserved: int | None = None
+
+
+class FunctionCost(Struct, frozen=True, kw_only=True):
+    """Cost of all compilations of one function, including its backwards.
+
+    Attributes:
+        name, file, line: the function; all ``None`` for what belongs to no function that is known.
+        others: how many cheap functions this entry sums up; 0 for a single
+        function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
+        cache_hits, cache_misses: as reported by cache lookups. caller: of the last one;
+        see Compilation.
+        cost: phases and kernels are sums; the rest is from the last compilation that has it.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    others: int = 0
+    compilations: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    cost: Cost = Cost()
+    caller: str | None = None
+
+
+class Compilation(Struct, frozen=True, kw_only=True):
+    """One compilation, from a record's journal.
+
+    Attributes:
+        id: PyTorch's compile id, such as ``0/1``, where it gave one. kind: one of ``record.KINDS``.
+        at_ns: when it ended. seconds: how long it took, ``None`` if PyTorch does not report it.
+        reason: why it was recompiled, in PyTorch's words. category: one of
+        ``record.CATEGORIES``, ``None`` for a first compile.
+        name: the function compiled. file, line: where it is, of the file the base name.
+        code: hash of the function's code. dynamic: all sizes are dynamic, or none; ``None``: those
+        that have changed. caller: of library code the line of the user's that called it, as
+        ``train.py:31``; empty where none did; ``None`` of the user's own.
+        cache: ``hit``, ``miss``, or ``None`` if there was no lookup.
+        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
+        instance: which module of its class it is, where code of that class had been compiled for
+        another before: then this is a first compilation and no recompile.
+        cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
+        after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
+        evaluating: it was made within an evaluation, so between steps.
+        cost: further costs.
+    """
+
+    id: str | None
+    kind: str
+    at_ns: int
+    seconds: float | None = None
+    reason: str | None = None
+    category: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+    caller: str | None = None
+    dynamic: bool | None = None
+    cache: str | None = None
+    failure: str | None = None
+    failure_reason: str | None = None
+    instance: int | None = None
+    cudagraph_skip: str | None = None
+    after_warm: bool = False
+    evaluating: bool = False
+    cost: Cost | None = None
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
+
+    Attributes:
+        kind: of another compiler than PyTorch's; what it compiles is known at once.
+        name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
+        at. code: hash of that function's code. caller, dynamic: see Compilation.
+    """
+
+    at_ns: int
+    what: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+    caller: str | None = None
+    dynamic: bool | None = None
+
+
+class Recompile(Struct, frozen=True, kw_only=True):
+    """The begin of a recompile, from a record's journal: its function and reason.
+
+    See Compilation.
+    """
+
+    at_ns: int
+    kind: str | None = None
+    reason: str | None = None
+    category: str | None = None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    caller: str | None = None
+    dynamic: bool | None = None
+
+
+class VaryingDim(Struct, frozen=True, kw_only=True):
+    """A dimension that caused recompiles of a function, over the journal as far as it was read.
+
+    Attributes:
+        tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
+        function was compiled for, one by one. name, file, line: the function.
+        values: the sizes seen, in order; ``complete``: the list has all of them.
+        lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
+        backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
+        last_id: compile id of the last one.
+        before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
+        after it, with whatever size they had.
+    """
+
+    tensor: str
+    dim: int | None
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    values: tuple[int, ...] = ()
+    complete: bool = True
+    lowest: int | None = None
+    highest: int | None = None
+    count: int = 0
+    seconds: float | None = None
+    timed: int = 0
+    last_id: str | None = None
+    before_seconds: float | None = None
+    since_ns: int = 0
+    since_steps: int = 0
+
+
+class GraphBreak(Struct, frozen=True, kw_only=True):
+    """A reason for graph breaks in Dynamo, and how often it occurred so far.
+
+    ``name``, ``file``, ``line``: the place; of several places the last.
+    """
+
+    reason: str
+    count: int
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class Fallback(Struct, frozen=True, kw_only=True):
+    """A function of which some calls run eagerly, from a record's journal.
+
+    Attributes:
+        at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
+        name, file, line: the function. id: of the compilation that PyTorch refused. limit: the
+        limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
+        calls that uncompiled.
+    """
+
+    at_ns: int
+    step: int
+    name: str | None = None
+    limit: int | None = None
+    setting: str | None = None
+    file: str | None = None
+    line: int | None = None
+    id: str | None = None
+
+
+class CudagraphSkip(Struct, frozen=True, kw_only=True):
+    """CUDA graphs left out as a graph ran, from a record's journal: no compilation has the reason.
+
+    Attributes:
+        at_ns: when. reason: PyTorch's words. name, file, line: of the user's, what makes it so.
+    """
+
+    at_ns: int
+    reason: str
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class LongStep(Struct, frozen=True, kw_only=True):
+    """A step without compile activity that came far later than usual, from a record's journal.
+
+    Attributes:
+        at_ns: when it ended. step: which one. seconds: since the previous one. usual_seconds: the
+        median then. saving_seconds, evaluating_seconds, data_seconds: the part that the training
+        reported as saving, evaluating and waiting for batches; between_cells_seconds: in which no
+        cell of its notebook ran.
+        batches: delivered in it, ``batches_usual`` in a usual step; each ``None`` where
+        there was none. left_out: how many others the journal left out before it.
+    """
+
+    at_ns: int
+    step: int
+    seconds: float
+    usual_seconds: float
+    saving_seconds: float = 0.0
+    evaluating_seconds: float = 0.0
+    between_cells_seconds: float = 0.0
+    data_seconds: float | None = None
+    batches: int | None = None
+    batches_usual: float | None = None
+    left_out: int = 0
+
+
+class CompileCauses(Struct, frozen=True, kw_only=True):
+    """Compile causes from one journal, oldest first.
+
+    ``late``: the recompiles after the rank was warm. ``skips``: skipped CUDA
+    graphs, except those that a compilation reports.
+    """
+
+    compilations: tuple[Compilation, ...] = ()
+    late: tuple[Compilation, ...] = ()
+    breaks: tuple[GraphBreak, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
+
+    @property
+    def recompiles(self) -> tuple[Compilation, ...]:
+        return tuple(one for one in self.compilations if one.category is not None)
+
+
+NOTHING = CompileCauses()
 
 
 class Owner(Struct, frozen=True, kw_only=True):

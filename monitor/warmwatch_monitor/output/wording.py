@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warmwatch.shared.phrases import counted, duration, exact_length, one_line, place, step_length
-
-if TYPE_CHECKING:
-    from warmwatch_monitor.model import Compilation, Underway
 
 
 def a_step(rank: Mapping[str, Any]) -> float | None:
@@ -46,28 +43,14 @@ def _when_slower(one: Mapping[str, Any]) -> str:
 
 
 __all__ = [
-    "backward_of",
     "counted",
     "duration",
     "exact_length",
     "own_words",
     "place",
     "step_length",
-    "target",
 ]
 _REASON_LIMIT = 80
-
-
-def target(of: Underway | Compilation | None) -> str:
-    """What is compiled, with a leading space; empty if not known."""
-    named = "" if of is None else place(of.name, of.file, of.line)
-    return f" {named}" if named else ""
-
-
-def backward_of(of: Underway) -> str:
-    """``the backward of `forward` (model.py:31)``."""
-    named = place(of.name, of.file, of.line)
-    return f"the backward of {named}" if named else "a backward"
 
 
 def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:

@@ -4,11 +4,16 @@ Each source has its own thread, so a source that hangs blocks only itself. The p
 each read of the records, or when that is overdue, and publishes one Snapshot by one assignment. The
 last value of a source counts until the source fails or is overdue. Then the value is absent, and
 the source's health states the reason.
+
+The publisher's health is listed among the sources. The age of a Snapshot is checked when it is
+requested, because publishing may have stopped since.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -16,11 +21,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import Snapshot, SourceHealth
+from warmwatch_monitor.model.budgets import REQUESTED_OF_A_PEER, REQUESTING_PEERS
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly
-from warmwatch_monitor.pipeline.feed import Feed
-from warmwatch_monitor.pipeline.publisher import Follower, Publisher
-from warmwatch_monitor.pipeline.requested_runs import RequestedRuns
+from warmwatch_monitor.pipeline.feed import NOT_YET, Feed
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
 
@@ -191,3 +196,130 @@ class Poller:
 
 def _nothing() -> None:
     """Do nothing after a read: no one waits for this source."""
+
+
+PUBLISHER = "publisher"
+_SHORTEST_PATIENCE = 5.0
+
+Follower = Callable[[Snapshot], None]
+
+
+class Publisher:
+    """Publishes the results of ``assemble``. ``patience``: seconds until one is overdue."""
+
+    def __init__(
+        self, assemble: Callable[[], Assembled], empty: Snapshot, clock: Clock, patience: float
+    ) -> None:
+        self._assemble, self._clock = assemble, clock
+        self._patience = max(_SHORTEST_PATIENCE, patience)
+        self._last_success: float | None = None
+        health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
+        self._latest = replace(empty, sources=(*empty.sources, health))
+        self._late: tuple[Snapshot, int, Snapshot] | None = None
+        self._followers: list[Follower] = []
+        self._untold: str | None = None
+        self.cpu_seconds = 0.0  # of the last Snapshot
+
+    def follow(self, follower: Follower) -> None:
+        """Give ``follower`` each Snapshot from now on, in the order in which they are published."""
+        self._followers.append(follower)
+
+    def publish(self) -> Snapshot:
+        """Make a Snapshot and publish it. An exception becomes the publisher's health."""
+        began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
+        try:
+            made = self._assemble()
+            untold = () if self._untold is None else (self._untold,)
+            snapshot, problem = made.snapshot, "; ".join((*made.problems, *untold)) or None
+        except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
+            snapshot = replace(self._latest, sources=_others(self._latest))
+            problem = described(error)
+        if problem is None:
+            self._last_success = self._clock.epoch()
+        health = SourceHealth(
+            source=PUBLISHER,
+            up=problem is None,
+            last_success=self._last_success,
+            read_seconds=(self._clock.monotonic_ns() - began_ns) / 1e9,
+            error=problem,
+        )
+        self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
+        self._tell(snapshot)
+        self.cpu_seconds = time.thread_time() - began_cpu
+        return snapshot
+
+    def _tell(self, snapshot: Snapshot) -> None:
+        """Call the followers. An exception shows in the health of the next Snapshot."""
+        self._untold = None
+        for follower in self._followers:
+            try:
+                follower(snapshot)
+            except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
+                self._untold = f"telling what has changed: {described(error)}"
+
+    def latest(self) -> Snapshot:
+        """The latest Snapshot; an overdue one has its age, which changes once a second.
+
+        Answers made from a Snapshot are cached while it is the same object.
+        """
+        snapshot = self._latest
+        age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
+        if age <= self._patience:
+            return snapshot
+        known = self._late
+        if known is None or known[0] is not snapshot or known[1] != int(age):
+            self._late = known = (snapshot, int(age), self._aged(snapshot, age))
+        return known[2]
+
+    def _aged(self, snapshot: Snapshot, age: float) -> Snapshot:
+        health = SourceHealth(
+            source=PUBLISHER,
+            up=False,
+            last_success=self._last_success,
+            error=f"nothing has been published for {age:.0f} s{_why(snapshot)}",
+        )
+        return replace(snapshot, late_seconds=age, sources=(*_others(snapshot), health))
+
+
+def _why(snapshot: Snapshot) -> str:
+    """The error of the last attempt, if it failed."""
+    (health,) = (one for one in snapshot.sources if one.source == PUBLISHER)
+    return f": {health.error}" if health.error and health.error != NOT_YET else ""
+
+
+def _others(snapshot: Snapshot) -> tuple[SourceHealth, ...]:
+    return tuple(health for health in snapshot.sources if health.source != PUBLISHER)
+
+
+_VALID_NS = 30 * 10**9
+
+
+class RequestedRuns:
+    """The names of runs that clients requested lately: their records are read and shown first.
+
+    Bounded per client, so that no client can push out what another one requested. Used from the
+    event loop, and from the thread that reads the records.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._peers: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+
+    def note(self, run: str, peer: str) -> None:
+        """A client, named by ``peer``, requested ``run`` now."""
+        with self._lock:
+            runs = self._peers.setdefault(peer, OrderedDict())
+            runs[run] = self._clock.monotonic_ns()
+            runs.move_to_end(run)
+            if len(runs) > REQUESTED_OF_A_PEER:
+                runs.popitem(last=False)
+            self._peers.move_to_end(peer)
+            if len(self._peers) > REQUESTING_PEERS:
+                self._peers.popitem(last=False)
+
+    def names(self) -> frozenset[str]:
+        """The names that were requested in the last 30 s, without the owners that some name."""
+        since = self._clock.monotonic_ns() - _VALID_NS
+        with self._lock:
+            found = [run for runs in self._peers.values() for run, at in runs.items() if at > since]
+        return frozenset((*found, *(run.rpartition("@")[0] for run in found if "@" in run)))

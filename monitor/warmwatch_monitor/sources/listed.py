@@ -11,11 +11,11 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading, ObservedTraining, Remembered
 from warmwatch_monitor.model.budgets import POLL_SECONDS
 from warmwatch_monitor.settings import Settings
-from warmwatch_monitor.sources.nvml_library import require_nvml
+from warmwatch_monitor.sources.nvml import require_nvml
 
 if TYPE_CHECKING:
     from warmwatch_monitor.sources.host import HostAndProcesses
-    from warmwatch_monitor.sources.nvml import NvmlSource
+    from warmwatch_monitor.sources.nvml.source import NvmlSource
     from warmwatch_monitor.sources.records.source import RecordsReading
 
 
@@ -87,8 +87,7 @@ def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
 
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
-    from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, read_machine
-    from warmwatch_monitor.sources.out_of_memory import OomWatch
+    from warmwatch_monitor.sources.host import HostAndProcesses, HostSource, OomWatch, read_machine
 
     source, ooms = HostSource(clock=clock), OomWatch()
 
@@ -108,7 +107,7 @@ def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
         nonlocal source
         if source is None:
             require_nvml()
-            from warmwatch_monitor.sources.nvml import NvmlSource
+            from warmwatch_monitor.sources.nvml.source import NvmlSource
 
             source = NvmlSource(clock=clock)
         return source.read()

@@ -19,7 +19,7 @@ from warmwatch_monitor.check.output import Result, changes, document, junit, mar
 from warmwatch_monitor.check.wording import causes, headline, remark
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, FunctionCost, GraphBreak
-from warmwatch_monitor.model.journal import NOTHING, CompileCauses
+from warmwatch_monitor.model.records import NOTHING, CompileCauses
 from warmwatch_monitor.output.console import as_json
 
 DONE = b.ended("finished")

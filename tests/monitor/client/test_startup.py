@@ -11,7 +11,7 @@ import pytest
 
 from support.daemon import daemon
 from support.records import environment
-from warmwatch_monitor.sources import nvml_library
+from warmwatch_monitor.sources import nvml
 
 # Runs the command as the console script does, and prints on stderr what it loaded.
 COMMAND = """
@@ -101,7 +101,7 @@ def test_status_from_the_records_loads_no_agent_or_daemon_code(tmp_path: Path) -
 
 def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:
     try:
-        ctypes.CDLL(nvml_library.NVML)
+        ctypes.CDLL(nvml.NVML)
     except OSError:
         assert "pynvml" not in loaded("status", "--dir", str(tmp_path))
     else:

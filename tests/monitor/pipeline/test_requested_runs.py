@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model.budgets import REQUESTED_OF_A_PEER, REQUESTING_PEERS
-from warmwatch_monitor.pipeline.requested_runs import RequestedRuns
+from warmwatch_monitor.pipeline.poller import RequestedRuns
 
 
 def test_a_run_counts_as_requested_for_30_s() -> None:

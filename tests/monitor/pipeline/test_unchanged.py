@@ -15,9 +15,8 @@ from warmwatch.shared.record import sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.pipeline.cached_figures import cached_figures
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
-from warmwatch_monitor.pipeline.work import Work, follow
-from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.slot import Look, SlotFile
+from warmwatch_monitor.pipeline.judging import Work, follow_work
+from warmwatch_monitor.sources.records.folder import Folder, Look, SlotFile
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 
@@ -52,7 +51,7 @@ def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() 
     account, work = EnergyUsed(), Work(cpu_seconds=3.0)
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert fold(account, b.view(b.WARM), b.NOW) is account
-    assert follow(work, idle, (), b.NOW, uses_gpus=False) is work
+    assert follow_work(work, idle, (), b.NOW, uses_gpus=False) is work
 
 
 def test_the_log_of_a_journal_is_cached_until_the_journal_grows(

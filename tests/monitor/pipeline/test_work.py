@@ -14,8 +14,8 @@ from warmwatch.shared.verdict import State, judge
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline import judging
 from warmwatch_monitor.pipeline.assembly import Assembly
+from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.pipeline.runs import facts
-from warmwatch_monitor.pipeline.work import Work, follow
 from warmwatch_monitor.sources.host import HostAndProcesses
 from warmwatch_monitor.sources.listed import HOST, NVML, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
@@ -155,9 +155,9 @@ def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
 
 def test_a_reading_of_the_process_counts_once_however_often_it_is_looked_at() -> None:
     process = ProcessReading(pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=1.0)
-    first = follow(Work(), process, (), 100, uses_gpus=False)
+    first = follow_work(Work(), process, (), 100, uses_gpus=False)
     assert first.working_ns == 100
-    assert follow(first, process, (), 200, uses_gpus=False).working_ns == 100
+    assert follow_work(first, process, (), 200, uses_gpus=False).working_ns == 100
 
 
 def test_batches_that_are_handed_out_keep_a_rank_from_being_stalled() -> None:
@@ -201,7 +201,7 @@ def test_what_was_seen_is_never_unsaid_and_never_lies_in_the_future(
 ) -> None:
     work = Work()
     for now, (process, gpus, uses) in enumerate(readings, start=100):
-        after = follow(work, process, gpus, now, uses_gpus=uses)
+        after = follow_work(work, process, gpus, now, uses_gpus=uses)
         assert work.working_ns <= after.working_ns <= now
         if process is None and not any((gpu.utilization_ratio or 0) >= 0.5 for gpu in gpus):
             assert after.working_ns == work.working_ns

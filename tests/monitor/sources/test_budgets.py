@@ -48,9 +48,8 @@ from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
-from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 from warmwatch_monitor.sources.records.followed_record import FollowedRecord
-from warmwatch_monitor.sources.records.slot import SlotFile
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")

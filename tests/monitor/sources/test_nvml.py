@@ -9,8 +9,8 @@ import pytest
 from support.nvml import H100, Standin, board
 from support.nvml.clock import Time
 from warmwatch_monitor.model import GpuReading
-from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.nvml.devices import spelled
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 
 def only(readings: tuple[GpuReading, ...]) -> GpuReading:

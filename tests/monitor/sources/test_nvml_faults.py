@@ -12,8 +12,8 @@ import pytest
 
 from support.nvml import Standin, board
 from support.nvml.clock import Time
-from warmwatch_monitor.sources.nvml import NvmlSource
 from warmwatch_monitor.sources.nvml.driver import DriverError
+from warmwatch_monitor.sources.nvml.source import NvmlSource
 
 
 def test_xid_errors_are_counted_as_they_occur(nvml: Standin, source: NvmlSource) -> None:

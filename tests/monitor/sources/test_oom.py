@@ -11,9 +11,8 @@ from support import sources
 from support.values import replace
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.sources.host import HostAndProcesses
+from warmwatch_monitor.sources.host import HostAndProcesses, OomWatch
 from warmwatch_monitor.sources.listed import HOST, RECORDS, Readings
-from warmwatch_monitor.sources.out_of_memory import OomWatch
 from warmwatch_monitor.sources.records.source import RecordsReading
 
 PID = 4711

@@ -19,8 +19,8 @@ from warmwatch_monitor.cli import cli
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading
+from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.pipeline.runs import group
-from warmwatch_monitor.pipeline.work import Work, follow
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import known_name
 from warmwatch_monitor.status.words.conditions import long_compile
@@ -167,13 +167,13 @@ def test_only_peers_that_compiled_the_same_explain_its_duration() -> None:
 def test_working_or_invisible_processes_are_not_called_idle(
     process: ProcessReading | None,
 ) -> None:
-    assert follow(Work(busy_ns=5), process, (), 900, uses_gpus=False).busy_ns == 900
+    assert follow_work(Work(busy_ns=5), process, (), 900, uses_gpus=False).busy_ns == 900
 
 
 def test_idle_counts_from_when_the_last_of_it_was_busy() -> None:
-    work = follow(Work(busy_ns=5), IDLE, (b.gpu(utilization_ratio=0.0),), 900, uses_gpus=True)
+    work = follow_work(Work(busy_ns=5), IDLE, (b.gpu(utilization_ratio=0.0),), 900, uses_gpus=True)
     assert work.busy_ns == 5
-    assert follow(work, IDLE, (b.gpu(),), 901, uses_gpus=True).busy_ns == 901
+    assert follow_work(work, IDLE, (b.gpu(),), 901, uses_gpus=True).busy_ns == 901
 
 
 @pytest.mark.parametrize("named", [("gpt2",), ()])

@@ -17,11 +17,18 @@ from warmwatch.shared import record
 from warmwatch.shared.record import Identity, RecordError, Slot
 from warmwatch_monitor.model import Death, Owner, RecordReading, Refusal, last_sign_ns
 from warmwatch_monitor.model.budgets import NAME_UNIT, SLOT_UNIT, TEXT_UNIT
-from warmwatch_monitor.sources.records.folder import Ending, ExitWatch, Folder, at_the_end, left_by
+from warmwatch_monitor.sources.records.folder import (
+    Ending,
+    ExitWatch,
+    Folder,
+    Look,
+    SlotFile,
+    at_the_end,
+    left_by,
+)
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.liveness import Life
 from warmwatch_monitor.sources.records.origin import Origin, Owners
-from warmwatch_monitor.sources.records.slot import Look, SlotFile
 
 _REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
 _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more

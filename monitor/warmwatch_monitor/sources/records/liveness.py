@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from warmwatch.shared import record
-from warmwatch_monitor.sources.records.slot import Look
+from warmwatch_monitor.sources.records.folder import Look
 
 _EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat
 _STATE, _FLAGS, _STARTED = 0, 6, 19  # fields after the name, see proc_pid_stat(5)

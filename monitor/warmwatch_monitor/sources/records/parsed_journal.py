@@ -10,7 +10,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import RecordError
 from warmwatch.shared.values import MOST_OPTIONS
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
-from warmwatch_monitor.model.journal import CompileCauses
+from warmwatch_monitor.model.records import CompileCauses
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.sources.records import journal, journal_lines
 from warmwatch_monitor.sources.records.folder import Folder

@@ -10,12 +10,11 @@ from warmwatch.shared.verdict import WARM, State
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
 from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.output.wording import (
-    backward_of,
     counted,
     duration,
     own_words,
+    place,
     step_length,
-    target,
 )
 from warmwatch_monitor.status.words import baseline, ends
 from warmwatch_monitor.status.words.conditions import (
@@ -94,10 +93,22 @@ def _at_work(verb: str, view: RankView) -> Says:
     """The clock is that of the whole step; what it has come to since it began is named as that."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
-        return f"{verb} for {elapsed(view)}, now {backward_of(now)}{far}", _why(now)
-    if (verb == "compiling" or _is_later(view)) and target(now):
-        return f"{verb} for {elapsed(view)}, now{target(now)}{far}", _why(now)
-    return f"{verb}{target(now)} for {elapsed(view)}{far}", _why(now)
+        return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", _why(now)
+    if (verb == "compiling" or _is_later(view)) and _target(now):
+        return f"{verb} for {elapsed(view)}, now{_target(now)}{far}", _why(now)
+    return f"{verb}{_target(now)} for {elapsed(view)}{far}", _why(now)
+
+
+def _target(of: Underway | Compilation | None) -> str:
+    """What is compiled, with a leading space; empty if not known."""
+    named = "" if of is None else place(of.name, of.file, of.line)
+    return f" {named}" if named else ""
+
+
+def _backward_of(of: Underway) -> str:
+    """``the backward of `forward` (model.py:31)``."""
+    named = place(of.name, of.file, of.line)
+    return f"the backward of {named}" if named else "a backward"
 
 
 def _is_later(view: RankView) -> bool:
@@ -181,7 +192,7 @@ def _recompiling(view: RankView) -> Says:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
-    what, often = target(log.reopened_by), of_recompile(view.figures)
+    what, often = _target(log.reopened_by), of_recompile(view.figures)
     why = (_reason(often),) if often else _why(log.reopened_by)
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"recompiled{what}; {_quiet_so_far(view)}", why
