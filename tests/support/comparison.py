@@ -236,6 +236,7 @@ _SPEED = re.compile(r"(?:: |slower: )([\d.]+) (ms|s) a step")
 _AGE = re.compile(r"no step for ([\d.]+) (ms|s)\b")
 _UNITS = {"ms": 1e-3, "s": 1.0}
 _WINDOWS = (16, 32, 64)  # steps: of ones that vary the median of the last 32 is not one number
+_FOR_LONG = 6  # seconds in which no step was as short as claimed
 _JITTER = 0.002  # seconds by which a step's mark by the training is later than the agent's
 _SHOWN = 0.05  # a length is shown with two figures
 
@@ -280,6 +281,9 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
     least, most = 0.9 * (1 - _SHOWN) * min(true), 1.1 * (1 + _SHOWN) * max(true)
     if not least - _JITTER <= said <= most + _JITTER:
         yield f"{said} s a step is claimed, {true} are true, of {len(gaps)}: {sample.said}"
+    lately = gaps[-_WINDOWS[0] :]
+    if sum(lately) > _FOR_LONG and min(lately) > 1.1 * (1 + _SHOWN) * said + _JITTER:
+        yield f"{said} s a step is claimed, none took that in {sum(lately):.1f} s: {sample.said}"
 
 
 def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:

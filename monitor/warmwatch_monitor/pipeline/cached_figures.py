@@ -26,7 +26,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.slot_figures import CleanSteps, lengths
+from warmwatch_monitor.pipeline.slot_figures import CleanSteps, lengths, waited_by
 
 
 def log_of(reading: RecordReading) -> Log:
@@ -130,7 +130,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
 
     Attributes:
         before, latest: clean steps at earlier polls, of a training on GPUs; ``before`` by 20 to 40
-        seconds, and ``None`` until then.
+        seconds, and ``None`` until then. waited: the number of steps when one had last waited.
     """
 
     reading: RecordReading
@@ -146,6 +146,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     baseline: Baseline | None
     before: CleanSteps | None
     latest: CleanSteps | None
+    waited: int
 
 
 _APART_NS = 20 * 10**9
@@ -174,11 +175,14 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     earlier, latest = _clean_steps(slot, before)
+    waited = slot.steps.steps
+    if before and earlier and not waited_by(slot, before.reading.slot):
+        waited = before.waited
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
-        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), earlier),
+        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), earlier, waited),
         warmups=_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
@@ -188,6 +192,7 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),
         before=earlier,
         latest=latest,
+        waited=waited,
     )
 
 

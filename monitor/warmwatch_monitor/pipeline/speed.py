@@ -340,9 +340,10 @@ def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
     speed = replace(speed, steps=steps, count=steps - speed.first + 1)
     if now.at_ns - before.at_ns < _BLOCK_NS:
         return speed
-    if now.steps > before.steps:
-        mean = (now.sum_ns - before.sum_ns) / (now.steps - before.steps) / 1e9
+    since = now.since(before)
+    if any(since.bins):
         spent = (now.at_ns - before.at_ns) / 1e9
+        mean = since.mean_ns() / 1e9
         speed = _with_level(speed, Level(speed.first, speed.count, spent, mean, now.at_ns))
     return replace(speed, count=0, queued=now)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 import pytest
@@ -162,3 +164,91 @@ def test_a_step_marked_while_the_record_is_read_moves_the_median_by_one() -> Non
     ring[RING * 5 % RING] = 400 * MS  # step 321 is stored, and `steps` is still 320
     lengths = recent_lengths(newest_first(ring, 320))
     assert record.median_ns(lengths) == 20 * MS
+
+
+def varying(seconds: float, count: int, spread: float = 0.05) -> list[float]:
+    drawn = random.Random(count)
+    return [seconds * drawn.lognormvariate(0, spread) for _ in range(count)]
+
+
+def followed(lengths: Iterable[float]) -> Iterator[tuple[float, float]]:
+    """After each step: its time and the recent speed."""
+    words, now = list[int](), 0.0
+    for one in lengths:
+        words = [packed(round(one * SECOND)), *words][:RING]
+        now += one
+        speed = record.median_ns(recent_lengths(words))
+        if speed is not None:
+            yield now, speed / SECOND
+
+
+def delay(before: list[float], after: list[float]) -> float:
+    """Seconds after a change until the recent speed stays within 10 % of the new level."""
+    level, change = median(after), sum(before)
+    wrong = [
+        now
+        for now, speed in followed(before + after)
+        if now > change and not 0.9 < speed / level < 1.1
+    ]
+    return max(wrong, default=change) - change
+
+
+@pytest.mark.parametrize(
+    ("usual", "times", "seconds"),
+    [
+        *((0.02, 1.3, 1), (0.02, 2, 1.5), (0.02, 5, 3.5), (0.02, 20, 5), (0.02, 100, 9)),
+        *((0.2, 1.3, 9), (0.2, 2, 5), (0.2, 5, 5), (0.2, 20, 17), (1.0, 1.3, 36), (1.0, 2, 9)),
+    ],
+)
+def test_a_slowdown_is_followed_after_five_steps_and_five_seconds(
+    usual: float, times: float, seconds: float
+) -> None:
+    """Or after 32 steps, or half a minute, where that is earlier. It took 13 s for 20 times."""
+    fast, slow = varying(usual, 100), varying(usual * times, 80)
+    assert delay(fast, slow) <= seconds
+    assert delay(slow, fast) <= min(32 * usual * 1.1, 30), "a recovery brings short steps"
+
+
+def hiccups() -> list[float]:
+    """Each hundredth step takes five seconds, and the two after it one."""
+    return [{0: 5.0, 1: 1.0, 2: 1.0}.get(n % 100, one) for n, one in enumerate(varying(0.02, 1000))]
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        varying(0.02, 1000),
+        varying(0.3, 1000, spread=0.3),
+        varying(2.0, 1000, spread=0.3),
+        [0.9 if n % 10 == 9 else 0.05 for n in range(1000)],
+        [10.0 if n % 10 == 9 else 0.05 for n in range(1000)],
+        [0.3 * random.Random(n).choice((1, 2, 4)) for n in range(1000)],
+        [0.4 * (1 + n / 500) for n in range(1000)],
+        hiccups(),
+    ],
+    ids=[
+        *("alike", "noise", "long steps", "logging", "saving", "three lengths", "drift"),
+        "hiccups",
+    ],
+)
+def test_steps_that_vary_are_no_slowdown(lengths: list[float]) -> None:
+    """The speed is the median of all steps in the window."""
+    for n, (_, speed) in enumerate(followed(lengths), start=3):
+        steps = lengths[max(0, n - RING) : n]
+        while len(steps) > 3 and sum(steps[1:]) > 60:
+            steps = steps[1:]
+        assert speed == pytest.approx(median(steps), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (varying(0.2, 100), 0.4),
+        (varying(0.4, 100), 0.8),
+        (varying(0.8, 100), 1.6),
+        ([0.9 if n % 10 == 9 else 0.05 for n in range(100)], 1.0),
+    ],
+    ids=["curriculum-1", "curriculum-2", "curriculum-3", "logging before"],
+)
+def test_each_stage_is_followed(before: list[float], after: float) -> None:
+    assert delay(before, varying(after, 80)) <= 9

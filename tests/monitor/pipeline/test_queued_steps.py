@@ -96,6 +96,7 @@ def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> N
     training = Training()
     training.run(queued(0.02, every, 90))
     view = training.run(queued(0.05, every, 60))
+    assert view.figures.steps.recent_seconds == pytest.approx(0.05, rel=0.1)
     assert view.slower is not None
     assert view.slower.before == pytest.approx(0.02, rel=0.1)
     assert view.slower.seconds == pytest.approx(0.05, rel=0.1)
@@ -107,3 +108,17 @@ def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
     training.run(queued(0.02, 1, 60))
     view = training.run(iter([1.5, *queued(0.02, 1, 10)]))
     assert view.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize(("every", "seconds"), [(1, 3), (10, 10), (100, 45)])
+def test_a_gpu_that_recovers_has_its_speed_of_now(every: int, seconds: float) -> None:
+    """Neither the slow steps of the last 40 s nor those of the whole run are steps that wait."""
+    training = Training()
+    training.run(queued(0.02, every, 90))
+    training.run(queued(0.4, every, 80))
+    recovered = training.now
+    view = training.run(queued(0.02, every, 60))
+    assert view.slower is None
+    for one in training.views:
+        if (one.record.slot.steps.last_step_ns - b.NOW) / 1e9 > recovered + seconds:
+            assert one.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)

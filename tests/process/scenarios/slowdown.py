@@ -1,4 +1,4 @@
-"""A warm training takes five times as long a step for half a minute, then pauses."""
+"""A warm training takes twenty times as long a step for half a minute, then pauses."""
 
 import time
 
@@ -10,7 +10,7 @@ EXPECT = {"states": "compiling warming warm", "conditions": "slower silent", "lo
 model = small()
 compiled, optimizer = torch.compile(model), torch.optim.AdamW(model.parameters())
 began = 0.0
-for length, steps in ((0.0, 4), (0.05, 150), (0.25, 130)):
+for length, steps in ((0.0, 4), (0.02, 300), (0.4, 75)):
     for _ in range(steps):
         began = time.monotonic()
         time.sleep(length)

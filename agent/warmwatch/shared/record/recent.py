@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from warmwatch.shared.record.histogram import BOUNDS_NS
 
@@ -24,6 +25,8 @@ _NOT_CLEAN = 1 << 63
 
 WINDOW_NS = 60 * 10**9
 FEWEST = 3  # clean steps that a recent length needs
+_SLOWED_STEPS, _SLOWED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes less time
+_ODD = 1 / 8  # of the steps before: at most so many were as slow, such as every tenth one
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
 UNEQUAL = 1.1  # a mean so far over the median is no noise
@@ -62,12 +65,12 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
 
     ``words``: newest first. Takes those of the last minute before the last step, but at least
     FEWEST. Other code ran before a step with compile activity, so steps before it do not count as
-    soon as there are enough.
+    soon as there are enough. Steps before a slowdown do not count either.
     """
     # Fast path: nearly always all of the ring are regular, clean steps of this minute. A sum within
     # the window excludes pauses and unclean steps, which set higher bits.
     if len(words) >= FEWEST and min(words) and sum(words) <= WINDOW_NS:
-        return list(words)
+        return _since_slowdown(words)
     found: list[int] = []
     spent = 0
     for word in words:
@@ -76,7 +79,24 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
         if is_clean(word):
             found.append(word & LONGEST_NS)
         spent += gap_ns(word)
-    return found if len(found) >= FEWEST else []
+    return _since_slowdown(found) if len(found) >= FEWEST else []
+
+
+def _since_slowdown(lengths: Sequence[int]) -> list[int]:
+    """The newest of ``lengths`` if all of them are longer than nearly all before; else all.
+
+    After a slowdown from 20 to 400 ms the median of 64 steps is still that of the fast ones for
+    13 s, until half of the steps are slow.
+    """
+    if sum(lengths) < _SLOWED_NS:
+        return list(lengths)
+    usual = median_ns(lengths) or 0.0
+    slow = list(takewhile((UNEQUAL * usual).__lt__, lengths))
+    if len(slow) < _SLOWED_STEPS or sum(slow) < _SLOWED_NS:
+        return list(lengths)
+    before = lengths[len(slow) :]
+    odd = sum(one >= min(slow) for one in before)
+    return slow if odd <= _ODD * len(before) else list(lengths)
 
 
 def median_ns(lengths: Sequence[int]) -> float | None:
@@ -95,11 +115,12 @@ def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> flo
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
     queue full, waits for all of them, so the median is the time of the launches. If the ring has
     several steps that waited, this is the mean from the first to the last of them. If it has none,
-    but a few of the run took far longer, it is the mean of the run. Else all steps are alike, and
+    but a few of ``bins`` took far longer, it is the mean of those. Else all steps are alike, and
     it is their median.
 
     Args:
-        lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run.
+        lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
+        the last seconds.
     """
     median = median_ns(lengths)
     if median is None:
@@ -110,9 +131,13 @@ def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> flo
         mean = sum(between) / len(between)
     else:
         count = sum(bins)
-        few = sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1 :]) <= _FEW_LONG * count
-        mean = total_ns / count if few and count else median
+        mean = total_ns / count if waits(bins, median) <= _FEW_LONG * count and count else median
     return mean if mean > UNEQUAL * median else median
+
+
+def waits(bins: Sequence[int], median: float) -> int:
+    """The number of steps that waited for a GPU; ``median``: the time that launches take."""
+    return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1 :])
 
 
 def marks_ns(words: Sequence[int], last_step_ns: int) -> Iterator[tuple[int, int]]:
