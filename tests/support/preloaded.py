@@ -151,16 +151,18 @@ def serve(modules: Sequence[str]) -> CodeType:
     One thread alone, which waits for an order or the end of a child. What a child must not keep
     open are the orders, and what the tests are told of the others.
     """
+    os.environ["TORCH_WARM_POOL"] = "0"  # else 2.6 starts compile workers and a thread on import
     for module in modules:
         with suppress(ImportError):
             import_module(module)
     if "torch" in modules:
         import_module("torch").set_num_threads(1)
-    if "torch._dynamo" in modules:
-        _begin_to_compile()
-    gc.freeze()  # else each collection in what is forked copies the pages of all of it
     unseen = {"torch", "torch._dynamo", "torch.utils.cpp_extension", "triton", "warmwatch"}
     unseen -= {*modules}
+    if "torch._dynamo" in modules:
+        _begin_to_compile()
+        unseen.discard("triton")  # Inductor imports it if it is installed, as CUDA builds require
+    gc.freeze()  # else each collection in what is forked copies the pages of all of it
     (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
     orders = socket.socket(fileno=os.dup(0))
     if unseen & {*sys.modules}:  # as some versions of PyTorch import more

@@ -1,7 +1,7 @@
-"""What each PyTorch reports, so that a test can expect the values of the installed one.
+"""What each PyTorch version reports, so that a test expects what the installed one can report.
 
-Found by running; docs/reference/pytorch-versions.md has the same table in words. Every version
-from 2.6 on can do what is not named here.
+Found by running; docs/reference/pytorch-versions.md has the same table in words. A version that is
+not listed here reports everything.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from importlib import metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tells:
-    """One PyTorch.
+class Reports:
+    """One PyTorch version.
 
     Attributes:
-        reason: its record of a compilation holds the reason of a recompile.
-        missing: seams that it does not have, as the agent's identity names them.
+        reason: its compilation record holds the reason of a recompile.
+        missing: hook points that it lacks, as the agent's identity names them.
         cache_load: an event reports that a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
-        threads: how many beside the main one can compile. The CUDA build of 2.11 crashes in a
-            second one on a machine without a GPU, with no agent too.
-        guards_of_inlined: that it adds to a function that calls one that Dynamo inlines the
-            original of: on the builtin ``getattr``.
+        threads: how many threads besides the main one can compile at the same time. The CUDA build
+            of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
+        guards_of_inlined: guards on the builtin ``getattr`` that it adds to a function, because
+            the agent wraps a method that Dynamo inlines there.
     """
 
     reason: bool = True
@@ -34,28 +34,18 @@ class Tells:
     guards_of_inlined: int = 0
 
 
-_TELLS = {
-    (2, 6): Tells(
+_VERSIONS = {
+    (2, 6): Reports(
         reason=False,
         missing=("runtime_compilations", "cache_verdicts", "choices"),
         cache_load=False,
         limit="cache_size_limit",
     ),
-    (2, 8): Tells(missing=("cache_verdicts",)),
-    (2, 11): Tells(threads=1),
-    (2, 15): Tells(guards_of_inlined=2),
+    (2, 8): Reports(missing=("cache_verdicts",)),
+    (2, 11): Reports(threads=1),
+    (2, 15): Reports(guards_of_inlined=2),
 }
 
-
-def tells() -> Tells:
-    """What the installed PyTorch reports; an unlisted one reports everything."""
-    return _TELLS.get(_version(), Tells())
-
-
-def _version() -> tuple[int, int]:
-    major, minor = re.findall(r"\d+", metadata.version("torch"))[:2]
-    return int(major), int(minor)
-
-
-TORCH = tells()
-VERSION = ".".join(map(str, _version()))
+_INSTALLED = tuple(map(int, re.findall(r"\d+", metadata.version("torch"))[:2]))
+VERSION = ".".join(map(str, _INSTALLED))
+TORCH = _VERSIONS.get(_INSTALLED, Reports())
