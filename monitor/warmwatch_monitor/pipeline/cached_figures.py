@@ -26,7 +26,8 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.slot_figures import CleanSteps, lengths, waited_by
+from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
+from warmwatch_monitor.pipeline.slot_figures import lengths
 
 
 def log_of(reading: RecordReading) -> Log:
@@ -126,12 +127,7 @@ def _underway(reading: RecordReading) -> Underway | None:
 
 
 class CachedFigures(Struct, frozen=True, kw_only=True):
-    """All figures of one reading that do not depend on the clock.
-
-    Attributes:
-        before, latest: clean steps at earlier polls, of a training on GPUs; ``before`` by 20 to 40
-        seconds, and ``None`` until then. waited: the number of steps when one had last waited.
-    """
+    """All figures of one reading that do not depend on the clock."""
 
     reading: RecordReading
     who: Who
@@ -144,12 +140,9 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     memory: Memory | None
     worth: Worth
     baseline: Baseline | None
-    before: CleanSteps | None
-    latest: CleanSteps | None
-    waited: int
+    queued: QueuedSteps | None
 
 
-_APART_NS = 20 * 10**9
 _cached: dict[str, CachedFigures] = {}
 
 
@@ -174,15 +167,12 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         before = None
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
-    earlier, latest = _clean_steps(slot, before)
-    waited = slot.steps.steps
-    if before and earlier and not waited_by(slot, before.reading.slot):
-        waited = before.waited
+    queued = QueuedSteps.follow(before.queued if before else None, slot)
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
-        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), earlier, waited),
+        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), queued),
         warmups=_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
@@ -190,25 +180,8 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         memory=same.memory if same else slot_figures.memory_of(slot),
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),
-        before=earlier,
-        latest=latest,
-        waited=waited,
+        queued=queued,
     )
-
-
-def _clean_steps(
-    slot: Slot, known: CachedFigures | None
-) -> tuple[CleanSteps | None, CleanSteps | None]:
-    """``before`` and ``latest`` after this poll. They are of one warm-up."""
-    if not slot.identity.gpus or not slot.steps.steps:
-        return None, None
-    compiled = known is not None and known.reading.slot.compile.begun != slot.compile.begun
-    if known is None or known.latest is None or compiled:
-        return None, CleanSteps.of(slot)
-    since = slot.steps.last_step_ns - known.latest.at_ns
-    if 0 <= since < _APART_NS:
-        return known.before, known.latest
-    return known.latest if since > 0 else None, CleanSteps.of(slot)
 
 
 def _of_another(slot: Slot, old: Slot) -> bool:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import sqrt
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,7 +25,6 @@ from warmwatch.shared.record import (
     Slot,
     Warmup,
 )
-from warmwatch.shared.record.recent import queued_ns, waits
 from warmwatch_monitor.model import (
     BUCKET_SECONDS,
     Baseline,
@@ -42,6 +40,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
+from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
@@ -110,63 +109,13 @@ def _launch(identity: Identity) -> str:
     return hashlib.blake2b(start.encode(), digest_size=4).hexdigest()
 
 
-class CleanSteps(NamedTuple):
-    """The clean steps of a record up to ``at_ns``, the mark of a step, by bins of their length."""
-
-    at_ns: int
-    bins: tuple[int, ...]
-    sum_ns: int
-
-    @classmethod
-    def of(cls, slot: Slot) -> CleanSteps:
-        return cls(slot.steps.last_step_ns, slot.clean_bins, slot.clean_sum_ns)
-
-    def since(self, before: CleanSteps) -> CleanSteps:
-        """The steps after ``before``."""
-        bins = tuple(map(int.__sub__, self.bins, before.bins))
-        return CleanSteps(self.at_ns, bins, self.sum_ns - before.sum_ns)
-
-    def mean_ns(self) -> float:
-        return self.sum_ns / max(1, sum(self.bins))
-
-
-def recent_step_ns(slot: Slot, before: CleanSteps | None, waited: int = 0) -> float | None:
-    """The recent length of a step; the rest is for a training on GPUs.
-
-    Few polls find a step that waited for the GPU among the last 64. The time between two polls
-    contains all of them.
-
-    Args:
-        before: as of an earlier poll. waited: the number of steps when one had last waited.
-    """
-    lengths = record.recent_lengths(slot.recent)
-    median = record.median_ns(lengths)
-    if before is None or median is None:
-        return slot.recent_step_ns
-    since = CleanSteps.of(slot).since(before)
-    apart = sum(since.bins) / max(1, waits(since.bins, median))
-    if slot.steps.steps - waited > _MISSING * apart:
-        return median  # steps were slow, or waited, in an earlier part of that time
-    return queued_ns(lengths, since.bins, since.sum_ns)
-
-
-_MISSING = 3  # times as many steps as usual without one that waits: none waits any more
-
-
-def waited_by(slot: Slot, then: Slot) -> bool:
-    """Whether a step has waited for the GPU since ``then``."""
-    median = record.median_ns(record.recent_lengths(slot.recent))
-    return median is None or waits(slot.clean_bins, median) > waits(then.clean_bins, median)
-
-
 def steps_of(
-    slot: Slot, clean: Lengths, touched: Lengths, before: CleanSteps | None = None, waited: int = 0
+    slot: Slot, clean: Lengths, touched: Lengths, queued: QueuedSteps | None = None
 ) -> Steps:
-    """Steps from the hot block and the histograms of step lengths; ``before``, ``waited``: see
-    :func:`recent_step_ns`.
-    """
+    """Steps from the hot block and the histograms of step lengths; ``queued``: with GPUs."""
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent = record.recent_lengths(slot.recent)
+    recent_ns = queued.step_ns() if queued else slot.recent_step_ns
     tells_batches = "batches" not in slot.identity.missing
     return Steps(
         count=steps.steps,
@@ -174,7 +123,7 @@ def steps_of(
         last_at=epoch(header, steps.last_step_ns),
         first_seconds=seconds(counts.first_duration_ns),
         last_seconds=seconds(steps.last_duration_ns),
-        recent_seconds=seconds(recent_step_ns(slot, before, waited)) if recent else None,
+        recent_seconds=seconds(recent_ns) if recent else None,
         recent_count=len(recent) or None,
         clean=clean,
         touched=touched,

@@ -331,7 +331,7 @@ def test_what_is_kept_is_bounded() -> None:
     watch.run(noisy(0.001, 100_000))
     assert watch.speed is not None
     assert len(watch.speed.lengths) <= 2048
-    assert len(watch.speed.levels) <= 32
+    assert len(watch.speed.blocks) <= 32
 
 
 def shared(seed: int, count: int) -> Iterator[float]:
