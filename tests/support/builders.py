@@ -336,6 +336,36 @@ def in_every_state(run: str = "gpt2") -> dict[str, RankView]:
     }
 
 
+class GrowingRecord:
+    """The record of a warm training that marks steps of the lengths that a test gives it.
+
+    Attributes:
+        steps, now: the number of steps, and when the last one was marked, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.steps, self.now = 1, 0.0
+        self._ring, self._bins = [0] * record.RING, [0] * record.BINS
+
+    def mark(self, seconds: float) -> None:
+        """A step of that length."""
+        ns = round(seconds * 1e9)
+        self._ring[self.steps % record.RING] = record.packed(ns)
+        self._bins[bisect_left(record.BOUNDS_NS, ns)] += 1
+        self.steps += 1
+        self.now += seconds
+
+    def slot(self, base: Slot = WARM, **counts: int) -> Slot:
+        """``base`` with these steps, and with ``counts`` in the compile block."""
+        return replace(
+            base,
+            steps=StepCounts(steps=self.steps, last_step_ns=NOW + round(self.now * 1e9)),
+            compile=replace(base.compile, **counts),
+            clean_bins=tuple(self._bins),
+            recent=record.newest_first(self._ring, self.steps),
+        )
+
+
 def as_rank(base: Slot, rank: int, world_size: int) -> Slot:
     """``base`` as one rank of several."""
     return replace(base, identity=replace(base.identity, rank=rank, world_size=world_size))

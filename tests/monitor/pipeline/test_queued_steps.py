@@ -6,54 +6,39 @@ Their steps launch kernels; every so often one waits for all that are queued.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Iterator
 
 import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch.shared import record
-from warmwatch.shared.record import StepCounts
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.pipeline.judging import Around, Judging
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
+ON_GPU = replace(b.WARM, identity=replace(b.WARM.identity, gpus=(GPU,)))
 
 
-class Training:
+class Training(b.GrowingRecord):
     """A training on a GPU, polled each second by a daemon."""
 
     def __init__(self) -> None:
-        self.judging = Judging()
-        self.ring, self.bins, self.steps = [0] * record.RING, [0] * record.BINS, 1
-        self.now = self.polled = 0.0
-        self.compile = b.WARM.compile._replace(irregular_step_ns=b.NOW, clean_sum_ns=0)
+        super().__init__()
+        self.judging, self.polled = Judging(), 0.0
         self.views: list[RankView] = []
 
     def poll(self, judging: Judging) -> RankView:
-        steps = StepCounts(steps=self.steps, last_step_ns=b.NOW + round(self.now * 1e9))
-        slot = replace(
-            b.WARM,
-            steps=steps,
-            identity=replace(b.WARM.identity, gpus=(GPU,)),
-            compile=self.compile,
-            clean_bins=tuple(self.bins),
-            recent=record.newest_first(self.ring, self.steps),
-        )
+        slot = self.slot(ON_GPU, irregular_step_ns=b.NOW, clean_sum_ns=0)
         reading = b.view(slot).record
-        (run,), refused = judging.of([reading], Around(now_ns=steps.last_step_ns), {reading.folder})
+        now = Around(now_ns=slot.steps.last_step_ns)
+        (run,), refused = judging.of([reading], now, {reading.folder})
         assert not refused
         return run.ranks[0]
 
     def run(self, lengths: Iterator[float]) -> RankView:
         """Mark steps of these lengths; the last view of the daemon."""
         for seconds in lengths:
-            ns = round(seconds * 1e9)
-            self.ring[self.steps % record.RING] = record.packed(ns)
-            self.bins[bisect_left(record.BOUNDS_NS, ns)] += 1
-            self.steps += 1
-            self.now += seconds
+            self.mark(seconds)
             if self.now - self.polled >= 1:
                 self.polled = self.now
                 self.views.append(self.poll(self.judging))
