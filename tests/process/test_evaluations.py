@@ -213,3 +213,33 @@ train(c, o, 2, batch=6)
     lines = [line for line in done.stderr.splitlines() if "recompiled" in line]
     assert "between steps 5 and 6" in lines[0]
     assert "in step 10" in lines[-1]
+
+
+BATCHES = """
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+compiled = torch.compile(model, backend="eager")
+loader = torch.utils.data.DataLoader(torch.randn(24, 8), batch_size=4)
+train(compiled, o, 5)
+took = []
+for _ in range(3):
+    before = time.monotonic()
+    model.eval()
+    with torch.no_grad():
+        for batch in loader:
+            compiled(batch); time.sleep(.02)
+    model.train()
+    took.append((time.monotonic() - before) / 6)
+    train(compiled, o, 3)
+    for batch in loader: pass
+result(took)
+"""
+
+
+def test_the_time_of_a_batch_in_evaluations_is_that_of_those_that_compile_nothing(
+    records: Path,
+) -> None:
+    _, *took = result_of(records, f"import time\n{BATCHES}")
+    counts = slots.read(slots.only(records)).compile
+    assert (counts.evaluations, counts.evaluation_batches) == (3, 12)
+    (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
+    assert rank.figures.pauses.evaluation_batch_seconds == pytest.approx(sum(took) / 2, rel=0.05)

@@ -26,6 +26,9 @@ class Store(Protocol):
     def steps(self) -> int:
         """Steps marked so far."""
 
+    def batches(self) -> int:
+        """Batches that DataLoaders returned so far."""
+
 
 class CounterStore:
     """The counters of the compile block and their store; one for each ledger.

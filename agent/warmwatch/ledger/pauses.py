@@ -197,14 +197,18 @@ class Pausing:
     def __init__(self, book: CounterStore, pytorch: Pytorch) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._pytorch = pytorch
-        self._calls: int | None = None  # compiled ones when the present evaluation began
+        # When the present evaluation began: compiled calls, ended activities, batches, evaluating_ns
+        self._calls: int | None = None
+        self._before = (0, 0, 0)
         self.pauses = Pauses(book.words)
         self.training: int | None = None
 
     def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:
         changed = self.pauses.began(what, thread, now, self.training, steps, by_eval)
         if changed and what == EVALUATING:
+            words = self._words
             self._calls = self._pytorch.compiled_calls(True)
+            self._before = words[AT["ended"]], self._store.batches(), words[AT["evaluating_ns"]]
         self._paused(changed)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> None:
@@ -212,10 +216,18 @@ class Pausing:
         if changed := self.pauses.ended(what, thread, now, steps):
             self._book.on_begin()  # the step around it is not regular
             if self._words[AT["evaluations"]] > evaluations:
-                calls = self._pytorch.compiled_calls(False)
-                uncompiled = calls is not None and calls == self._calls
-                self._words[AT["uncompiled_evaluations"]] += uncompiled
+                self._evaluated()
         self._paused(changed)
+
+    def _evaluated(self) -> None:
+        """Count what the evaluation that has just ended called, and its batches."""
+        words, calls = self._words, self._pytorch.compiled_calls(False)
+        words[AT["uncompiled_evaluations"]] += calls is not None and calls == self._calls
+        ended, batches, evaluating_ns = self._before
+        batches = self._store.batches() - batches
+        if words[AT["begun"]] == ended and batches > 0:  # nothing compiled in it
+            words[AT["evaluation_batches"]] += batches
+            words[AT["evaluation_batches_ns"]] += words[AT["evaluating_ns"]] - evaluating_ns
 
     def _paused(self, changed: bool) -> None:
         if changed:

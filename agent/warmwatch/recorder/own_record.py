@@ -41,7 +41,7 @@ class OwnRecord:
 
     Attributes:
         opened: whether ``open`` was called.
-        publish, steps: methods of the writer.
+        publish, steps, batches: methods of the writer.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class OwnRecord:
         self._identity: record.Identity | None = None
         self.writer = Writer(readers=settings.readers, made=self._arm_exit_status)
         # The ledger calls these at each event, so no function of ours stands in between.
-        self.publish, self.steps = self.writer.publish, self.writer.steps
+        writer = self.writer
+        self.publish, self.steps, self.batches = writer.publish, writer.steps, writer.batches
         self.header = record.Header(
             warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
         )

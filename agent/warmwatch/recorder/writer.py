@@ -244,6 +244,10 @@ class Writer:
         """Steps marked so far."""
         return int(record.hot_words(self.buffer)[record.STEPS_INDEX["steps"]])
 
+    def batches(self) -> int:
+        """Batches that DataLoaders returned so far."""
+        return int(record.hot_words(self.buffer)[record.STEPS_INDEX["batches"]])
+
     def set_identity(self, identity: Identity) -> None:
         """Replace the identity in the slot.
 

@@ -173,6 +173,7 @@ class Pauses(Struct, frozen=True, kw_only=True):
         saving_seconds: checkpoints, the one in progress included. saving_since: when that began,
         ``None`` if there is none; saving_for_seconds: since then. evaluating_*: the same for
         evaluations, and evaluations: how many have ended; ``None`` until one was reported.
+        evaluation_batch_seconds: their length per batch, without those that compiled.
         between_cells_since: when the last cell of its notebook ended, ``None`` where one runs;
         between_cells_for_seconds: since then.
     """
@@ -184,6 +185,7 @@ class Pauses(Struct, frozen=True, kw_only=True):
     evaluating_since: float | None = None
     evaluating_for_seconds: float | None = None
     evaluations: int | None = None
+    evaluation_batch_seconds: float | None = None
     between_cells_since: float | None = None
     between_cells_for_seconds: float | None = None
 

@@ -70,6 +70,7 @@ class Row(Struct, frozen=True, kw_only=True):
         exception: type name of the exception that ended the run.
         first_step_seconds, first_step_memory_bytes, steady, ...: see ``Side`` of a comparison.
         evaluation_seconds: average duration of ``evaluations`` evaluations.
+        evaluation_batch_seconds: of a batch in them, as in ``/status``.
         speed_up, break_even: against ``Modes.baseline``.
         against_default: break-even against the default mode, if that is not the baseline.
         total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
@@ -103,6 +104,7 @@ class Row(Struct, frozen=True, kw_only=True):
     cost_seconds: float | None = None
     evaluations: int | None = None
     evaluation_seconds: float | None = None
+    evaluation_batch_seconds: float | None = None
     graphs: int | None = None
     graph_breaks: int | None = None
     recompiles: int | None = None
@@ -389,6 +391,7 @@ def _with_account(row: Row, account: RunSummary) -> Row:
         exception=next((e for one in answers if (e := (one["end"] or {}).get("exception"))), None),
         evaluations=count,
         evaluation_seconds=seconds / count if count and seconds is not None else None,
+        evaluation_batch_seconds=pauses.get("evaluation_batch_seconds"),
         compiled=bool(compile["seconds"]),
         wrappings=account.what.wrappings,
         agent_errors=sum(one["agent_errors"] or 0 for one in answers),

@@ -106,6 +106,11 @@ def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
         evaluations=counts.evaluations if reported else None,
+        evaluation_batch_seconds=(
+            counts.evaluation_batches_ns / 1e9 / counts.evaluation_batches
+            if counts.evaluation_batches
+            else None
+        ),
         between_cells_since=epoch(slot.header, cells) if living else None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )

@@ -144,6 +144,7 @@ def pauses(view: RankView) -> schema.Pauses:
         saving_since=known.saving_since,
         evaluations=known.evaluations,
         evaluation_seconds=known.evaluating_seconds,
+        evaluation_batch_seconds=known.evaluation_batch_seconds,
         evaluating_since=known.evaluating_since,
         between_cells_since=known.between_cells_since,
     )

@@ -8,7 +8,8 @@ from threading import Thread
 import pytest
 
 from support.ranks import SECOND, Rank
-from warmwatch.shared import verdict
+from warmwatch.shared import record, verdict
+from warmwatch.shared.record import STEPS_INDEX
 
 
 @pytest.mark.parametrize("compiles", [0, 30])
@@ -86,3 +87,22 @@ def test_what_a_framework_reports_ends_the_evaluation_that_its_eval_began(callba
     counts = rank.slot().compile
     assert (counts.evaluations, counts.evaluating_since_ns) == (1, 0)
     assert counts.evaluating_ns == 3 * SECOND
+
+
+def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
+    rank = Rank()
+    hot = record.hot_words(rank.store.buffer)
+    for batches, compiles in ((10, True), (4, False), (0, False), (6, False)):
+        rank.wait(1)
+        rank.step()
+        rank.ledger.pause_began("evaluating")
+        if compiles:
+            rank.ledger.begin("dynamo")
+            rank.ledger.end("dynamo")
+        rank.wait(1 + batches)
+        hot[STEPS_INDEX["batches"]] += batches
+        rank.ledger.pause_ended("evaluating")
+        hot[STEPS_INDEX["batches"]] += 100  # of the training
+    counts = rank.slot().compile
+    assert counts.evaluations == 4
+    assert (counts.evaluation_batches, counts.evaluation_batches_ns) == (10, (5 + 7) * SECOND)

@@ -227,6 +227,20 @@ def drifting(**others: tuple[float, ...]) -> list[Tried]:
     ]
 
 
+def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
+    pauses = {"pauses.evaluations": 2, "pauses.evaluation_seconds": 3.0}
+    known = {**pauses, "pauses.evaluation_batch_seconds": 0.0125}
+    of = made(
+        tried("eager", account("eager", *H100_TABLE["eager"], **pauses)),
+        tried("default", account("default", *H100_TABLE["default"], **known)),
+    )
+    found = [(one.evaluation_seconds, one.evaluation_batch_seconds) for one in of.rows]
+    assert found == [(1.5, None), (1.5, 0.0125)]
+    assert [text(of).count(words) for words in ("1.5 s", "12.5 ms a batch")] == [1, 1]
+    assert json.loads(as_text(of))["rows"][1]["evaluation_batch_seconds"] == 0.0125
+    assert "evaluation" not in text(made(*usual()))
+
+
 def test_drift_is_shown_beside_its_noise_and_limited() -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
     of = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-3)

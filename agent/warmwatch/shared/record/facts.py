@@ -168,6 +168,8 @@ class CompileCounts(NamedTuple):
         allocator_retries: 1 + the number of times that CUDA's caching allocator found no memory,
             freed its cache, and tried again, as of ``memory_ns``.
         uncompiled_evaluations: evaluations in which no compiled function was called.
+        evaluation_batches, evaluation_batches_ns: batches of the evaluations in which nothing
+            compiled, and the length of those evaluations.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -256,6 +258,8 @@ class CompileCounts(NamedTuple):
     background_saving_since_ns: int = 0
     allocator_retries: int = 0
     uncompiled_evaluations: int = 0
+    evaluation_batches: int = 0
+    evaluation_batches_ns: int = 0
 
 
 class Identity(NamedTuple):

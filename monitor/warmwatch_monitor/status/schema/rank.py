@@ -199,6 +199,10 @@ class Pauses(Struct, frozen=True, kw_only=True):
     """Evaluations that have ended; null before the first is reported."""
     evaluation_seconds: Seconds | None = None
     """Evaluating, the evaluation in progress included; null before the first is reported."""
+    evaluation_batch_seconds: Seconds | None = None
+    """Mean time per batch of the evaluations in which nothing compiled; null before the first one
+    with batches of a DataLoader.
+    """
     evaluating_since: Epoch | None = None
     """When the evaluation in progress began, else null."""
     between_cells_since: Epoch | None = None
