@@ -197,7 +197,7 @@ class Pausing:
     def __init__(self, book: CounterStore, pytorch: Pytorch) -> None:
         self._book, self._words, self._store = book, book.words, book.store
         self._pytorch = pytorch
-        # When the present evaluation began: compiled calls, ended activities, batches, evaluating_ns
+        # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
         self.pauses = Pauses(book.words)

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 from msgspec import Struct
 
+from warmwatch_monitor.sources.memory_limits import full_first, memory_group
+
 
 class CachePlace(Struct, frozen=True, kw_only=True):
     """One directory of a compile cache.
@@ -57,7 +59,6 @@ class CompileHost(Struct, frozen=True, kw_only=True):
 
 
 _WRITE_AND_ENTER = os.W_OK | os.X_OK
-_NO_LIMIT = 2**60  # cgroup v1 reports this many bytes if there is no limit
 _NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "GROUP_WORLD_SIZE", "PET_NNODES", "NNODES")
 
 
@@ -83,9 +84,6 @@ def compile_host(
 def _nodes(environ: Mapping[str, str]) -> int | None:
     known = (environ.get(name, "") for name in _NODES)
     return next((int(value) for value in known if value.isdecimal()), None)
-
-
-# cgroups, of version 2 and of version 1; the tightest of a group and those above it holds.
 
 
 def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
@@ -120,28 +118,9 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
 
 
 def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
-    """Limit and use of the group with the least memory left.
-
-    Inactive page cache can be reclaimed, so it does not count as used.
-    """
-    found = []
-    for group in _groups("memory", proc, cgroups):
-        for limit, used, of_files in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            fields = _words(group / limit) + _words(group / used)
-            numbers = [int(word) for word in fields if word.isdecimal()]
-            if len(numbers) == 2 and numbers[0] < _NO_LIMIT:
-                found.append((numbers[0], max(0, numbers[1] - _memory_stat(group, of_files))))
-    return min(found, key=lambda pair: pair[0] - pair[1], default=(None, None))
-
-
-def _memory_stat(group: Path, name: str) -> int:
-    """A number of the group's ``memory.stat``; 0 if it is missing."""
-    words = _words(group / "memory.stat")
-    found = dict(zip(words[::2], words[1::2], strict=False)).get(name, "")
-    return int(found) if found.isdecimal() else 0
+    """Limit and use of the group with the least memory left."""
+    use = full_first(memory_group("self", proc, cgroups))
+    return (use.limit, use.used) if use else (None, None)
 
 
 def _words(file: Path) -> list[str]:

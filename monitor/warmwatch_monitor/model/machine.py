@@ -12,6 +12,8 @@ from msgspec import Struct
 IDLE_RATIO, WORKING_RATIO = 0.05, 0.5
 # A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
 LOW_POWER_RATIO = 0.4
+# Throttle reasons of a healthy GPU under load.
+HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 
 
 class GpuReading(Struct, frozen=True, kw_only=True):
@@ -122,7 +124,8 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
     ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger. ``compilers`` are the busiest of
     its compilers; compile workers are listed only if they are busy or stopped. ``private_bytes``:
     resident, without pages of files and shared memory. ``workers_memory``: read only if most of
-    the memory is used.
+    the memory is used. ``memory_left_bytes``: until its cgroup is at its limit; ``None`` without
+    a limit.
     """
 
     pid: int
@@ -136,6 +139,7 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
     compilers: tuple[Compiler, ...] = ()
     private_bytes: int | None = None
     workers_memory: WorkersMemory | None = None
+    memory_left_bytes: int | None = None
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -70,7 +70,7 @@ function showMachine(answer) {
   for (const run of answer.runs) for (const rank of run.ranks) for (const uuid of rank.gpus) {
     users.set(uuid, [...(users.get(uuid) ?? []), `${run.run} ${rank.rank}`]);
   }
-  rows("gpus", answer.gpus.map((gpu) => ({ ...gpu, ranks: users.get(gpu.uuid)?.join(", ") })));
+  rows("gpus", answer.gpus.map((gpu) => ({ ...gpu, ranks: users.get(gpu.uuid)?.join(", "), throttled: gpu.throttled?.join(", ") })));
   rows("sources", answer.sources);
   const up = answer.sources.filter((one) => one.up).length;
   text(document.getElementById("sources-count"), `${up} of ${answer.sources.length} up`);

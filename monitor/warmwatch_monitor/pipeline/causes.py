@@ -9,10 +9,9 @@ from msgspec import Struct
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.model import GpuReading, HostReading
+from warmwatch_monitor.model.machine import HARMLESS
 
 _SM_CLOCK = "sm"
-# Reasons that also throttle a healthy GPU under load: no cause unless they are new.
-HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 _LOADED, _WAITING, _SAVING, _CLOCKED, _CAPPED, _STOLEN = 1.2, 0.2, 0.2, 0.9, 0.95, 0.1
 _RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
 

@@ -123,7 +123,7 @@ class Judging:
             )
         speeds = {**self._speeds, **self._followed(records, used, around.host)}
         memories = {**self._memories, **self._remembered_memory(records, used, around)}
-        growing = self._growing(records, memories, used, around.host)
+        growing = self._growing(records, memories, used, around)
         working = {folder: work.working_ns for folder, work in works.items()}
         runs = group(
             records,
@@ -168,17 +168,19 @@ class Judging:
         records: Iterable[RecordReading],
         memories: Mapping[str, memory.MemoryHistory],
         used: Mapping[str, tuple[GpuReading, ...]],
-        host: HostReading | None,
+        around: Around,
     ) -> dict[str, MemoryGrowth]:
         """By record, how its memory grows. The rate changes only with its history."""
         found: dict[str, MemoryGrowth | None] = {}
         for one in records:
             history, before = memories.get(one.folder), self._memories.get(one.folder)
-            known, around = self._grown.get(one.folder), (host, used[one.folder])
+            process = None if one.pid is None else around.processes.get(one.pid)
+            left = memory.left_on_host(around.host, process), used[one.folder]
+            known = self._grown.get(one.folder)
             if history and before and history.buckets is before.buckets:
-                found[one.folder] = known and memory.with_left(known, *around)
+                found[one.folder] = known and memory.with_left(known, *left)
             else:
-                found[one.folder] = memory.growth(history, *around, one.compilations, known)
+                found[one.folder] = memory.growth(history, *left, one.compilations, known)
         return {folder: one for folder, one in found.items() if one is not None}
 
     def _followed(

@@ -32,8 +32,7 @@ from warmwatch_monitor.model import (
     RunView,
     with_laggard,
 )
-from warmwatch_monitor.model.machine import LOW_POWER_RATIO
-from warmwatch_monitor.pipeline.causes import HARMLESS
+from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
 OVERHEAD = 0.2
@@ -102,9 +101,12 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
         for one in _overheads(load)
         if one.share is not None and one.share >= OVERHEAD - MARGIN * (one.verdict == held)
     ]
-    if overheads:
-        return max(overheads, key=lambda one: (one.share or 0.0) + MARGIN * (one.verdict == held))
-    return next(_of_gpu(load, held), None)
+    if not overheads:
+        return next(_of_gpu(load, held), None)
+    found = max(overheads, key=lambda one: (one.share or 0.0) + MARGIN * (one.verdict == held))
+    if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
+        found = replace(found, evidence=(*found.evidence, *reduced.evidence))
+    return found
 
 
 def _overheads(load: Load) -> Iterator[LimitedBy]:
@@ -160,18 +162,23 @@ def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     """What explains that the GPU is busy, the most certain first."""
     if load.busy is None:
         return
-    reason, share = max(
-        ((name, one) for name, one in load.throttled.items() if name not in HARMLESS),
-        key=lambda one: one[1],
-        default=("", 0.0),
-    )
-    if share >= OVERHEAD - MARGIN * (held == "throttled"):
-        words = f"reduced clocks {_percent(share)} of the time ({reason})"
-        yield LimitedBy(verdict="throttled", share=share, evidence=(words,))
+    least = OVERHEAD - MARGIN * (held == "throttled")
+    if (reduced := _reduced_clocks(load, least)) is not None:
+        yield reduced
     if load.others is not None and load.others >= OVERHEAD - MARGIN * (held == "shared"):
         words = f"other programs use the GPU {_percent(load.others)} of the time"
         yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
     yield from _pipes(load, held)
+
+
+def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
+    """The reason that reduces the clocks most of the time, if that is a share of ``least``."""
+    reasons = [(share, name) for name, share in load.throttled.items() if name not in HARMLESS]
+    share, reason = max(reasons, default=(0.0, ""))
+    if share < least:
+        return None
+    words = f"reduced clocks {_percent(share)} of the time ({reason})"
+    return LimitedBy(verdict="throttled", share=share, evidence=(words,))
 
 
 def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:

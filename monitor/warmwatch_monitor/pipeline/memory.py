@@ -103,14 +103,15 @@ def _min(one: int | None, other: int | None) -> int | None:
 
 def growth(
     known: MemoryHistory | None,
-    host: HostReading | None = None,
+    left_bytes: int | None = None,
     gpus: Sequence[GpuReading] = (),
     compilations: Iterable[Compilation] = (),
     held: MemoryGrowth | None = None,
 ) -> MemoryGrowth | None:
     """How memory grows; ``None`` if it does not, or not for long enough. A GPU's comes first.
 
-    ``held``: the growth until now, which ends at lower limits than it began at.
+    ``left_bytes``: of host memory. ``held``: the growth until now, which ends at lower limits than
+    it began at.
     """
     if known is None:
         return None
@@ -119,20 +120,27 @@ def growth(
         is_held = held is not None and held.of == of
         if (found := _growth(of, series, is_held=is_held)) is not None:
             recompiled = _recompiled(series, found.since_step, compilations)
-            return with_left(replace(found, recompiled=recompiled), host, gpus)
+            return with_left(replace(found, recompiled=recompiled), left_bytes, gpus)
     return None
 
 
+def left_on_host(host: HostReading | None, process: ProcessReading | None) -> int | None:
+    """Host memory that a process may still get: the kernel kills it at its cgroup's limit too."""
+    machine = host.memory_available_bytes if host else None
+    known = (machine, process.memory_left_bytes if process else None)
+    return min((one for one in known if one is not None), default=None)
+
+
 def with_left(
-    known: MemoryGrowth, host: HostReading | None, gpus: Sequence[GpuReading]
+    known: MemoryGrowth, left_bytes: int | None, gpus: Sequence[GpuReading]
 ) -> MemoryGrowth:
     """``known`` with the time until the memory that is free now is used up."""
-    left = host.memory_available_bytes if host else None
     if known.of == "gpu":
         totals = [(one.memory_total_bytes, one.memory_used_bytes) for one in gpus]
         free = [total - used for total, used in totals if total is not None and used is not None]
-        left = sum(free) if free else None
-    return replace(known, left_seconds=None if left is None else left / known.bytes_per_second)
+        left_bytes = sum(free) if free else None
+    left = None if left_bytes is None else left_bytes / known.bytes_per_second
+    return replace(known, left_seconds=left)
 
 
 Series = Sequence[tuple[int, int, int]]  # time, step, bytes

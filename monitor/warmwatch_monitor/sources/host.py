@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Compiler, HostReading, ProcessReading, WorkersMemory
-from warmwatch_monitor.sources.memory_limits import memory_group, of_workers
+from warmwatch_monitor.sources.memory_limits import Group, Use, full_first, memory_group, of_workers
 from warmwatch_monitor.sources.processes import (
     STOPPED,
     Children,
@@ -96,11 +96,12 @@ class HostSource:
         known, self._followed = self._followed, {}
         pids = list(pids)
         children = self._walk(newcomers=bool(set(pids) - set(known))) if pids else None
+        limit = cache(full_first)  # the ranks of a job share a cgroup
         readings = {}
         for pid in pids:
             try:
                 followed = known.get(pid) or _Followed(pid)
-                readings[pid] = followed.read(self._clock.monotonic_ns, children)
+                readings[pid] = followed.read(self._clock.monotonic_ns, children, limit)
             except psutil.Error:
                 continue
             self._followed[pid] = followed
@@ -128,10 +129,16 @@ class _Followed:
         self._workers: tuple[int | None, int | None] = (None, None)
         self._group = memory_group(pid)
         self._workers_memory: WorkersMemory | None = None
+        self._memory_left: int | None = None
         self._compilers = Compilers()
         self._seen: tuple[Compiler, ...] = ()
 
-    def read(self, clock_ns: Callable[[], int], children: Children | None) -> ProcessReading:
+    def read(
+        self,
+        clock_ns: Callable[[], int],
+        children: Children | None,
+        limit: Callable[[Group | None], Use | None],
+    ) -> ProcessReading:
         """Raises psutil.Error if the process is gone or may not be read."""
         with self._process.oneshot():
             times, memory = self._process.cpu_times(), self._process.memory_info()
@@ -143,6 +150,8 @@ class _Followed:
         self._cpu = (now_ns, cpu)
         if children is not None:
             self._look_at_pool(now_ns, children)
+            use = limit(self._group)
+            self._memory_left = max(0, use.limit - use.used) if use else None
         busy, idle = self._workers
         return ProcessReading(
             pid=self._process.pid,
@@ -156,6 +165,7 @@ class _Followed:
             compilers=self._seen,
             private_bytes=_private_bytes(memory),
             workers_memory=self._workers_memory,
+            memory_left_bytes=self._memory_left,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:

@@ -35,7 +35,7 @@ class Use(NamedTuple):
     cgroup: bool
 
 
-def memory_group(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Group | None:
+def memory_group(pid: int | str, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Group | None:
     """The memory cgroup of a process; ``None`` if it has none, or if that cannot be read."""
     try:
         lines = (proc / str(pid) / "cgroup").read_text().splitlines()
@@ -47,7 +47,14 @@ def memory_group(pid: int, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Grou
             root = cgroups / "memory"
             return Group(root / path.lstrip("/"), root, first=True)
     paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
-    return Group(cgroups / paths[0], cgroups, first=False) if paths else None
+    if not paths or paths[0].startswith(".."):
+        return None  # outside of the groups that are mounted in this container
+    return Group(cgroups / paths[0], cgroups, first=False)
+
+
+def full_first(group: Group | None) -> Use | None:
+    """The limit of ``group`` or one of its parents with the least bytes left; ``None`` if none."""
+    return min(_uses(group), key=lambda one: one.limit - one.used, default=None)
 
 
 def least_room(group: Group | None) -> Use:
@@ -68,8 +75,10 @@ def _uses(group: Group | None) -> Iterator[Use]:
     for folder in (group.folder, *group.folder.parents):
         if not folder.is_relative_to(group.root):
             return
-        limit, used = _number(folder / limits), _number(folder / current)
-        if limit and used is not None and limit < _UNLIMITED:
+        limit = _number(folder / limits)
+        if not limit or limit >= _UNLIMITED:
+            continue
+        if (used := _number(folder / current)) is not None:
             yield Use(max(0, used - _stat(folder / "memory.stat", inactive)), limit, cgroup=True)
 
 

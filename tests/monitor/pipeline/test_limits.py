@@ -95,6 +95,17 @@ def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
     assert found is None or (found.evidence and all(found.evidence))
 
 
+@pytest.mark.parametrize(("share", "named"), [(0.4, True), (0.1, False)])
+def test_reduced_clocks_are_named_beside_another_limit(share: float, named: bool) -> None:
+    """An overhead comes first: the GPU waits for it, whatever its clocks are."""
+    throttled = {"hw_thermal_slowdown": share, "sw_power_cap": 1.0}
+    found = limited_by(replace(TINY, waiting=0.65, throttled=throttled))
+    assert found is not None
+    assert (found.verdict, found.share) == ("input", 0.65)
+    words = f"reduced clocks {100 * share:.0f} % of the time (hw_thermal_slowdown)"
+    assert (words in found.evidence) is named
+
+
 @pytest.mark.parametrize(
     ("graphs", "words"),
     [

@@ -32,6 +32,7 @@ from warmwatch_monitor.pipeline.memory import (
 MB, GB = 2**20, 2**30
 SECOND = 10**9
 HOST = HostReading(memory_total_bytes=64 * GB, memory_available_bytes=10 * GB, cpus=8)
+LEFT = HOST.memory_available_bytes
 
 Bytes = Callable[[float], float]
 
@@ -60,7 +61,7 @@ def changes(host: Bytes, seconds: int) -> list[int]:
     at = []
     for second in range(seconds):
         known = poll(known, second, host=round(host(second)))
-        now = growth(known, HOST, held=held)
+        now = growth(known, LEFT, held=held)
         if (now is None) is not (held is None):
             at.append(second)
         held = now
@@ -68,7 +69,7 @@ def changes(host: Bytes, seconds: int) -> list[int]:
 
 
 def found(host: Bytes, seconds: int) -> MemoryGrowth | None:
-    return growth(followed(host, seconds), HOST)
+    return growth(followed(host, seconds), LEFT)
 
 
 def noise(second: float, size: float = 3 * MB) -> float:
@@ -85,12 +86,14 @@ def test_a_leak_has_its_slope_its_begin_and_the_time_left() -> None:
     assert known.since_step == pytest.approx(1000 + 10 * 100, abs=150)
     assert known.grown_bytes == pytest.approx(4 * MB * 200, rel=0.2)  # to 16 s
     assert known.left_seconds == pytest.approx(10 * GB / (4 * MB), rel=0.05)
-    later = with_left(known, replace(HOST, memory_available_bytes=GB), ())
+    later = with_left(known, GB, ())
     assert later.left_seconds == pytest.approx(GB / (4 * MB), rel=0.05)
     assert with_left(known, None, ()).left_seconds is None
 
 
-def test_the_time_left_follows_the_free_memory_at_each_poll() -> None:
+@pytest.mark.parametrize("in_cgroup", [False, True])
+def test_the_time_left_follows_the_free_memory_at_each_poll(in_cgroup: bool) -> None:
+    """The kernel kills a container at its own limit, whatever the machine has left."""
     judging = Judging()
     seen = set()
     for second in range(200):
@@ -98,7 +101,11 @@ def test_the_time_left_follows_the_free_memory_at_each_poll() -> None:
         last = {"steps": 1000 + 10 * second, "last_step_ns": now_ns}
         slot = replace(b.WARM, steps=b.WARM.steps._replace(**last))
         process = ProcessReading(
-            pid=7, cpu_seconds=1.0, resident_bytes=GB, private_bytes=GB + 4 * MB * second
+            pid=7,
+            cpu_seconds=1.0,
+            resident_bytes=GB,
+            private_bytes=GB + 4 * MB * second,
+            memory_left_bytes=2 * GB - 4 * MB * second if in_cgroup else None,
         )
         host = replace(HOST, memory_available_bytes=10 * GB - second * MB)
         around = Around(now_ns=now_ns, processes={7: process}, host=host)
@@ -106,8 +113,8 @@ def test_the_time_left_follows_the_free_memory_at_each_poll() -> None:
         (run,), _ = judging.of([one], around, {"/a"})
         known = run.ranks[0].memory_growth
         if known is not None:
-            left = (10 * GB - second * MB) / known.bytes_per_second
-            assert known.left_seconds == pytest.approx(left)
+            left = 2 * GB - 4 * MB * second if in_cgroup else 10 * GB - second * MB
+            assert known.left_seconds == pytest.approx(left / known.bytes_per_second)
             seen.add(known.left_seconds)
     assert len(seen) > 20
 
@@ -140,7 +147,7 @@ def test_a_normal_training_raises_no_alarm_at_any_moment(name: str, host: Bytes)
     known: MemoryHistory | None = None
     for second in range(1500):
         known = poll(known, second, host=round(host(second)))
-        assert growth(known, HOST) is None, f"{name}: alarm after {second} s"
+        assert growth(known, LEFT) is None, f"{name}: alarm after {second} s"
 
 
 def test_a_leak_that_ends_is_no_longer_reported() -> None:
@@ -165,7 +172,7 @@ def test_a_leak_that_an_allocator_takes_in_pieces_is_reported_without_a_break(
 def test_the_history_is_bounded_and_covers_a_day() -> None:
     day = followed(lambda t: GB + 0.1 * MB * t, 86_400)
     assert len(day.buckets) <= 32
-    known = growth(day, HOST)
+    known = growth(day, LEFT)
     assert known is not None
     assert known.grown_bytes == pytest.approx(8640 * MB, rel=0.1)
 
@@ -192,7 +199,7 @@ def test_gpu_memory_counts_if_no_other_process_is_on_it(
         if others is None:
             gpus = (replace(gpus[0], memory_used_bytes=None),)
         known = poll(known, second, host=GB, gpus=gpus)
-    seen = growth(known, HOST, gpus)
+    seen = growth(known, LEFT, gpus)
     assert (seen.of if seen else None) == of
     if seen is not None:
         assert seen.left_seconds == pytest.approx((60 * GB - 5980 * MB) / (20 * MB), rel=0.05)
@@ -214,7 +221,7 @@ def test_what_compiled_when_the_growth_began_is_named() -> None:
         Compilation(id=None, kind="forward", at_ns=(1000 + at) * SECOND, name=name, after_warm=True)
         for name, at in (("early", 40), ("forward", 100), ("late", 200))
     ]
-    known = growth(history, HOST, (), made)
+    known = growth(history, LEFT, (), made)
     assert known is not None
     assert known.recompiled == ("forward",)
 

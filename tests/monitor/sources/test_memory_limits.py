@@ -12,6 +12,7 @@ import pytest
 from warmwatch_monitor.sources.memory_limits import (
     Group,
     Use,
+    full_first,
     least_room,
     memory_group,
     of_workers,
@@ -48,6 +49,19 @@ def test_the_group_with_the_least_free_memory_decides(
     assert known == Use(LIMIT - 4000, LIMIT, cgroup=True)
 
 
+@pytest.mark.parametrize(("first", "unlimited"), [(False, "max"), (True, "9223372036854771712")])
+def test_the_memory_left_is_that_of_the_group_that_is_full_first(
+    tmp_path: Path, first: bool, unlimited: str
+) -> None:
+    free = (unlimited, 10, 0)
+    inner = group(tmp_path / "a", first=first, pod=("90000", 30000, 10000), box=("50000", 30000, 0))
+    assert full_first(inner) == Use(30_000, 50_000, cgroup=True)
+    outer = group(tmp_path / "b", first=first, pod=("50000", 30000, 10000), box=free)
+    assert full_first(outer) == Use(20_000, 50_000, cgroup=True)
+    assert full_first(group(tmp_path / "c", first=first, box=free)) is None
+    assert full_first(None) is None
+
+
 def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
     for one in (None, group(tmp_path, first=False, job=("max", MACHINE, 0))):
         known = least_room(one)
@@ -61,6 +75,7 @@ def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
         ("0::/job/step\n", "job/step"),
         ("3:cpu,memory:/job\n2:pids:/x\n", "memory/job"),
         ("2:pids:/x\n", None),
+        ("0::/../job\n", None),  # of another container
     ],
 )
 def test_the_group_of_a_process_is_found(tmp_path: Path, lines: str, path: str | None) -> None:

@@ -9,6 +9,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch_monitor.model import GpuReading, ProcessReading, RankView, Spending
+from warmwatch_monitor.model.machine import HARMLESS
 from warmwatch_monitor.status.words import gpus as silicon
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import run_sentence
@@ -182,3 +183,13 @@ def test_a_gpu_is_not_called_waiting_before_its_power_shows_it() -> None:
     lagging = b.gpu(utilization_ratio=0.0, power_watts=583.0)
     assert said(b.view(b.COMPILING, gpus=(lagging,))).endswith("(inductor); the GPU waits")
     assert said(b.view(b.COMPILING, gpus=(IDLE,))).endswith("(inductor); the GPU waits at 118 W")
+
+
+@pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])
+def test_the_evidence_names_why_clocks_are_reduced(reason: str) -> None:
+    """A power cap is normal under load."""
+    gpu = b.gpu(throttled=((reason, True), ("hw_slowdown", False)))
+    lines = [line for line in evidence(b.view(b.WARM, gpus=(gpu,))) if line.startswith("GPU 0:")]
+    assert [line.endswith(f", reduced clocks ({reason})") for line in lines] == [
+        reason not in HARMLESS
+    ]

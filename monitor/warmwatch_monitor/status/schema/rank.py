@@ -120,7 +120,7 @@ class MemoryGrowth(Struct, frozen=True, kw_only=True):
     grown_bytes: int
     """How much it has grown since then."""
     left_seconds: Number | None = None
-    """Until the memory of the machine or the GPUs is used up; null if not known."""
+    """Until the memory of the machine, its cgroup or the GPUs is used up; null if not known."""
     recompiled: list[str]
     """Functions that compiled when the growth began."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from warmwatch_monitor.model import GpuReading, RankView, RunView
-from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
+from warmwatch_monitor.model.machine import HARMLESS, IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 from warmwatch_monitor.output.wording import counted
 
 FULL_RATIO = 0.9
@@ -93,6 +93,7 @@ def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:
             _percent("SM", gpu.sm_active_ratio),
             _percent("tensor cores", gpu.tensor_active_ratio),
             _percent("memory bandwidth", gpu.dram_active_ratio),
+            _reduced_clocks(gpu),
         ]
         words = ", ".join(part for part in parts if part)
         if gpu.trouble or words:
@@ -141,6 +142,11 @@ def _low_power(gpus: Sequence[GpuReading]) -> bool:
 
 def _percent(what: str, ratio: float | None) -> str:
     return "" if ratio is None else f"{what} {100 * ratio:.0f} %"
+
+
+def _reduced_clocks(gpu: GpuReading) -> str:
+    reasons = ", ".join(name for name, holds in gpu.throttled if holds and name not in HARMLESS)
+    return f"reduced clocks ({reasons})" if reasons else ""
 
 
 def _watts(gpu: GpuReading) -> str:
