@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -13,13 +12,13 @@ from hypothesis import HealthCheck, Phase, settings
 
 from support import slots
 from support.filesystems import MEMORY
+from support.isolation import isolate
 
 PROCESS = Path(__file__).parent / "process"
 
 # In what a shell starts in the background Ctrl-C is ignored, and so in all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Commands that a test calls in this process do not look for what other tests train meanwhile.
-os.environ["WARMWATCH_OBSERVE"] = "off"
+isolate()
 # How long an example takes is the machine's affair; pytest-timeout ends what never ends.
 settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # For `make mutants`: the same examples each time, and what fails of one has not to be made small.

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support import builders
+from support.isolation import VARIABLES
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Header, Slot, StepCounts
@@ -196,18 +197,17 @@ def ended(slot: Slot, how: str) -> Slot:
 def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
     """Return as soon as ``condition`` holds; fail after ``seconds``.
 
-    They cost nothing where it comes true, and a slow machine may need many.
+    They cost nothing where it comes true, and a slow machine may need many. Asks less and less
+    often, up to every 50 ms: what is waited for needs the processor, too.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < seconds, "the condition did not come true in time"
+        time.sleep(min(0.01 + waited / 10, 0.05))
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """This process's environment with no ``WARMWATCH_*`` but ``variables``.
-
-    Trainings that other tests run meanwhile are not looked for, and none is remembered.
-    """
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
-    return {**kept, "WARMWATCH_OBSERVE": "off", "WARMWATCH_STATE": "off", **variables}
+    """This process's environment, isolated, with no other ``WARMWATCH_*`` than ``variables``."""
+    others = {k: v for k, v in os.environ.items() if not k.startswith("WARMWATCH_")}
+    return {**others, **VARIABLES, **variables}

@@ -27,6 +27,7 @@ from threading import get_ident
 from typing import Any
 
 from support.forked import Forked
+from support.isolation import VARIABLES
 from support.preloaded import COMPILER, OWN, OWN_OF_COMPILER, TORCH, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,8 +128,8 @@ def environment(records: Path, **more: str) -> dict[str, str]:
     return {
         **clean,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        **VARIABLES,
         "WARMWATCH_DIR": str(records),
-        "WARMWATCH_STATE": "off",  # must not enter the history of the user who runs the tests
         "OMP_NUM_THREADS": "1",
         # else each empty cache begins with trial compilations for instructions that the CPU has:
         # two thirds of what the C++ compiler does for one small model

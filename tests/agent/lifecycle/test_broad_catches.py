@@ -16,6 +16,7 @@ SOURCES = sorted(
     for part in ("agent/warmwatch", "monitor/warmwatch_monitor", "dashboards/warmwatch_dashboards")
     for path in (ROOT / part).rglob("*.py")
 )
+Catches = list[tuple[Path, ast.ExceptHandler]]
 BROAD = {"Exception", "BaseException"}
 DOCUMENT = ROOT / "docs/explanation/reliability.md"
 ROW = re.compile(r"^\| `([a-z_/]+\.py)` \| (\d+) \| ", re.MULTILINE)
@@ -47,24 +48,25 @@ def _where(path: Path) -> str:
     return path.relative_to(ROOT).as_posix().partition("/")[2].partition("/")[2]
 
 
-CATCHES = [(path, node) for path in SOURCES for node in broad(path)]
+@pytest.fixture(scope="module")
+def catches() -> Catches:
+    return [(path, node) for path in SOURCES for node in broad(path)]
 
 
-@pytest.mark.parametrize(
-    ("path", "node"), CATCHES, ids=[f"{_where(path)}:{node.lineno}" for path, node in CATCHES]
-)
-def test_a_broad_catch_has_a_reason_and_catches_no_interrupt(
-    path: Path, node: ast.ExceptHandler
+def test_a_broad_catch_has_a_reason_and_catches_no_interrupt(catches: Catches) -> None:
+    for path, node in catches:
+        line = path.read_text().splitlines()[node.lineno - 1]
+        where = f"{path}:{node.lineno}: {line}"
+        assert _names(node.type) == {"Exception"}, where
+        assert re.search(r"# noqa: BLE001 - \w+|^    except Exception:$", line), where
+
+
+def test_the_agents_all_end_in_the_sink_but_for_those_that_the_document_names(
+    catches: Catches,
 ) -> None:
-    assert _names(node.type) == {"Exception"}
-    line = path.read_text().splitlines()[node.lineno - 1]
-    assert re.search(r"# noqa: BLE001 - \w+|^    except Exception:$", line), line
-
-
-def test_the_agents_all_end_in_the_sink_but_for_those_that_the_document_names() -> None:
     loose = {
         _where(path)
-        for path, node in CATCHES
+        for path, node in catches
         if "agent" in path.relative_to(ROOT).parts and not _calls(node) & SINKS
     }
     assert loose == {
@@ -76,9 +78,11 @@ def test_the_agents_all_end_in_the_sink_but_for_those_that_the_document_names() 
     }
 
 
-def test_the_document_names_every_file_with_one_and_how_many_there_are() -> None:
-    told = {name: int(count) for name, count in ROW.findall(DOCUMENT.read_text())}
-    assert told == Counter(_where(path) for path, _ in CATCHES)
+def test_the_document_names_every_file_with_one_and_how_many_there_are(
+    catches: Catches,
+) -> None:
+    listed = {name: int(count) for name, count in ROW.findall(DOCUMENT.read_text())}
+    assert listed == Counter(_where(path) for path, _ in catches)
 
 
 def test_nothing_is_suppressed_wholesale() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-import torch
-from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
 
 from warmwatch import _guard
 from warmwatch.process.torch_state import Parameters
 
 
-def sgd(*sizes: int) -> torch.optim.SGD:
+def sgd(*sizes: int) -> object:
+    import torch  # here and below: by the worker that runs these, not by each that collects them
+
     return torch.optim.SGD([torch.nn.Parameter(torch.ones(size)) for size in sizes])
 
 
@@ -39,6 +39,8 @@ def test_a_model_with_frozen_parameters_is_larger_than_that() -> None:
 
 
 def test_a_sharded_parameter_makes_the_count_unknown() -> None:
+    import torch
+
     class FlatParameter(torch.nn.Parameter):
         """As FSDP1 has them: this process's part."""
 
@@ -47,6 +49,9 @@ def test_a_sharded_parameter_makes_the_count_unknown() -> None:
 
 def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
     """Flat or original: its type is ``Parameter``, as every other's."""
+    import torch
+    from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
+
     shard = torch.nn.Parameter(torch.ones(3))
     setattr(shard, FSDP_FLATTENED, True)
     assert seen(torch.optim.SGD([shard])) is None

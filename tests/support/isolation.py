@@ -1,0 +1,31 @@
+"""Tests read and write nothing of this machine's own: no records, no history, no socket.
+
+A command of a test may still ask the default address. A daemon there watches other records than
+``WARMWATCH_DIR``, so the command ignores it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+_PLACE = tempfile.TemporaryDirectory(prefix="warmwatch-tests-")  # removed on exit
+VARIABLES = {
+    "WARMWATCH_DIR": _PLACE.name,
+    "WARMWATCH_STATE": "off",
+    "WARMWATCH_SOCKET": "off",
+    "WARMWATCH_OBSERVE": "off",  # do not look for trainings that other tests run meanwhile
+}
+
+
+def isolate() -> None:
+    """Change the environment of this process, and so of all that it starts."""
+    for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
+        del os.environ[name]
+    os.environ.update(VARIABLES)
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        os.environ[name] = _PLACE.name
+    # container images often set it: each Python that a test starts would compile our sources
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
