@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,7 +49,8 @@ def _key(real: str, arguments: list[str], source: str, out: str) -> str:
             parts.append(Path(one).name if before == "-include" else one)
         before = one
     digest = hashlib.sha256("\0".join(parts).encode())
-    digest.update(Path(source).read_bytes())
+    # 2.6 includes a header by its path in the cache of this test
+    digest.update(re.sub(rb'(#include ").*/', rb"\1", Path(source).read_bytes()))
     return digest.hexdigest()
 
 

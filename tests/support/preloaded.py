@@ -199,9 +199,12 @@ def _begin_to_compile() -> None:
 
     The hash of PyTorch's source for the keys of the caches, and the patterns that it looks for.
     """
+    from torch._inductor import config
     from torch._inductor.codecache import torch_key
     from torch._inductor.fx_passes import serialized_patterns
 
+    if config.cpp.vec_isa_ok is None:
+        config.cpp.vec_isa_ok = True  # 2.6 does not read TORCHINDUCTOR_VEC_ISA_OK
     torch_key()
     for pattern in iter_modules(serialized_patterns.__path__, f"{serialized_patterns.__name__}."):
         import_module(pattern.name)
