@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from support import accuracy, features, scenarios
 from support.case import Case
 from support.comparison import findings
 from support.scenarios import Scenario
-from support.trainings import ROOT
 
 RUN = [pytest.param(one, marks=[pytest.mark.long] * one.long) for one in scenarios.every()]
 
@@ -41,12 +39,7 @@ def test_a_scenario_that_allows_a_difference_names_it(scenario: Scenario) -> Non
 def test_the_table_of_features_names_proofs_that_exist_and_each_scenario() -> None:
     names = {one.name for one in scenarios.every()}
     proofs = {name for row in features.features() for name in row.proof}
-    defined = {
-        function
-        for file in (ROOT / "tests").rglob("test_*.py")
-        for function in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
-    }
-    assert proofs - names - defined == set()
+    assert proofs - names - {*features.proofs()} == set()
     assert names - proofs == set()
     assert "\n".join(features.table()) in accuracy.DOCUMENT.read_text()
 

@@ -1,4 +1,4 @@
-"""The compiler features that were checked, for accuracy.md: what came out, and what proves it.
+"""The compiler features that were checked, for accuracy.md: the result, the versions, the proof.
 
 A row names the scenarios and tests whose truth is PyTorch's own records or the script's own marks.
 ``test_scenarios.py`` checks that all of them exist, and that each scenario is in a row.
@@ -6,19 +6,32 @@ A row names the scenarios and tests whose truth is PyTorch's own records or the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-EQUAL = "equal"
-# Scenarios that came after the run with all five versions, see reference/pytorch-versions.md.
-_LATER = {"compiled_in_vain", "activity", "save_and_evaluate", "always_failing", "slowdown"}
-_ALL, _ONE = "2.6 to 2.15", "2.13"
-_SOME = {"fx_async": "2.11 to 2.15", "mark_dynamic": "2.11 to 2.15"}  # others cannot run them
+from support.trainings import ROOT
 
-# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it, and
-# where its tests ran on more versions, | those.
+EQUAL = "equal"
+# A line: feature | result (`=`: counts, phases and states are PyTorch's) | what proves it.
 _ROWS = Path(__file__).with_name("features.txt")
+
+# What ran with which versions: reference/pytorch-versions.md has dates and results. Add a version
+# here when all of a file passed with it, or was skipped because the version cannot run it.
+_EVERY_CHANGE = {"2.13"}
+_RAN = {
+    "tests/process/test_scenarios.py": {"2.6", "2.11", "2.15"},
+    "tests/agent/hooks/": {"2.6", "2.8", "2.14", "2.15"},
+    "tests/process/test_compiling.py": {"2.6", "2.15"},
+    "tests/process/test_evaluations.py": {"2.6", "2.15"},
+    "tests/process/test_flops.py": {"2.6", "2.15"},
+    "tests/process/test_limits.py": {"2.6", "2.15"},
+    "tests/process/test_missing_hooks.py": {"2.6", "2.15"},
+    "tests/process/test_requested.py": {"2.6", "2.15"},
+}
+_LACKS = {"fx_async": {"2.6"}, "mark_dynamic": {"2.6"}, "threads": {"2.6", "2.11"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +42,28 @@ class Feature:
     name: str = ""
     result: str = ""
     proof: tuple[str, ...] = ()
-    ran: str = ""
 
     @property
     def versions(self) -> str:
-        """The versions of PyTorch with which the proof ran."""
-        if self.ran:
-            return self.ran
-        is_scenario = all(not one.startswith("test_") for one in self.proof)
-        if not is_scenario or _LATER & set(self.proof):
-            return _ONE
-        return next((_SOME[one] for one in self.proof if one in _SOME), _ALL)
+        """The versions of PyTorch with which all of the proofs passed."""
+        passed = set.intersection(*map(_versions, self.proof)) if self.proof else set()
+        return ", ".join(sorted(passed, key=lambda one: int(one.removeprefix("2."))))
+
+
+def _versions(proof: str) -> set[str]:
+    file = proofs().get(proof, "tests/process/test_scenarios.py")
+    ran = (versions for start, versions in _RAN.items() if file.startswith(start))
+    return _EVERY_CHANGE | next(ran, set()) - _LACKS.get(proof, set())
+
+
+@cache
+def proofs() -> dict[str, str]:
+    """The file of each test."""
+    return {
+        function: str(file.relative_to(ROOT))
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for function in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
 
 
 def features() -> Iterator[Feature]:
@@ -48,14 +72,10 @@ def features() -> Iterator[Feature]:
         if line.startswith("**") and "|" not in line:
             yield Feature(group=line)
             continue
-        name, result, proof, *ran = (part.strip() for part in line.split("|"))
+        name, result, proof = (part.strip() for part in line.split("|"))
         words = result.replace("=", EQUAL, 1) if result.startswith("=") else result
-        yield Feature(
-            name=name,
-            result=words,
-            proof=tuple(one.strip() for one in proof.split(",") if one.strip()),
-            ran="".join(ran),
-        )
+        named = tuple(one.strip() for one in proof.split(",") if one.strip())
+        yield Feature(name=name, result=words, proof=named)
 
 
 def table() -> list[str]:
@@ -63,6 +83,5 @@ def table() -> list[str]:
     lines = ["| feature | result | PyTorch | proof |", "|---|---|---|---|"]
     for one in features():
         proof = ", ".join(f"`{name}`" for name in one.proof)
-        versions = one.versions if one.proof else ""
-        lines.append(f"| {one.group or one.name} | {one.result} | {versions} | {proof} |")
+        lines.append(f"| {one.group or one.name} | {one.result} | {one.versions} | {proof} |")
     return lines

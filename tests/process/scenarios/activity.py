@@ -1,4 +1,4 @@
-"""An eager training whose only compiler is one that it brackets, once at first and once later."""
+"""An eager training with a compiler of its own inside ``activity()``: at first and once later."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Autocast is switched on in mid-run, and off again: one recompile, for the first."""
+"""Autocast is switched on during the run and off again: one recompile, for the first switch."""
 
 import torch
 from _common import finish, small, train

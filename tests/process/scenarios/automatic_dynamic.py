@@ -1,4 +1,4 @@
-"""A changing batch size: the second size makes the batch dynamic, further ones cost nothing."""
+"""A changing batch size: the second size makes the batch dynamic, others cost nothing."""
 
 import torch
 from _common import finish, small, train

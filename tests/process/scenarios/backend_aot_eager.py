@@ -1,4 +1,4 @@
-"""``backend="aot_eager"``: forward and backward are traced, and run as they are."""
+"""``backend="aot_eager"``: forward and backward are traced and run without Inductor."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""``backend="eager"``: Dynamo alone is at work, which also is compile activity."""
+"""``backend="eager"``: only Dynamo works, and that is compile activity too."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""A checkpoint is saved and loaded in mid-run: into the same model, it costs nothing."""
+"""A checkpoint is saved, and loaded into the same model during the run: no recompile."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""``torch.compile`` is called, and the object that it gave back never is: eager, unlike meant."""
+"""``torch.compile`` is called, but the object that it returns never is: the run is eager."""
 
 import torch
 from _common import finish, small, train

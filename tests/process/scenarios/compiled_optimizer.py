@@ -1,4 +1,4 @@
-"""A compiled optimizer beside an eager model."""
+"""A compiled optimizer with an eager model."""
 
 import torch
 from _common import batch, finish, loss_of, mark, small
@@ -8,8 +8,8 @@ EXPECT = {
     "states": "compiling warming warm",
     "breaks": 1,
     "eager_frames": "torch_dynamo_resume_in_wrapper",
-    "limits": "beside the agent the frame around the optimizer's step, which holds nothing to "
-    "compile, runs eagerly for the hook that is called in it",
+    "limits": "with the agent, the frame around the optimizer's step runs eagerly for the hook "
+    "that is called in it; it has nothing to compile",
 }
 
 model = small()

@@ -1,6 +1,6 @@
-"""Forward, backward and optimizer in one compiled function, which breaks where they meet.
+"""Forward, backward and optimizer in one compiled function, with graph breaks between them.
 
-The rest of it, behind the optimizer's call, is compiled after that call: in the next step.
+What comes after the optimizer's call in it compiles in the next step.
 """
 
 import torch
@@ -12,9 +12,9 @@ EXPECT = {
     "breaks": 1,
     "late_steps": (1,),
     "eager_frames": "torch_dynamo_resume_in_wrapper",
-    "limits": "a step ends at the optimizer's call, and what is compiled behind it, in the same "
-    "function, is in the next step: warm comes one step later; beside the agent the frame around "
-    "the optimizer's step, which holds nothing to compile, runs eagerly for the hook in it",
+    "limits": "a step ends at the optimizer's call; code after that call in the same function "
+    "compiles in the next step, so warm comes one step later; with the agent, the frame around the "
+    "optimizer's step runs eagerly for the hook that is called in it; it has nothing to compile",
 }
 
 model = small()

@@ -1,4 +1,4 @@
-"""``torch._dynamo.reset()`` in mid-run: all is compiled again, as if for the first time."""
+"""``torch._dynamo.reset()`` during the run: everything compiles again, as for the first time."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""``model.eval()`` with dropout in the model: the module's own state makes it another graph."""
+"""``model.eval()`` of a model with dropout: the flag ``training`` needs another graph."""
 
 import torch
 from _common import batch, finish, note, small, train

@@ -1,4 +1,4 @@
-"""A compile that fails: the training catches it, and goes on without the compiler."""
+"""A compilation fails: the training catches the exception and goes on without the compiler."""
 
 import torch
 from _common import batch, finish, raises, small, train

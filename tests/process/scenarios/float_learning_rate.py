@@ -1,4 +1,4 @@
-"""A compiled optimizer under a scheduler: each new float compiles again, up to the limit."""
+"""A compiled optimizer with a scheduler: each new float recompiles, up to the limit."""
 
 import torch
 from _common import batch, finish, limit_recompiles, loss_of, mark, small
@@ -12,8 +12,8 @@ EXPECT = {
     "long": True,
     "eager_frames": "torch_dynamo_resume_in_wrapper",
     "limits": "the trace also shows the graph of step 2 that was tried with a symbolic float and "
-    "given up; beside the agent the frame around the optimizer's step, which holds nothing to "
-    "compile, runs eagerly for the hook that is called in it",
+    "discarded; with the agent, the frame around the optimizer's step runs eagerly for the hook "
+    "that is called in it; it has nothing to compile",
 }
 
 limit_recompiles(4)

@@ -1,4 +1,4 @@
-"""Parameters are frozen in mid-run and thawed again: the first costs a recompile."""
+"""Parameters are frozen during the run and unfrozen again: only the freezing recompiles."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""``fullgraph=True``: one model that is, and one whose graph break raises and is left alone."""
+"""``fullgraph=True``: one model without a graph break, and one whose graph break raises."""
 
 import torch
 from _common import batch, finish, raises, small, train

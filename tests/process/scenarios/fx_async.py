@@ -1,4 +1,4 @@
-"""``fx_compile_mode`` async: another process compiles, and the code is swapped in later."""
+"""``fx_compile_mode`` async: another process compiles, and its code is swapped in later."""
 
 import gc
 import time

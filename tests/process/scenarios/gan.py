@@ -1,4 +1,4 @@
-"""A generator and a discriminator, each with its optimizer: an iteration is one step."""
+"""A generator and a discriminator, each with an optimizer: one iteration is one step."""
 
 import torch
 from _common import batch, finish, mark, small
@@ -10,8 +10,8 @@ EXPECT = {
     "categories": "instance requires_grad",
     "on": {"2.6": {"categories": "instance object_identity"}},
     "late_steps": (1,),
-    "limits": "the discriminator's optimizer leads, so what the generator compiles behind its call "
-    "is in the next step: warm comes one step later",
+    "limits": "the discriminator's optimizer marks the steps; what the generator compiles after "
+    "its call is in the next step, so warm comes one step later",
 }
 
 generator = torch.nn.Linear(8, 8)

@@ -1,4 +1,4 @@
-"""A gradient scaler that meets an overflow: that optimizer step is skipped, so it is none."""
+"""A gradient scaler meets an overflow and skips that optimizer step, which does not count."""
 
 import torch
 from _common import batch, finish, loss_of, mark, note, small

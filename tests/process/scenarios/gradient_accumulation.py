@@ -1,4 +1,4 @@
-"""Four micro-batches to a step: what compiles in any of them belongs to the whole step."""
+"""Four micro-batches in a step: a compilation in any of them belongs to that step."""
 
 import torch
 from _common import batch, finish, loss_of, mark, small

@@ -1,4 +1,4 @@
-"""Graph breaks of several kinds: a print, a data-dependent branch, a call that is disabled."""
+"""Graph breaks of several kinds: a print, a data-dependent branch, a disabled function."""
 
 import torch
 from _common import batch, finish, mark, small
@@ -8,8 +8,8 @@ EXPECT = {
     "states": "compiling warming warm",
     "breaks": 2,
     "uncounted_breaks": 1,
-    "limits": "PyTorch's counter, which the agent reads, leaves out the break at a data-dependent "
-    "branch; its trace shows it",
+    "limits": "PyTorch's counter, which the agent reads, does not count the break at a "
+    "data-dependent branch; its trace shows it",
 }
 
 

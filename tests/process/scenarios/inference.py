@@ -1,4 +1,4 @@
-"""An inference loop, its steps marked by hand with ``warmwatch.step()``."""
+"""An inference loop that marks its steps with ``warmwatch.step()``."""
 
 import torch
 from _common import batch, finish, mark, small

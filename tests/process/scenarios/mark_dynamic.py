@@ -1,4 +1,4 @@
-"""The batch is marked dynamic from the start: no size costs a recompile."""
+"""The batch size is marked dynamic from the start: other sizes do not recompile."""
 
 import torch
 from _common import batch, finish, loss_of, mark, small

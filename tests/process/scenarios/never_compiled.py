@@ -1,4 +1,4 @@
-"""A training that never compiles anything: eager, and nothing to wait for."""
+"""A training that compiles nothing: eager, and nothing to wait for."""
 
 import torch
 from _common import finish, small, train

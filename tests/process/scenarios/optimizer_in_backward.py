@@ -1,4 +1,4 @@
-"""An optimizer for each parameter, stepped from a hook while the backward runs."""
+"""An optimizer for each parameter, called from a hook during the backward."""
 
 import torch
 from _common import batch, finish, loss_of, mark, small

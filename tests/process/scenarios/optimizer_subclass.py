@@ -1,4 +1,4 @@
-"""An optimizer that calls ``super().step()``: its step is one, though two calls end."""
+"""An optimizer that calls ``super().step()``: two calls return, and they are one step."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A user's own hooks on the seams that the agent uses, put in over its own and taken out midway."""
+"""The user's hooks on functions that the agent wraps, installed after it and removed midway."""
 
 from typing import Any
 

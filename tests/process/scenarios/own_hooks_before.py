@@ -1,4 +1,4 @@
-"""A user's own hooks on the agent's seams, put in before it came and taken out midway."""
+"""The user's hooks on functions that the agent wraps, installed before it, removed midway."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A user's own ``torch.profiler`` around the steps that compile, and off again."""
+"""The user's ``torch.profiler`` around the steps that compile."""
 
 import torch
 from _common import finish, note, small, train

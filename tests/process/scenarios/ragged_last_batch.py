@@ -1,4 +1,4 @@
-"""Two epochs whose last batch is smaller: the first ragged one compiles, the second does not."""
+"""Two epochs with a smaller last batch: the first of these compiles, the second does not."""
 
 import torch
 from _common import finish, small, train

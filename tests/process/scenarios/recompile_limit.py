@@ -1,4 +1,4 @@
-"""Many shapes with ``dynamic=False``: each compiles, until the limit ends it in silence."""
+"""Many shapes with ``dynamic=False``: each compiles, until PyTorch reaches the recompile limit."""
 
 import torch
 from _common import finish, limit_recompiles, small, train

@@ -1,4 +1,4 @@
-"""Regional compilation: the first of equal blocks, and the others, which one code serves."""
+"""Regional compilation of three equal blocks: two graphs serve all of them."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""Between steps it saves to a slow disk, and evaluates the model uncompiled: no compilation."""
+"""Between steps it saves to a slow disk and evaluates the uncompiled model: no compilation."""
 
 import io
 import time

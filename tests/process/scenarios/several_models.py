@@ -1,4 +1,4 @@
-"""Two compiled models, the second of which comes into use when the first is long warm."""
+"""Two compiled models: the second is first called long after the first is warm."""
 
 import torch
 from _common import finish, small, train
@@ -10,8 +10,8 @@ EXPECT = {
     "categories": "instance",
     "unseen_steps": 1,
     "late_steps": (0, 1),
-    "limits": "the first call of the optimizer that takes over might belong to a round of the one "
-    "before: it is not counted as a step, and warm comes one step later",
+    "limits": "the first call of the second optimizer might belong to a step of the first; it is "
+    "not counted, so warm comes one step later",
 }
 
 first, second = small(), small(6)

@@ -1,4 +1,4 @@
-"""A warm training takes twenty times as long a step for half a minute, then pauses."""
+"""Steps of a warm training take twenty times as long for half a minute; then it pauses."""
 
 import time
 

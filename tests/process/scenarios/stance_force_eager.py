@@ -1,4 +1,4 @@
-"""``set_stance("force_eager")`` for the first steps: the compile begins when it is lifted."""
+"""``set_stance("force_eager")`` for the first steps: compiling begins when it is lifted."""
 
 import torch
 from _common import finish, small, train

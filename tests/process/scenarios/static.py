@@ -1,4 +1,4 @@
-"""A static model: one forward and one backward are compiled, then nothing ever again."""
+"""A static model: one forward and one backward compile, and nothing after them."""
 
 import torch
 from _common import finish, small, train

@@ -1,4 +1,4 @@
-"""A compile that fails with ``suppress_errors``: PyTorch goes on eagerly, after a warning."""
+"""A compilation fails with ``suppress_errors``: PyTorch warns and goes on eagerly."""
 
 import torch
 from _common import finish, small, train

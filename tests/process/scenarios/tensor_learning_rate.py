@@ -1,4 +1,4 @@
-"""A compiled optimizer under a scheduler with the learning rate as a tensor: compiled once."""
+"""A compiled optimizer with a scheduler and a tensor as learning rate: it compiles once."""
 
 import torch
 from _common import batch, finish, loss_of, mark, small
@@ -7,8 +7,8 @@ EXPECT = {
     "long": True,
     "states": "compiling warming warm",
     "eager_frames": "torch_dynamo_resume_in_wrapper",
-    "limits": "beside the agent the frame around the optimizer's step, which holds nothing to "
-    "compile, runs eagerly for the hook that is called in it",
+    "limits": "with the agent, the frame around the optimizer's step runs eagerly for the hook "
+    "that is called in it; it has nothing to compile",
 }
 
 model = small()

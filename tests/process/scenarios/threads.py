@@ -1,4 +1,4 @@
-"""Three threads compile a model each, at once, before the training begins."""
+"""Three threads compile one model each at the same time, before the training begins."""
 
 import threading
 from typing import Any

@@ -1,4 +1,4 @@
-"""The same training again, its caches filled by a run before: loading them is activity too."""
+"""A second run with the compile caches of the first: loading from them is compile activity too."""
 
 import torch
 from _common import finish, small, train
