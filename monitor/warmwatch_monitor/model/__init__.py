@@ -30,7 +30,6 @@ from warmwatch_monitor.model.figures import (
     Who,
     Workers,
     beyond_steady_seconds,
-    gain,
 )
 from warmwatch_monitor.model.machine import (
     Compiler,
@@ -173,7 +172,6 @@ __all__ = [
     "began_launch",
     "beyond_steady_seconds",
     "families",
-    "gain",
     "incomplete",
     "last_sign_ns",
     "of_owner",

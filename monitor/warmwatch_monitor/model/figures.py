@@ -196,20 +196,6 @@ def beyond_steady_seconds(steps: Steps) -> float | None:
     return touched.sum_seconds - touched.count * steady
 
 
-def gain(figures: Figures) -> Gain | None:
-    """Gain of a rank that was warm after compiling; ``None`` if any input is not known."""
-    baseline, steady = figures.baseline, figures.steps.clean.typical
-    if baseline is None or not baseline.seconds or not steady or not figures.warmups.count:
-        return None
-    saved, cost = baseline.seconds - steady, beyond_steady_seconds(figures.steps)
-    speed_up = baseline.seconds / steady
-    if saved <= 0 or cost is None:
-        return Gain(speed_up=speed_up)
-    needed = math.ceil(max(0.0, cost) / saved)
-    return Gain(speed_up=speed_up, break_even_steps=needed, paid_back_at=baseline.steps + needed)
-
-
-# of a process group; any other one is "other"
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "other")
 
 
@@ -368,3 +354,18 @@ class Figures(Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     worth: Worth = Worth()
     baseline: Baseline | None = None
+
+    @property
+    def gain(self) -> Gain | None:
+        """Gain of a rank that was warm after compiling; ``None`` if any input is not known."""
+        baseline, steady = self.baseline, self.steps.clean.typical
+        if baseline is None or not baseline.seconds or not steady or not self.warmups.count:
+            return None
+        saved, cost = baseline.seconds - steady, beyond_steady_seconds(self.steps)
+        speed_up = baseline.seconds / steady
+        if saved <= 0 or cost is None:
+            return Gain(speed_up=speed_up)
+        needed = math.ceil(max(0.0, cost) / saved)
+        return Gain(
+            speed_up=speed_up, break_even_steps=needed, paid_back_at=baseline.steps + needed
+        )

@@ -19,8 +19,7 @@ from warmwatch_monitor.report.wording_compilations import (
     since_last_time,
     timeline,
 )
-from warmwatch_monitor.status.words.baseline import gained
-from warmwatch_monitor.status.words.throughput import limited
+from warmwatch_monitor.status.words.speed import gained, limited
 
 
 def to_do(report: Report) -> Section | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import TypeVar
 
-from msgspec import convert
 from msgspec.structs import replace
 
 from warmwatch.shared.verdict import State, least_advanced
@@ -24,19 +22,13 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.status.rank import limited_by, rank
+from warmwatch_monitor.status.rank import copied, rank
 from warmwatch_monitor.status.schema import status as schema
+from warmwatch_monitor.status.schema.rank import LimitedBy
 from warmwatch_monitor.status.words.ends import ADVICE, deadline
 from warmwatch_monitor.status.words.ranks import differences
 from warmwatch_monitor.status.words.sentence import answer, run_answer, speaker_of
 from warmwatch_monitor.status.words.unattached import evidence
-
-_Copied = TypeVar("_Copied")
-
-
-def _copied(reading: object, type: type[_Copied]) -> _Copied:
-    """A reading converted to a document type with the same field names."""
-    return convert(reading, type, from_attributes=True)
 
 
 def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
@@ -96,7 +88,7 @@ def run_document(view: RunView) -> schema.Run:
         warm=all_warm([view]),
         summary=words.summary,
         details=list(words.details),
-        limited_by=limited_by(view.limited_by),
+        limited_by=copied(view.limited_by, LimitedBy) if view.limited_by else None,
         compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
         compile_joules=_sum(one.compile_joules for one in view.ranks),
         world_size=view.world_size,
@@ -175,11 +167,11 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         runs=[run_document(one) for one in runs],
         observed=[_observed(training) for training in snapshot.observed],
         gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
-        host=_copied(snapshot.host, schema.Host) if snapshot.host else None,
-        sources=[_copied(one, schema.Source) for one in snapshot.sources],
-        exports=[_copied(one, schema.Export) for one in snapshot.exports],
+        host=copied(snapshot.host, schema.Host) if snapshot.host else None,
+        sources=[copied(one, schema.Source) for one in snapshot.sources],
+        exports=[copied(one, schema.Export) for one in snapshot.exports],
         directories=list(snapshot.directories),
-        refusals=[_copied(one, schema.Refusal) for one in snapshot.refusals],
+        refusals=[copied(one, schema.Refusal) for one in snapshot.refusals],
         more_refusals=snapshot.more_refusals,
         unread_records=snapshot.unread,
         left_out=schema.LeftOut(**{kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT}),

@@ -1,32 +1,59 @@
-"""One rank of the ``/status`` document: state, steps, pauses, throughput."""
+"""One rank of the ``/status`` document: state, compiler, steps, pauses, throughput."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from msgspec import convert
 
+from warmwatch.shared.advice import advice
+from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import (
+    CACHES,
     DTYPE,
+    Compilation,
+    Compile,
     Figures,
-    Frame,
-    LimitedBy,
+    FunctionCost,
     LongStep,
     Memory,
+    OpenActivity,
     RankView,
-    Slower,
-    SlowerPeriod,
     Steps,
+    Underway,
+    VaryingDim,
     Warmups,
     WarmupSpan,
     Worth,
     beyond_steady_seconds,
-    gain,
+    families,
 )
 from warmwatch_monitor.model.throughput import COUNTED
-from warmwatch_monitor.status.compile import compiler
+from warmwatch_monitor.output.wording import place
+from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.ends import how
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
+from warmwatch_monitor.status.words.requested import remedy, since_seconds
+
+# entries of the lists of ``compile``
+MOST = 10  # functions
+LAST = 5  # compilations
+BREAKS = 20
+VARYING = 20
+_FX = "inductor_fx"
+_Copied = TypeVar("_Copied")
+
+
+def copied(value: object, type: type[_Copied]) -> _Copied:
+    """``value`` as a document type with the same field names."""
+    return convert(value, type, from_attributes=True)
+
+
+def _optional(value: object, type: type[_Copied]) -> _Copied | None:
+    return None if value is None else copied(value, type)
 
 
 def warmup(warmups: Warmups) -> schema.Warmup:
@@ -38,15 +65,13 @@ def warmup(warmups: Warmups) -> schema.Warmup:
         seconds=latest.seconds,
         steps=latest.steps,
         count=warmups.count,
-        first=None if warmups.first is None else warmup_span(warmups.first),
+        first=_optional(warmups.first, schema.WarmupSpan),
     )
 
 
 def warmup_span(span: WarmupSpan | None) -> schema.WarmupSpan:
     """The length of a warm-up; null until it has ended."""
-    if span is None:
-        return schema.WarmupSpan()
-    return schema.WarmupSpan(ended_at=span.ended_at, seconds=span.seconds, steps=span.steps)
+    return _optional(span, schema.WarmupSpan) or schema.WarmupSpan()
 
 
 def step_seconds(steps: Steps) -> schema.StepSeconds:
@@ -78,53 +103,9 @@ def long_step(one: LongStep) -> schema.LongStep:
         between_cells_seconds=one.between_cells_seconds,
         data_seconds=one.data_seconds,
         batches=one.batches,
-        evaluation=is_evaluation(one) or one.evaluating_seconds > 0,
+        evaluation=is_evaluation(one),
         words=words(one),
     )
-
-
-def slower(known: Slower) -> schema.Slower:
-    """How a rank is slower than before, since its warm-up."""
-    return schema.Slower(
-        ratio=known.ratio,
-        seconds=known.seconds,
-        before=known.before,
-        since_step=known.since_step,
-        causes=None if known.causes is None else list(known.causes),
-    )
-
-
-def memory_growing(view: RankView) -> schema.MemoryGrowth | None:
-    """How its memory grows."""
-    known = view.memory_growth
-    return None if known is None else convert(known, schema.MemoryGrowth, from_attributes=True)
-
-
-def workers_memory(view: RankView) -> schema.WorkersMemory | None:
-    """Its compile workers, if they use up memory."""
-    known = view.workers_memory
-    return None if known is None else convert(known, schema.WorkersMemory, from_attributes=True)
-
-
-def slower_period(one: SlowerPeriod) -> schema.SlowerPeriod:
-    """A period in which a rank was slower than before."""
-    return schema.SlowerPeriod(
-        began_at=one.began_at,
-        ended_at=one.ended_at,
-        since_step=one.since_step,
-        until_step=one.until_step,
-        seconds=one.seconds,
-        before=one.before,
-        ratio=one.ratio,
-        causes=list(one.causes),
-    )
-
-
-def limited_by(known: LimitedBy | None) -> schema.LimitedBy | None:
-    """What limits the speed."""
-    if known is None:
-        return None
-    return schema.LimitedBy(verdict=known.verdict, share=known.share, evidence=list(known.evidence))
 
 
 def batches(steps: Steps) -> schema.Batches | None:
@@ -162,7 +143,7 @@ def cost(steps: Steps) -> schema.Cost:
 
 def baseline(figures: Figures) -> schema.Baseline | None:
     """The eager baseline, if there is one, and the gain from compiling."""
-    eager, known = figures.baseline, gain(figures)
+    eager, known = figures.baseline, figures.gain
     if eager is None:
         return None
     return schema.Baseline(
@@ -190,11 +171,11 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         warmup=warmup(figures.warmups),
         step_seconds=step_seconds(figures.steps),
         long_steps=[long_step(one) for one in figures.log.long_steps],
-        slower=None if view.slower is None else slower(view.slower),
-        slower_periods=[slower_period(one) for one in view.slower_periods],
-        limited_by=limited_by(view.limited_by),
-        memory_growing=memory_growing(view),
-        workers_memory=workers_memory(view),
+        slower=_optional(view.slower, schema.Slower),
+        slower_periods=[copied(one, schema.SlowerPeriod) for one in view.slower_periods],
+        limited_by=_optional(view.limited_by, schema.LimitedBy),
+        memory_growing=_optional(view.memory_growth, schema.MemoryGrowth),
+        workers_memory=_optional(view.workers_memory, schema.WorkersMemory),
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),
@@ -213,7 +194,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         collective_backend=figures.who.collective_backend,
         alive=figures.life.alive,
         end=ending(view, ended_together),
-        process=_process(view),
+        process=_optional(view.process, schema.Process),
         torch_memory_bytes=_memory(figures.memory),
         agent_errors=figures.agent.errors,
         journal_unread_bytes=figures.agent.incomplete_bytes,
@@ -229,15 +210,11 @@ def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
         how=ended,
         exit_code=life.exit_code,
         exception=life.exception,
-        place=None if life.raised is None else _place(life.raised),
+        place=schema.Place(**life.raised._asdict()) if life.raised else None,
         signal=life.signal,
         out_of_memory=view.oom_killed,
         ended_together=ended_together,
     )
-
-
-def _place(frame: Frame) -> schema.Place:
-    return schema.Place(name=frame.name, file=frame.file, line=frame.line)
 
 
 def _worth(view: RankView) -> schema.Worth | None:
@@ -275,11 +252,191 @@ def _energy(view: RankView) -> schema.Energy | None:
     )
 
 
-def _process(view: RankView) -> schema.Process | None:
-    if view.process is None:
-        return None
-    return convert(view.process, schema.Process, from_attributes=True)
-
-
 def _memory(memory: Memory | None) -> schema.TorchMemory | None:
     return None if memory is None else schema.TorchMemory(at=memory.at, **memory.bytes)
+
+
+def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
+    """The most expensive functions, at most MOST; ``None``: not known."""
+    return None if costs is None else [_function(one) for one in costs[:MOST]]
+
+
+def _function(one: FunctionCost) -> compile_schema.Function:
+    cost = one.cost
+    return compile_schema.Function(
+        called=called(one.name, one.file, one.line),
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        caller=one.caller,
+        others=one.others,
+        compilations=one.compilations,
+        failures=one.failures,
+        seconds=one.seconds,
+        phase_seconds=dict(cost.phase_seconds),
+        ops=cost.ops,
+        cache_hits=one.cache_hits,
+        cache_misses=one.cache_misses,
+        guards=cost.guards,
+        guard_seconds=cost.guard_seconds,
+        kernels=cost.kernels,
+        slowest_kernels=[
+            compile_schema.Kernel(name=name, seconds=took) for name, took in cost.slowest
+        ],
+        allocated_bytes=cost.allocated,
+        reserved_bytes=cost.reserved,
+    )
+
+
+def called(name: str | None, file: str | None, line: int | None) -> str | None:
+    """The function's label in sentences; ``None`` if not known."""
+    return place(name, file, line).replace("`", "") or None
+
+
+def compiler(view: RankView) -> compile_schema.Compile:
+    """The key ``compile``: the compiler's past and current activity."""
+    compile = view.figures.compile
+    hits, misses, caches = _caches(compile)
+    return compile_schema.Compile(
+        phase=view.judgement.phase,
+        seconds=compile.seconds,
+        limit_seconds=view.figures.progress.compile_limit_seconds,
+        idle_seconds=view.idle_seconds if view.judgement.compiling else None,
+        gpu_seconds=view.compile_gpu_seconds,
+        phase_seconds={name: spent for name, spent in compile.phase_seconds.items() if spent},
+        compilations=compile.graphs_compiled,
+        graphs=compile.graphs,
+        graphs_before=compile.graphs_before,
+        precompiled=None if compile.precompiled is None else list(compile.precompiled),
+        recompiles=compile.recompiles_total,
+        new_instances=compile.new_instances,
+        recompiles_after_warm=compile.recompiles_after_warm,
+        graph_breaks=compile.graph_breaks,
+        cache_hits=hits,
+        cache_misses=misses,
+        caches=caches,
+        failures=compile.failures,
+        fallbacks=compile.fallbacks,
+        wrappers=compile.wrappers,
+        disabled=compile.disabled,
+        disabled_since_step=compile.disabled_since_step,
+        eager_calls=compile.eager_calls,
+        refused_calls=compile.refused_calls,
+        uncompiled_evaluations=compile.uncompiled_evaluations,
+        cudagraph_skips=compile.cudagraph_skips,
+        background_since=compile.background_since,
+        background_seconds=compile.background_seconds,
+        progress=progress(compile.open),
+        estimate=_estimate(view),
+        underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
+        functions=functions(view.figures.log.functions),
+        last=_last(view.figures.log.compilations),
+        breaks=[
+            compile_schema.Break(
+                reason=one.reason, count=one.count, called=called(one.name, one.file, one.line)
+            )
+            for one in view.figures.log.breaks[:BREAKS]
+        ],
+        varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
+    )
+
+
+def progress(activity: OpenActivity | None) -> compile_schema.Counted | None:
+    """Progress of the current activity, if PyTorch counts its items."""
+    return _optional(activity and activity.counted, compile_schema.Counted)
+
+
+def _estimate(view: RankView) -> compile_schema.Estimate | None:
+    """The time left for the current compilation; ``None`` without a comparable one."""
+    known = view.estimate if view.judgement.compiling else None
+    return _optional(known, compile_schema.Estimate)
+
+
+def _caches(
+    compile: Compile,
+) -> tuple[int | None, int | None, dict[str, compile_schema.CacheUse] | None]:
+    """Hits and misses of the cache of whole graphs, and of each cache."""
+    hits, misses = compile.cache_hits, compile.cache_misses
+    if hits is None or misses is None:
+        return None, None, None
+    by_name = {
+        name: compile_schema.CacheUse(hits=hits[name], misses=misses[name]) for name in CACHES
+    }
+    return hits[_FX], misses[_FX], by_name
+
+
+def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
+    """The last compilations, each with the total cost of its family, as far as recorded."""
+    totals: dict[int, float] = {}
+    for family in families(known):
+        seconds = [took for at in family if (took := known[at].seconds) is not None]
+        if seconds:
+            totals[family[0]] = sum(seconds)
+    first = max(0, len(known) - LAST)
+    return [compilation(known[at], totals.get(at)) for at in range(first, len(known))]
+
+
+def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
+    """One compilation as JSON."""
+    return compile_schema.PastCompilation(
+        id=one.id,
+        kind=one.kind,
+        seconds=one.seconds,
+        total_seconds=total,
+        reason=one.reason,
+        plain=plain(one.reason, one.category),
+        category=one.category,
+        advice=advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
+        if one.after_warm
+        else None,
+        called=called(one.name, one.file, one.line),
+        name=one.name,
+        file=one.file,
+        line=one.line,
+        caller=one.caller,
+        cache=one.cache,
+        failure=one.failure,
+        failure_reason=one.failure_reason,
+        instance=one.instance,
+        cudagraph_skip=one.cudagraph_skip,
+    )
+
+
+def _varying(one: VaryingDim) -> compile_schema.Varying:
+    return compile_schema.Varying(
+        tensor=one.tensor,
+        dim=one.dim,
+        values=list(one.values),
+        complete=one.complete,
+        smallest=one.lowest,
+        largest=one.highest,
+        count=one.count,
+        seconds=one.seconds,
+        step_seconds_before=one.before_seconds,
+        step_seconds_since=since_seconds(one),
+        words=remedy(one),
+        name=one.name,
+        file=one.file,
+        line=one.line,
+    )
+
+
+def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Underway | None:
+    """The compilation in progress, as far as it is known."""
+    if what is None:
+        return None
+    return compile_schema.Underway(
+        kind=what.kind,
+        called=called(what.name, what.file, what.line),
+        name=what.name,
+        file=what.file,
+        line=what.line,
+        caller=what.caller,
+        backward=what.backward,
+        reason=what.reason,
+        plain=plain(what.reason, what.category),
+        category=what.category,
+        advice=advice(what.category, what.kind, what.reason, dynamic=what.dynamic)
+        if after_warm
+        else None,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from warmwatch_monitor.output.states import STYLES, painted, place
 from warmwatch_monitor.output.wording import a_step, duration, step_length
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.status.words.throughput import rates
+from warmwatch_monitor.status.words.speed import rates
 from warmwatch_monitor.terminal.reasons import reasons
 
 Rank = dict[str, Any]

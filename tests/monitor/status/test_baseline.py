@@ -8,7 +8,6 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
-from warmwatch_monitor.model import gain
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -74,7 +73,7 @@ def test_there_is_no_gain_before_the_rank_is_warm(state: str) -> None:
     else:
         assert view.record is not None
         slot = with_baseline(view.record.slot, 5, 1.0)
-    assert gain(b.view(slot).figures) is None
+    assert b.view(slot).figures.gain is None
 
 
 def test_without_a_baseline_there_is_no_gain() -> None:

@@ -15,7 +15,7 @@ from warmwatch.shared.values import DTYPES
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.throughput import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.status.rank import rank
-from warmwatch_monitor.status.words.throughput import throughput
+from warmwatch_monitor.status.words.speed import throughput
 from warmwatch_monitor.terminal.table import lines
 
 H100 = 989.4e12

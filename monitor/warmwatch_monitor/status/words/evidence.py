@@ -8,11 +8,11 @@ from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
 from warmwatch_monitor.output.amounts import size
 from warmwatch_monitor.output.wording import counted, duration, exact_length, place, step_length
-from warmwatch_monitor.status.words import baseline, gpus, requested
+from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed
 from warmwatch_monitor.status.words.requested import turned_off
-from warmwatch_monitor.status.words.throughput import limited, throughput
+from warmwatch_monitor.status.words.speed import baseline_measured, limited, throughput
 
 _SHARE = 0.1  # of the step: what is less does not explain it
 _MOSTLY = 0.5
@@ -75,7 +75,7 @@ def evidence(view: RankView) -> list[str]:
         *_steps(view),
         *_gpus(view),
         *_first_step(view),
-        *filter(None, [baseline.measured(view.figures)]),
+        *filter(None, [baseline_measured(view.figures)]),
         *_throughput(view),
         *_limit(view),
         *pauses.evidence(view),

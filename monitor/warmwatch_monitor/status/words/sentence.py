@@ -29,8 +29,8 @@ from warmwatch_monitor.status.words.ends import is_near as is_near_deadline
 from warmwatch_monitor.status.words.ends import words as deadline_words
 from warmwatch_monitor.status.words.progress import left, pausing, without_steps
 from warmwatch_monitor.status.words.requested import remedy
+from warmwatch_monitor.status.words.speed import limited, limited_shortly
 from warmwatch_monitor.status.words.states import elapsed, leads_with, says
-from warmwatch_monitor.status.words.throughput import limited, limited_shortly
 
 _NO_RUN = "no run is known here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'

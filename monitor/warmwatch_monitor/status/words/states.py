@@ -16,7 +16,7 @@ from warmwatch_monitor.output.wording import (
     place,
     step_length,
 )
-from warmwatch_monitor.status.words import baseline, ends
+from warmwatch_monitor.status.words import ends
 from warmwatch_monitor.status.words.conditions import (
     nothing_captured,
     silent,
@@ -25,6 +25,7 @@ from warmwatch_monitor.status.words.conditions import (
 )
 from warmwatch_monitor.status.words.progress import seconds_left, so_far
 from warmwatch_monitor.status.words.requested import never_compiled, of_recompile, turned_off
+from warmwatch_monitor.status.words.speed import baseline_progress, brought
 
 # the words of the state itself, and what explains them
 Says = tuple[str, tuple[Clause, ...]]
@@ -80,7 +81,7 @@ def elapsed(view: RankView) -> str:
 
 def _starting(view: RankView) -> Says:
     attached = duration(view.figures.progress.quiet_seconds)
-    eager = baseline.in_progress(view.figures)
+    eager = baseline_progress(view.figures)
     seen = f"starting; no step and no compile activity in the {attached} since it attached"
     return seen, (Clause(eager, Importance.NOTE),)
 
@@ -147,7 +148,7 @@ def _warming(view: RankView) -> Says:
     if not figures.steps.count:
         return _no_step_yet(view)
     known = so_far(view)
-    if eager := baseline.in_progress(figures):
+    if eager := baseline_progress(figures):
         return eager, ()
     if not figures.compile.begun:
         head = f"warming, {_clean_so_far(view)} and no compile activity"
@@ -222,8 +223,8 @@ def _warm(view: RankView) -> Says:
     if "silent" in view.judgement.conditions:
         return text, _off(view)  # it has no speed now
     if speed:
-        brought = Clause(baseline.brought(figures), Importance.NOTE, joint=", ")
-        return f"{text}: {_real_speed(figures)}", (brought, *_off(view))
+        gained = Clause(brought(figures), Importance.NOTE, joint=", ")
+        return f"{text}: {_real_speed(figures)}", (gained, *_off(view))
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ()
 

@@ -1,18 +1,21 @@
-"""Throughput, MFU, and what limits the speed, in words: ``0.94 M tokens/s, MFU 41 %``. Pure."""
+"""Throughput, MFU, limit of the speed, and gain over the eager baseline, in words. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from warmwatch.shared.phrases import baseline_words
+from warmwatch_monitor.output.wording import counted, exact_length
+
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
-    from warmwatch_monitor.model import RankView
+    from warmwatch_monitor.model import Figures, RankView
 
 _UNITS = ((1e9, " G"), (1e6, " M"), (1e3, "k"))
 
 
 def throughput(view: RankView) -> str:
-    """Throughput at its recent speed; empty if the work per step is not known."""
+    """``0.94 M tokens/s, MFU 41 %`` at its recent speed; empty if the work of a step is unknown."""
     worth, seconds, mfu = view.figures.worth, view.figures.steps.length, view.utilization
     if not seconds:
         return ""
@@ -59,3 +62,34 @@ def _rounded(number: float) -> str:
         if number >= 0.9995 * size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.3g}"
+
+
+def baseline_progress(figures: Figures) -> str:
+    """``baseline: step 7 of 20, eager on purpose``; empty where it is over, or there is none."""
+    baseline = figures.baseline
+    if baseline is None or figures.steps.count >= baseline.steps:
+        return ""
+    return baseline_words(figures.steps.count, baseline.steps)
+
+
+def brought(figures: Figures) -> str:
+    """``1.8x as fast as eager; break-even at step 1,016``; empty where that is not known."""
+    known = figures.gain
+    return "" if known is None else gained(known.speed_up, known.paid_back_at)
+
+
+def gained(speed_up: float, paid_back_at: int | None) -> str:
+    """How many times as fast as eager compiled steps are, and where that has paid."""
+    fast = f"{speed_up:.2g}x as fast as eager"
+    if speed_up <= 1:
+        return f"{fast}, so compiling never breaks even"
+    return fast if paid_back_at is None else f"{fast}; break-even at step {paid_back_at:,}"
+
+
+def baseline_measured(figures: Figures) -> str:
+    """What the baseline came to; empty where there is none, or it is not over."""
+    baseline = figures.baseline
+    if baseline is None or baseline.seconds is None:
+        return ""
+    steps = counted(baseline.steps, "step")
+    return f"the first {steps} ran eagerly on purpose, {exact_length(baseline.seconds)} each"
