@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.record import RecordError
-from warmwatch_monitor.cache_misses.cache_keys import Lookup, lookups_in
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, Miss, lookups_in
 from warmwatch_monitor.cache_misses.diff import misses
-from warmwatch_monitor.cache_misses.wording import sentence
 from warmwatch_monitor.client.choice import Answer, choose_runs
 from warmwatch_monitor.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import NO_RUN
@@ -54,3 +55,70 @@ def _read(folder: str) -> list[Lookup]:
         return lookups_in(folder)
     except (OSError, RecordError):
         return []  # the record is gone, or belongs to another user
+
+
+_MOST = 6
+_NAMES = {
+    "gm": "the graph",
+    "device_index": "device index",
+    "torch_version": "PyTorch's version",
+    "system_info": "GPU model or driver",
+    "deterministic_algorithms_settings": "deterministic algorithms",
+    "cuda_matmul_settings": "matmul precision",
+}
+_GROUPS = {
+    "example_inputs": "input",
+    "fx_kwargs": "compile option",
+    "inductor_config": "inductor config",
+    "inductor_config_comms": "inductor config",
+}
+_CACHES = {"inductor_fx": "Inductor", "aot_autograd": "AOTAutograd", "triton": "Triton"}
+_PART = re.compile(r"(?P<name>\w+)(?:\[(?P<of>[\w.]+)\])?")
+
+
+def sentence(miss: Miss) -> str:
+    """``gpt2 rank 1, 0/0 (Inductor): missed: 2 of 678 parts of its key differ from ...``."""
+    lookup = miss.lookup
+    of = f", {lookup.id}" if lookup.id else ""
+    head = f"{miss.run} rank {miss.rank}{of} ({_CACHES[lookup.cache]})"
+    if lookup.verdict == "bypass":
+        return f"{head}: bypassed: {own_words(lookup.reason or 'PyTorch gives no reason', 200)}"
+    return f"{head}: missed: {'; '.join(_why(miss))}"
+
+
+def _why(miss: Miss) -> Iterator[str]:
+    if miss.other is None:
+        yield "nothing to compare it with: no other rank or earlier run of this name looked it up"
+        return
+    whose, verdict = miss.other.whose, miss.other.lookup.verdict
+    if miss.differing is None:
+        yield f"its key differs from {whose}, and PyTorch does not report the parts of one of them"
+    elif miss.differing:
+        total = max(miss.lookup.parts or 0, len(miss.differing))
+        many = f"parts of its key differ{'s' if len(miss.differing) == 1 else ''}"
+        yield f"{len(miss.differing)} of {total:,} {many} from {whose}: {differing(miss.differing)}"
+    elif verdict == "hit":
+        yield f"its key is {whose}, which hit: it looked into another or an emptied cache directory"
+    else:
+        yield f"its key is {whose}, which missed too: nothing was in the cache"
+
+
+def differing(names: Sequence[str]) -> str:
+    """``device index, inductor config max_autotune, 3 inputs``."""
+    inputs = sum(name.startswith("example_inputs") for name in names)
+    words = list(dict.fromkeys(_named(n) for n in names if not n.startswith("example_inputs")))
+    if inputs:
+        what = "1 input" if inputs == 1 else f"{inputs} inputs"
+        words.append(f"{what} (shape, stride or dtype)")
+    more = len(words) - _MOST
+    shown = words if more <= 0 else [*words[:_MOST], f"{more} more"]
+    return ", ".join(shown)
+
+
+def _named(name: str) -> str:
+    found = _PART.match(name)
+    if found is None:
+        return name
+    if found["name"] in _GROUPS:
+        return f"{_GROUPS[found['name']]} {found['of'] or '?'}"
+    return _NAMES.get(found["name"], found["name"].strip("_").replace("_", " "))

@@ -12,20 +12,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
+from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.wording import a_step, duration, step_length
 from warmwatch_monitor.report.command import in_short
 from warmwatch_monitor.report.summaries import accounts
 from warmwatch_monitor.settings import PREFIX, Address
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.terminal.picture import picture
 
 _PAUSE_SECONDS = 0.1
 _RUN = "demo"
@@ -144,3 +149,41 @@ def _screen() -> Iterator[Callable[[Answer], None]]:
             say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
 
     yield line
+
+
+_BAR = 40
+
+
+def picture(answer: dict[str, Any]) -> RenderableType:
+    """The sentence, then for each rank its state and numbers, and where its compile time went."""
+    parts: list[RenderableType] = [Text(answer["summary"], style="bold")]
+    parts += [Text(f"  {words}") for words in answer.get("details", ())]
+    parts.append(Text())
+    for run in answer["runs"]:
+        for rank in run["ranks"]:
+            parts += [_state(run, rank), _phases(rank["compile"]["phase_seconds"]), Text()]
+    return Group(*parts)
+
+
+def _state(run: dict[str, Any], rank: dict[str, Any]) -> Text:
+    compile, step = rank["compile"], a_step(rank)
+    line = Text(f"{run['run']} rank {rank['rank']}  ")
+    line.append(rank["state"], style=STYLES.get(rank["state"], ""))
+    if compile["phase"]:
+        line.append(f" ({compile['phase']})")
+    line.append(f"   steps {rank['steps']}, clean {rank['clean_steps']}")
+    if step is not None:
+        line.append(f"   {step_length(step)} a step")
+    line.append(f"   compiled {duration(compile['seconds'])}, recompiles {compile['recompiles']}")
+    return line
+
+
+def _phases(seconds: dict[str, float]) -> Table:
+    """A bar for each phase that took time, in proportion to the longest."""
+    table = Table.grid(padding=(0, 1))
+    longest = max(seconds.values(), default=0.0)
+    for phase in PHASES:
+        if taken := seconds.get(phase):
+            bar = Text("█" * max(1, round(_BAR * taken / longest)), style="yellow")
+            table.add_row(f"  {phase}", Text(duration(taken), justify="right"), bar)
+    return table

@@ -1,4 +1,4 @@
-"""Budgets: what one user, one poll and one answer may cost, and how users share them. Pure.
+"""Budgets: what one user, one poll and one answer may cost.
 
 A record directory may be open to everybody, so each budget holds per user and in total. Users
 share a total by max-min fairness: a user who needs less than an equal share gets all of it, and
@@ -7,11 +7,6 @@ the others divide the rest. So a flood by one user never takes away what another
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TypeVar
-
-K = TypeVar("K")
 
 # Records that are followed. An agent keeps the last 200 of its user, a node has some hundred ranks.
 RECORDS_OF_A_USER, RECORDS = 1024, 4096
@@ -37,13 +32,3 @@ LONGEST_PAUSE = 1.0
 
 # what can be left out, as /status and warmwatch_left_out_total name it
 LEFT_OUT = ("records", "ranks", "gpus")
-
-
-def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
-    """How much of ``total`` each gets of what it needs, at most ``each``: max-min fairness."""
-    shares: dict[K, int] = {}
-    left, waiting = total, len(needs)
-    for key, need in sorted(needs.items(), key=lambda one: one[1]):
-        shares[key] = min(need, each, left // waiting)
-        left, waiting = left - shares[key], waiting - 1
-    return shares

@@ -10,15 +10,16 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from warmwatch import __version__
-from warmwatch_monitor.api.last_hour import History
+from warmwatch_monitor.api.last_hour import SECONDS, History
+from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.errors import OutputError, SourceError
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
@@ -27,16 +28,17 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.server.door import Door
-from warmwatch_monitor.server.history_keeping import make_keeper, sources_of
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
-from warmwatch_monitor.settings import NO_SQLITE, Address, Settings
+from warmwatch_monitor.settings import NO_SQLITE, Address, HistorySettings, Settings
+from warmwatch_monitor.sources.listed import Source
 from warmwatch_monitor.variables import refuse_unknown
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
     from warmwatch_monitor.server.guard import Audit
+
 
 _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 
@@ -217,3 +219,35 @@ def _reload(door: Door, manager: ServiceManager, log: DaemonLog | None) -> None:
         level = logging.INFO if problem is None else logging.ERROR
         log.note("reload", level, error=problem)
     manager.reloaded()
+
+
+_PATIENCE_SECONDS = 2.0
+
+
+def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
+    """The keeper of the daemon's history; ``None`` if the history is off."""
+    if settings.directory is None:
+        return None
+    from warmwatch_monitor.history.keeper import Keeper
+    from warmwatch_monitor.history.store import Store
+
+    def past(seconds: int, run: str) -> Mapping[str, Any]:
+        return columns(history, seconds, run, SECONDS)
+
+    return Keeper(Store(settings, patience=_PATIENCE_SECONDS), past)
+
+
+def sources_of(keeper: Keeper | None) -> tuple[Source[Any], ...]:
+    """Its entry in the list of sources: its failures show as a source's health."""
+    if keeper is None:
+        return ()
+    from warmwatch_monitor.history.keeper import LOOK_SECONDS, SOURCE
+
+    found = keeper
+    return (
+        Source(
+            name=SOURCE,
+            interval=lambda _: LOOK_SECONDS,
+            make=lambda _settings, _clock: lambda _others: found.look(),
+        ),
+    )

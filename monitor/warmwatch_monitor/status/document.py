@@ -26,8 +26,7 @@ from warmwatch_monitor.status.rank import copied, rank
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.schema.rank import LimitedBy
 from warmwatch_monitor.status.words.ends import ADVICE, deadline
-from warmwatch_monitor.status.words.ranks import differences
-from warmwatch_monitor.status.words.sentence import answer, run_answer, speaker_of
+from warmwatch_monitor.status.words.sentence import answer, differences, run_answer, speaker_of
 from warmwatch_monitor.status.words.unattached import evidence
 
 

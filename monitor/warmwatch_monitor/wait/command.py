@@ -20,8 +20,15 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, rewrite, say
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.status.goals import GOALS
-from warmwatch_monitor.wait.poll_interval import KINDS, PollInterval
-from warmwatch_monitor.wait.waiter import NEW_START_SECONDS, Outcome, Standing, Wait, listed
+from warmwatch_monitor.wait.waiter import (
+    KINDS,
+    NEW_START_SECONDS,
+    Outcome,
+    PollInterval,
+    Standing,
+    Wait,
+    listed,
+)
 
 _HELP = """Block until RUN (or each of your living runs) is warm. RUN may start later than the wait.
 

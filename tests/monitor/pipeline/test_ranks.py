@@ -18,8 +18,7 @@ from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.runs import compiled_ns, group
 from warmwatch_monitor.status.document import MOST_MISSING_LISTED
-from warmwatch_monitor.status.words.ranks import numbers
-from warmwatch_monitor.status.words.sentence import summary
+from warmwatch_monitor.status.words.sentence import numbers, summary
 
 STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
 LONG_AGO = StepCounts(steps=5, last_step_ns=b.ago(250))

@@ -25,7 +25,7 @@ from warmwatch_monitor import metrics
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.metrics import text
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.sources.records.origin import here
+from warmwatch_monitor.sources.records.liveness import here
 
 SECOND = 10**9
 POLLS, RUNS = 2, 3  # in an hour; that begin in each poll

@@ -39,7 +39,7 @@ from warmwatch_monitor.model import (
     of_owner,
     why_left_out,
 )
-from warmwatch_monitor.model.budgets import LONGEST_PAUSE, fair_shares
+from warmwatch_monitor.model.budgets import LONGEST_PAUSE
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.feed import Feed
 from warmwatch_monitor.pipeline.poller import Poller
@@ -50,7 +50,7 @@ from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 from warmwatch_monitor.sources.records.followed_record import FollowedRecord
-from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
+from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource, fair_shares
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
 HEALTH = SourceHealth(source="records", up=True, last_success=b.EPOCH)

@@ -25,7 +25,7 @@ from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Owner, RecordReading, Refusal
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.sources.listed import RECORDS, Readings
-from warmwatch_monitor.sources.records.origin import Owners, login
+from warmwatch_monitor.sources.records.liveness import Owners, login
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 from warmwatch_monitor.status.document import chosen
 

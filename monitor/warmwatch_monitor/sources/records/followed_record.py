@@ -27,8 +27,7 @@ from warmwatch_monitor.sources.records.folder import (
     left_by,
 )
 from warmwatch_monitor.sources.records.journal import Journal
-from warmwatch_monitor.sources.records.liveness import Life
-from warmwatch_monitor.sources.records.origin import Origin, Owners
+from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners
 
 _REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
 _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more

@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -29,7 +30,6 @@ from warmwatch_monitor.model.budgets import (
     SHOWN,
     SHOWN_ENOUGH,
     SHOWN_OF_A_USER,
-    fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 from warmwatch_monitor.sources.records.folder import ExitWatch
@@ -40,7 +40,9 @@ from warmwatch_monitor.sources.records.followed_record import (
     never,
     once,
 )
-from warmwatch_monitor.sources.records.origin import Origin, Owners, here
+from warmwatch_monitor.sources.records.liveness import Origin, Owners, here
+
+K = TypeVar("K")
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
 
@@ -317,3 +319,13 @@ class _Meter:
         if time.monotonic() - self._began_at > POLL_LONGEST:
             return True
         return not first and self.spent() > self._allowed
+
+
+def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
+    """How much of ``total`` each gets of what it needs, at most ``each``: max-min fairness."""
+    shares: dict[K, int] = {}
+    left, waiting = total, len(needs)
+    for key, need in sorted(needs.items(), key=lambda one: one[1]):
+        shares[key] = min(need, each, left // waiting)
+        left, waiting = left - shares[key], waiting - 1
+    return shares

@@ -3,15 +3,22 @@
 Every state and number comes from the Snapshot; this module only has the words. A headline starts
 with the run's name and the answer. Differences between ranks appear once; the rest is in the
 details and the evidence. With several ranks, the headline names its rank and counts waiting ones.
-How a clause is added, and how clauses are ordered and fitted, is described in ``clauses.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warmwatch.shared.verdict import ENDED, WARM, State
-from warmwatch_monitor.model import RankView, RunView, Snapshot, incomplete
+from warmwatch_monitor.model import (
+    CATEGORIES,
+    RankView,
+    RunView,
+    Snapshot,
+    Spread,
+    incomplete,
+    spread,
+)
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
@@ -21,8 +28,8 @@ from warmwatch_monitor.output.summary import (
     more_important,
     several,
 )
+from warmwatch_monitor.output.wording import counted, duration
 from warmwatch_monitor.status.words import ends, gpus, unattached
-from warmwatch_monitor.status.words import ranks as differences
 from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
 from warmwatch_monitor.status.words.ends import deadline
 from warmwatch_monitor.status.words.ends import is_near as is_near_deadline
@@ -177,7 +184,7 @@ def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
     """What differs between ranks, and which of them nobody sees here."""
-    for words in (differences.in_short(run), differences.missing(run)):
+    for words in (main_difference(run), missing(run)):
         yield Clause(words or "", Importance.NOTE)
 
 
@@ -230,7 +237,7 @@ def _lost(how: str, ranks: list[int]) -> str:
     """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
     if len(ranks) == 2:
         return f"ranks {ranks[0]} and {ranks[1]} {ends.of_several(how)}"
-    return f"{differences.numbers(ranks)} {how if len(ranks) == 1 else ends.of_several(how)}"
+    return f"{numbers(ranks)} {how if len(ranks) == 1 else ends.of_several(how)}"
 
 
 def _brief(run: RunView) -> str:
@@ -238,3 +245,122 @@ def _brief(run: RunView) -> str:
     if not speaker.judgement.compiling:
         return run.state.value
     return f"{run.state.value} for {elapsed(speaker)}"
+
+
+_LISTED = 8
+# A difference in compile time is reported if it is this long and this large a share.
+_APART_SECONDS = 5.0
+_APART_SHARE = 0.2
+_ALSO = {"grad_mode": "compiled its evaluation"}
+
+
+def missing(run: RunView) -> str | None:
+    """The ranks that are not seen here, in words; ``None`` where all are.
+
+    Ranks that this host does not see are known to be missing, never assumed to be fine.
+    """
+    absent = run.missing_ranges
+    if not absent:
+        return None
+    count = sum(map(len, absent))
+    are = "is" if count == 1 else "are"
+    return f"{count} of {run.world_size} ranks ({_ranges(absent)}) {are} not seen here"
+
+
+def numbers(ranks: Sequence[int]) -> str:
+    """Ranks for a reader: ``rank 3``, ``ranks 4-7, 12``."""
+    parts: list[range] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1].stop:
+            parts[-1] = range(parts[-1].start, rank + 1)
+        else:
+            parts.append(range(rank, rank + 1))
+    return _ranges(parts)
+
+
+def _ranges(parts: Sequence[range]) -> str:
+    shown = ", ".join(
+        str(part.start) if len(part) == 1 else f"{part.start}-{part.stop - 1}"
+        for part in parts[:_LISTED]
+    )
+    more = ", ..." if len(parts) > _LISTED else ""
+    return f"{'rank' if sum(map(len, parts)) == 1 else 'ranks'} {shown}{more}"
+
+
+def differences(run: RunView) -> list[str]:
+    """Where ranks compiled different things or took far longer than others, one sentence each.
+
+    None before all of them are warm: until then they must differ.
+    """
+    living = run.living
+    if len(living) < 2 or not all(view.judgement.warm for view in living):
+        return []
+    return [*_different(living), *_apart(living)]
+
+
+def main_difference(run: RunView) -> str | None:
+    """The one difference that a sentence has room for; all of them are in :func:`differences`."""
+    living = run.living
+    if len(living) < 2 or not all(view.judgement.warm for view in living):
+        return None
+    return _also(living) or _slowest(living) or _other(living)
+
+
+def _also(ranks: Sequence[RankView]) -> str | None:
+    for category in CATEGORIES:
+        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
+        if hit and len(hit) < len(ranks):
+            also = _ALSO.get(category, f"recompiled for {category}")
+            return f"{numbers(hit)} also {also}"
+    return None
+
+
+def _slowest(ranks: Sequence[RankView]) -> str | None:
+    of = _gap(ranks)
+    if of is None:
+        return None
+    gap, others = of.greatest - of.least, "the others" if len(ranks) > 2 else "the other"
+    return f"rank {of.greatest_rank} compiled {duration(gap)} longer than {others}"
+
+
+def _other(ranks: Sequence[RankView]) -> str | None:
+    of = spread(ranks, lambda view: view.figures.compile.graphs)
+    return _most_and_least("graph", of) if of and of.least != of.greatest else None
+
+
+def _different(ranks: Sequence[RankView]) -> Iterable[str]:
+    spreads = {
+        "graph": spread(ranks, lambda view: view.figures.compile.graphs),
+        "recompile": spread(ranks, lambda view: view.figures.compile.recompiles_total),
+    }
+    found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.least != s.greatest]
+    if found:
+        yield f"ranks compiled different things: {'; '.join(found)}"
+    for category in CATEGORIES:
+        hit = [view.rank for view in ranks if _recompiled_for(view, category)]
+        if hit and len(hit) < len(ranks):
+            yield f"only {numbers(hit)} recompiled for {category}"
+
+
+def _most_and_least(noun: str, of: Spread) -> str:
+    most = f"{counted(round(of.greatest), noun)} in rank {of.greatest_rank}"
+    return f"{most}, {round(of.least)} in rank {of.least_rank}"
+
+
+def _recompiled_for(view: RankView, category: str) -> bool:
+    return bool((view.figures.compile.recompiles or {}).get(category))
+
+
+def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
+    if of := _gap(ranks):
+        gap, longest = duration(of.greatest - of.least), of.greatest_rank
+        yield f"rank {longest} compiled {gap} longer than rank {of.least_rank}"
+
+
+def _gap(ranks: Sequence[RankView]) -> Spread | None:
+    """How far apart their compile times are; ``None`` where that is not worth a word."""
+    of = spread(ranks, lambda view: view.figures.compile.seconds)
+    if of is None:
+        return None
+    gap = of.greatest - of.least
+    return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest) else None
