@@ -177,6 +177,9 @@ def _run(tool: Tool, place: Path, cache: Path) -> Seen:
 
     environ = {**os.environ, **{name: filled(text) for name, text in tool.environ.items()}}
     environ |= {"TORCHINDUCTOR_CACHE_DIR": str(cache), "WARMWATCH_DIR": str(place / "records")}
+    environ["PYTHONPATH"] = os.pathsep.join(
+        (str(TRAINING.parents[1]), *filter(None, [environ.get("PYTHONPATH")]))
+    )
     statements: list[tuple[float, Statement]] = []
     processes: dict[int, tuple[int, float]] = {}
     with ExitStack() as stack:

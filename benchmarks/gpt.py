@@ -1,4 +1,4 @@
-"""A GPT of 124M parameters in a plain training loop: what the GPU benchmarks train.
+"""A GPT, and a plain training loop of one with 124M parameters: what the GPU benchmarks train.
 
 ``python -m benchmarks.gpt MODE STEPS``: prints a JSON line when the first step is over and one at
 the end. MODE is ``eager`` or a mode of ``torch.compile``. The agent is attached where the
@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from typing import NamedTuple
 
 if os.environ.get("BENCHMARK_AGENT"):
     import warmwatch.auto  # noqa: F401
@@ -18,41 +19,55 @@ if os.environ.get("BENCHMARK_AGENT"):
 import torch
 from torch.nn import functional as F  # noqa: N812 - PyTorch's own idiom
 
-LAYERS, HEADS, WIDTH, VOCABULARY, CONTEXT, BATCH = 12, 12, 768, 50304, 1024, 16
+VOCABULARY, CONTEXT, BATCH = 50304, 1024, 16
+
+
+class Size(NamedTuple):
+    """Sizes of a GPT; the default has 124M parameters."""
+
+    layers: int = 12
+    heads: int = 12
+    width: int = 768
+    vocabulary: int = VOCABULARY
+    context: int = CONTEXT
+
+
+GPT2 = Size()
 
 
 class Block(torch.nn.Module):
     """Causal attention and an MLP, each after a norm and around a residual."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(WIDTH) for _ in range(2))
-        self.qkv = torch.nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = torch.nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = torch.nn.Linear(WIDTH, 4 * WIDTH), torch.nn.Linear(4 * WIDTH, WIDTH)
+        self.heads = heads
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``x`` of ``[batch, context, width]``, and so the result."""
-        batch, length, _ = x.shape
-        qkv = self.qkv(self.norms[0](x)).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        batch, length, width = x.shape
+        qkv = self.qkv(self.norms[0](x)).view(batch, length, 3, self.heads, -1)
+        qkv = qkv.permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.norms[1](x)), approximate="tanh"))
 
 
 class GPT(torch.nn.Module):
     """Tokens to a loss; the head shares the embedding's weight."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: Size = GPT2) -> None:
         super().__init__()
-        self.tokens = torch.nn.Embedding(VOCABULARY, WIDTH)
-        self.places = torch.nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = torch.nn.ModuleList(Block() for _ in range(LAYERS))
-        self.norm = torch.nn.LayerNorm(WIDTH)
+        self.tokens = torch.nn.Embedding(size.vocabulary, size.width)
+        self.places = torch.nn.Embedding(size.context, size.width)
+        self.blocks = torch.nn.ModuleList(Block(size.width, size.heads) for _ in range(size.layers))
+        self.norm = torch.nn.LayerNorm(size.width)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Token ids of ``[batch, context]`` and their successors; the mean loss."""
-        x = self.tokens(tokens) + self.places(torch.arange(CONTEXT, device=tokens.device))
+        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.norm(x), self.tokens.weight)

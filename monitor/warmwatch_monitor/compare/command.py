@@ -9,7 +9,7 @@ import click
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import draw, has_colour, say, width
+from warmwatch_monitor.output.console import say
 
 _MOST = 12
 
@@ -35,7 +35,7 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     if as_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
-    from warmwatch_monitor.report.command import as_text, cleaned
+    from warmwatch_monitor.report.command import as_text, cleaned, show
     from warmwatch_monitor.report.summaries import accounts, as_written
     from warmwatch_monitor.settings import price_per_gpu_hour
 
@@ -53,12 +53,4 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
         return
     from warmwatch_monitor.compare.wording import page
 
-    document = page(made)
-    if markdown:
-        from warmwatch_monitor.output.markdown import markdown as text_of
-
-        say(text_of(document), end="")
-        return
-    from warmwatch_monitor.output.lines import lines
-
-    draw(lines(document, width=width(), colour=has_colour()))
+    show(page(made), markdown=markdown)

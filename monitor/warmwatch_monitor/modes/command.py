@@ -13,13 +13,13 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.console import draw, has_colour, note, say, width
+from warmwatch_monitor.output.console import note, say
 from warmwatch_monitor.run.environment import fresh_caches
 from warmwatch_monitor.run.launched import check_name, startable
 
@@ -42,16 +42,18 @@ _IMPOSING = (
 
 
 class _Wanted(NamedTuple):
-    """What was asked for."""
+    """The options, checked."""
 
     command: tuple[str, ...]
     modes: tuple[str, ...]
-    steps: int | None
-    timeout: float
-    keep_caches: bool
     name: str
     output: Path | None  # where files go; None: to stderr
-    budget: float | None = None  # seconds for all modes
+    keep_caches: bool
+    steps: int | None
+    training_steps: int | None
+    timeout: float
+    budget: float | None  # seconds for all modes
+    max_drift: float | None
 
     @property
     def compares_losses(self) -> bool:
@@ -132,18 +134,14 @@ def _duration(text: str) -> float:
 def modes(
     names: tuple[str, ...],
     regional: bool,
-    steps: int | None,
-    training_steps: int | None,
     caches: str,
-    timeout: float,
-    budget: float | None,
-    max_drift: float | None,
     name: str | None,
     output: str | None,
     verbose: bool,
     as_json: bool,
     markdown: bool,
     command: tuple[str, ...],
+    **limits: Any,
 ) -> None:
     """Run CMD once in each mode of torch.compile and print costs and gains.
 
@@ -173,45 +171,35 @@ def modes(
         raise UsageError("give either --json or --markdown, not both")
     if verbose and output is not None:
         raise UsageError("give either --verbose or --output, not both")
-    chosen = _names(names)
-    if regional:
-        chosen = tuple(dict.fromkeys((*chosen, "regional")))
-    if max_drift is not None and (EAGER not in chosen or len(chosen) < 2):
-        raise UsageError("--max-drift compares modes with eager: add --mode eager and another one")
     wanted = _Wanted(
         command=command,
-        modes=chosen,
-        steps=steps,
-        timeout=timeout,
-        keep_caches=caches == "keep",
+        modes=_names(names, regional=regional, compared=limits["max_drift"] is not None),
         name=name or os.environ.get("WARMWATCH_RUN", "").strip() or script_name(command),
         output=None if verbose else _folder(output),
-        budget=budget,
+        keep_caches=caches == "keep",
+        **limits,
     )
     outcome = _try_all(wanted)
+    made = _table(outcome, wanted)
+    _show(made, wanted.output, as_json=as_json, markdown=markdown)
+    raise SystemExit(128 + outcome.signal if outcome.signal else _exit_code(made))
+
+
+def _table(outcome: _Outcome, wanted: _Wanted) -> Modes:
     from warmwatch_monitor.modes.table import modes as table_of
 
     measured = {one.mode for one in outcome.tried}
-    made = table_of(
+    return table_of(
         outcome.tried,
         again=outcome.again,
-        training_steps=training_steps,
+        training_steps=wanted.training_steps,
         caches="kept" if wanted.keep_caches else "cold",
         imposed=[one for one in _IMPOSING if os.environ.get(one) == "1"],
         untried=[one for one in wanted.modes if one not in measured],
         over_budget=outcome.over_budget,
-        budget_seconds=budget,
-        max_drift=max_drift,
+        budget_seconds=wanted.budget,
+        max_drift=wanted.max_drift,
     )
-    _show(made, as_json=as_json, markdown=markdown)
-    for one in made.rows:
-        if one.outcome in _SHOWS_OUTPUT and (said := _last_line(one.output)):
-            note(f"warmwatch: {one.mode} ended with: {said}")
-    if wanted.output is not None:
-        note(f"warmwatch: the script's output is in {wanted.output}")
-    if outcome.signal:
-        raise SystemExit(128 + outcome.signal)
-    raise SystemExit(_exit_code(made))
 
 
 def _exit_code(made: Modes) -> int:
@@ -249,13 +237,17 @@ def _last_line(output: str | None) -> str:
     return next((line.strip()[:_LONGEST] for line in reversed(lines) if line.strip()), "")
 
 
-def _names(asked: tuple[str, ...]) -> tuple[str, ...]:
+def _names(requested: tuple[str, ...], *, regional: bool, compared: bool) -> tuple[str, ...]:
+    """The modes to run. ``compared``: with a limit of the drift from eager. Raises UsageError."""
     from warmwatch_monitor.modes.table import NAMES, USUAL
 
-    for one in asked:
+    for one in requested:
         if one not in NAMES:
             raise UsageError(f"--mode: no mode {one!r}. Modes: {', '.join(NAMES)}")
-    return tuple(dict.fromkeys(asked)) or USUAL
+    chosen = dict.fromkeys((*(requested or USUAL), *(["regional"] if regional else [])))
+    if compared and (EAGER not in chosen or len(chosen) < 2):
+        raise UsageError("--max-drift compares modes with eager: add --mode eager and another one")
+    return tuple(chosen)
 
 
 def _folder(output: str | None) -> Path:
@@ -347,20 +339,18 @@ def _last_step_compared(tried: Sequence[Tried]) -> int:
     return max((one.last_step for one in found if one), default=0)
 
 
-def _show(made: Modes, *, as_json: bool, markdown: bool) -> None:
+def _show(made: Modes, output: Path | None, *, as_json: bool, markdown: bool) -> None:
+    """Print the table, and on stderr the last line of each mode that failed."""
     from warmwatch_monitor.modes.wording import page
-    from warmwatch_monitor.report.command import as_text, cleaned
+    from warmwatch_monitor.report.command import as_text, cleaned, show
 
-    made = cleaned(made)
+    shown = cleaned(made)
     if as_json:
-        say(as_text(made))
-        return
-    document = page(made)
-    if markdown:
-        from warmwatch_monitor.output.markdown import markdown as text_of
-
-        say(text_of(document), end="")
-        return
-    from warmwatch_monitor.output.lines import lines
-
-    draw(lines(document, width=width(), colour=has_colour()))
+        say(as_text(shown))
+    else:
+        show(page(shown), markdown=markdown)
+    for one in made.rows:
+        if one.outcome in _SHOWS_OUTPUT and (said := _last_line(one.output)):
+            note(f"warmwatch: {one.mode} ended with: {said}")
+    if output is not None:
+        note(f"warmwatch: the script's output is in {output}")

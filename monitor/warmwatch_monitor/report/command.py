@@ -91,9 +91,7 @@ def _show(
     elif html is not None:
         _write(html, _html(account, made, traced(tlparse, html) if tlparse is not None else {}))
     elif markdown:
-        from warmwatch_monitor.output.markdown import markdown as text_of
-
-        say(text_of(document(made)), end="")
+        show(document(made), markdown=True)
     elif verbose:
         draw(picture(document(made), made))
     else:
@@ -119,6 +117,18 @@ def as_text(value: object) -> str:
     from msgspec import to_builtins
 
     return json.dumps(to_builtins(value), indent=2)
+
+
+def show(document: Document, *, markdown: bool) -> None:
+    """Print ``document``, formatted for this output or as Markdown."""
+    if markdown:
+        from warmwatch_monitor.output.markdown import markdown as text_of
+
+        say(text_of(document), end="")
+        return
+    from warmwatch_monitor.output.lines import lines
+
+    draw(lines(document, width=width(), colour=has_colour()))
 
 
 def document(made: Report) -> Document:
