@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support import slots
-from support.torch_versions import TORCH
+from support.torch_versions import TORCH, VERSION
 from support.trainings import WAITED, result_of, run, training
 from warmwatch.hooks.redaction import recompile
 from warmwatch.shared import record
@@ -422,24 +422,30 @@ for do in ORDER: globals()[do]()
 train(model, torch.optim.SGD(model.parameters(), lr=.1), 6)
 from warmwatch.lifecycle import api
 conditions = api.attached.agent.warmth.judgement().conditions
-result({**truth(), "conditions": [one for one in conditions if one == "never_compiled"]})
+known = {"never_compiled", "nothing_captured"}
+result({**truth(), "conditions": [one for one in conditions if one in known]})
 os._exit(0)  # gloo's threads may abort a process that ends
 """
 
 
+@pytest.mark.skipif(VERSION == "2.6", reason="FSDP2 needs a GPU in PyTorch 2.6")
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("order", [("compiled", "sharded"), ("sharded", "compiled")])
 def test_compiled_blocks_are_compiled_under_fsdp2(
     records: Path, order: tuple[str, str], own: bool
 ) -> None:
-    """Except for containers of ``torch.nn``: with FSDP2's hooks Dynamo skips all their frames."""
+    """Except for containers of ``torch.nn``: PyTorch captures nothing of them.
+
+    With FSDP2's hooks Dynamo skips all their frames, or compiles them without a graph (2.15).
+    """
     truth = result_of(records, f"ORDER, OWN = {order!r}, {own}\n{TRUTH}\n{FSDP2}")
     counts = slots.read(slots.only(records)).compile
     forwards = counts.compilations[record.KINDS.index("forward")]
     assert forwards == sum(forward for _, forward in truth["ids"])
     assert counts.graphs == truth["graphs"]
     assert (truth["graphs"] > 0) is own
-    assert (counts.wrappers, truth["conditions"]) == (3, [] if own else ["never_compiled"])
+    without_graphs = ["nothing_captured" if truth["ids"] else "never_compiled"]
+    assert (counts.wrappers, truth["conditions"]) == (3, [] if own else without_graphs)
 
 
 def test_another_module_of_a_class_is_no_recompile_and_a_changed_one_is(records: Path) -> None:
@@ -475,7 +481,7 @@ torch.compile(nets[0], backend="eager")(x)
 
 
 def test_each_call_that_fails_to_compile_is_a_failure(records: Path) -> None:
-    """Forward with ``fullgraph=True``, and a backward: as often as the script caught one."""
+    """Forward with ``fullgraph=True``, and a backward: PyTorch's records are the truth."""
     body = """
 from torch._dynamo.backends.common import aot_autograd
 model = make(); x = torch.randn(4, 8)
@@ -491,14 +497,16 @@ for one in (forward, backward):
     for _ in range(5):
         try: one(x).sum().backward()
         except Exception: caught += 1
-result(caught)
+failed = [m for m in get_compilation_metrics() if m.fail_type]
+result([caught, [[m.compile_id, m.fail_type] for m in failed]])
 """
-    assert result_of(records, body) == 10
+    caught, truth = result_of(records, TRUTH + body)
     folder = slots.only(records)
     counts = slots.read(folder).compile
-    failed = [e for e in slots.events(folder) if e["event"] == "compilation" and "failure" in e]
-    assert counts.failures == len(failed) == 10
+    failed = [entry for entry in compilations(folder) if "failure" in entry]
+    assert [[entry["id"], entry["failure"]] for entry in failed] == truth
+    assert counts.failures == len(failed) == caught == 10
     assert sum(counts.recompiles) == 0
     assert [e["kind"] for e in failed] == ["forward"] * 5 + ["backward"] * 5
-    assert all("graph_break" in e["failure_reason"] for e in failed[:5])
+    assert all("graph_break" in e["failure_reason"] for e in failed[:5]) or not TORCH.reason
     assert not any("failure_reason" in e for e in failed[5:])

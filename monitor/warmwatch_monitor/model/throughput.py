@@ -79,6 +79,7 @@ HALF_A_BIN = record.HALF_A_BIN  # of a median: how far off one is that is read o
 
 # origins of the operations of a step
 FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"
+EAGER_CODE = "eager code"  # excluded: what runs outside of the compiled graphs
 
 
 class Worth(Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class Worth(Struct, frozen=True, kw_only=True):
 
     Attributes:
         tokens, samples: per step. flops: per step, as the user reported. counted: per step, as
-        counted in its compiled graphs; excluded: names of operations in them that are not counted.
+        counted in its compiled graphs; excluded: names of operations that are not counted.
         parameters: of the model; estimated: they are those that its optimizers hold.
         dtype: in which it computes, as the user reported.
     """

@@ -40,6 +40,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
+from warmwatch_monitor.model.throughput import EAGER_CODE
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
@@ -213,12 +214,15 @@ def counted_of(counts: CompileCounts) -> Counted | None:
 def worth_of(slot: Slot) -> Worth:
     """Work per step, as last reported."""
     identity, counts = slot.identity, slot.compile
+    excluded = identity.flops_excluded
+    if identity.flops_counted and (counts.graph_breaks or counts.fallbacks or counts.failures):
+        excluded = (*excluded, EAGER_CODE)
     return Worth(
         tokens=counts.tokens_per_step or None,
         samples=counts.samples_per_step or None,
         flops=identity.flops_per_step,
         counted=identity.flops_counted,
-        excluded=identity.flops_excluded,
+        excluded=excluded,
         parameters=identity.parameters or identity.parameters_seen,
         estimated=identity.parameters is None and identity.parameters_seen is not None,
         dtype=identity.dtype or None,

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from warmwatch.hooks.inductor.flops import ALIKE, MOST_CALLS, Calls, Counted, operations
+from warmwatch.hooks.inductor.flops import (
+    ALIKE,
+    MOST_CALLS,
+    Calls,
+    Counted,
+    GraphCalls,
+    operations,
+)
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +133,47 @@ def test_without_steps_the_calls_are_given_up() -> None:
 def test_calls_that_keep_differing_are_unknown() -> None:
     found = _calls(*(["a", "ab"] * 40))
     assert next(one for one in found if one is not None) == {}
+
+
+class CompiledFxGraph:
+    """Stands in for Inductor's class, which is found by its name."""
+
+    def __call__(self) -> None:
+        pass
+
+
+class Steps:
+    """A listener that counts steps."""
+
+    def __init__(self) -> None:
+        self.marked = 0
+        self.found: list[int | None] = []
+
+    def steps_marked(self) -> int:
+        return self.marked
+
+    def step_counted(self, flops: int | None, excluded: tuple[str, ...]) -> None:  # noqa: ARG002
+        self.found.append(flops)
+
+
+def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None:
+    steps, graph = Steps(), CompiledFxGraph()
+    original = CompiledFxGraph.__call__
+    counting = GraphCalls(steps, {}, lambda function: function)
+
+    def train() -> None:
+        for _ in range(ALIKE + 2):
+            graph()
+            steps.marked += 1
+
+    counting.after(graph, Counted(10))
+    ours = CompiledFxGraph.__call__
+    CompiledFxGraph.__call__ = lambda self: ours(self)  # type: ignore[method-assign]
+    other = CompiledFxGraph.__call__
+    train()
+    assert CompiledFxGraph.__call__ is other
+    counting.after(graph, Counted(10))  # compiled again
+    train()
+    assert steps.found == [10, 10]
+    assert CompiledFxGraph.__call__ is other
+    CompiledFxGraph.__call__ = original  # type: ignore[method-assign]

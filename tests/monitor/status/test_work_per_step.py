@@ -14,6 +14,7 @@ from support.values import replace
 from warmwatch.shared.values import DTYPES
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.throughput import PEAKS, Peaks, peak_flops
+from warmwatch_monitor.pipeline.slot_figures import worth_of
 from warmwatch_monitor.status.rank import rank
 from warmwatch_monitor.status.words.speed import throughput
 from warmwatch_monitor.terminal.table import lines
@@ -88,6 +89,15 @@ def test_counted_operations_come_before_an_estimate_and_after_what_the_user_says
     told = to_builtins(rank(worth(1, {**counted, **said}, tokens_per_step=7)).worth)
     assert (told["flops_per_step"], told["formula"]) == (flops, formula)
     assert told["excluded"] == excluded
+
+
+@pytest.mark.parametrize("fact", ["graph_breaks", "fallbacks", "failures"])
+def test_counted_operations_exclude_the_code_that_runs_outside_of_the_graphs(fact: str) -> None:
+    slot = replace(b.WARM, identity=b.WARM.identity._replace(flops_counted=2e12))
+    partly_eager = replace(slot, compile=replace(slot.compile, **{fact: 1}))
+    assert (worth_of(slot).excluded, worth_of(partly_eager).excluded) == ((), ("eager code",))
+    uncounted = replace(partly_eager, identity=b.WARM.identity)
+    assert worth_of(uncounted) == worth_of(b.WARM)
 
 
 def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:

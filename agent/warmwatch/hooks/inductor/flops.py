@@ -158,14 +158,16 @@ class Calls:
         return Counter() if steps - self._since > _MOST_STEPS else None
 
 
-class _Counting:
+class GraphCalls:
     """Counts graphs as they are compiled, and their calls for a few steps after that."""
 
     def __init__(self, listener: Listener, formulas: Any, skip: Callable[[Any], Any]) -> None:
         self._listener, self._formulas, self._skip = listener, formulas, skip
         self._graphs: dict[int, tuple[weakref.ref[Any], Counted]] = {}
         self._calls: Calls | None = None
-        self._wrapped: Replaced | None = None
+        self._owner: Any = None
+        self._original: Any = None
+        self._ours: Any = None  # the newest wrapper; another tool may have put its own around it
         self.listening = True
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counted:
@@ -185,22 +187,26 @@ class _Counting:
 
     def _begin(self, owner: type[Any]) -> None:
         self._calls = Calls(self._listener.steps_marked())
-        original = vars(owner).get(_CALL)
-        if original is not None and self._wrapped is None:
-            self._wrapped = Replaced()
-            self._wrapped.put(owner, _CALL, self._skip(self._counted(original)))
+        present = vars(owner).get(_CALL)
+        if present is not None and present is not self._ours:
+            self._owner, self._original, self._ours = owner, present, self._counted(present)
+            setattr(owner, _CALL, self._ours)
 
     def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A wrapper around ``original``, which may contain older ones: only the newest counts."""
+
         @functools.wraps(original, updated=())
         def __call__(graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             try:
-                self._called(id(graph))
+                if self._ours is ours:
+                    self._called(id(graph))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 self.end()
                 report("hooks.flops", error)
             return original(graph, *args, **kwargs)
 
-        return __call__
+        ours: Callable[..., Any] = self._skip(__call__)
+        return ours
 
     def _called(self, graph: int) -> None:
         calls = self._calls
@@ -225,9 +231,9 @@ class _Counting:
     def end(self) -> None:
         """Restore the call, so that it costs nothing from now on."""
         self._calls = None
-        if (wrapped := self._wrapped) is not None:
-            self._wrapped = None
-            wrapped.undo()
+        if self._owner is not None and vars(self._owner).get(_CALL) is self._ours:
+            setattr(self._owner, _CALL, self._original)
+            self._ours = None
 
 
 def install(listener: Listener) -> Installed:
@@ -235,7 +241,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo.decorators import skip
         from torch.compiler import disable
     replaced = Replaced()
-    counting: list[_Counting] = []
+    counting: list[GraphCalls] = []
 
     def put() -> None:
         """Wrap it, right after the module was imported."""
@@ -243,7 +249,7 @@ def install(listener: Listener) -> Installed:
 
         module: Any = sys.modules[_MODULE]
         if (original := getattr(module, _COMPILE, None)) is not None:
-            counting.append(_Counting(listener, flop_registry, skip))
+            counting.append(GraphCalls(listener, flop_registry, skip))
             replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
 
     def uninstall() -> None:
@@ -258,7 +264,7 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
 
 
-def _compiling(counting: _Counting, original: Callable[..., Any]) -> Callable[..., Any]:
+def _compiling(counting: GraphCalls, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original, updated=())
     def _compile_fx_inner(*args: Any, **kwargs: Any) -> Any:
         if not counting.listening:

@@ -293,8 +293,8 @@ class Worth(Struct, frozen=True, kw_only=True):
     null if the user set it.
     """
     excluded: list[str] = []
-    """Operations of the compiled graphs that are not counted, such as the user's Triton kernels:
-    the MFU is higher than `mfu_ratio`.
+    """Operations that are not counted, such as the user's Triton kernels, or `eager code` after a
+    graph break, a fallback or a failed compilation: the MFU is higher than `mfu_ratio`.
     """
     parameters: int | None = None
     """Parameters of the model."""
