@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,34 @@ def test_the_time_of_a_batch_in_evaluations_is_that_of_those_that_compile_nothin
     assert (counts.evaluations, counts.evaluation_batches) == (3, 12)
     (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
     assert rank.figures.pauses.evaluation_batch_seconds == pytest.approx(sum(took) / 2, rel=0.05)
+
+
+def test_a_training_that_evaluates_first_gets_no_advice_for_its_training_graph(
+    records: Path,
+) -> None:
+    """As nanoGPT, which estimates its loss before the first step: PyTorch compiles the model again
+    for the first step, with gradients. That is part of the warm-up.
+    """
+    body = """
+model = make().append(torch.nn.Dropout(.1)); o = torch.optim.AdamW(model.parameters())
+c = torch.compile(model, backend="eager")
+for step in range(12):
+    if step % 6 == 0:
+        model.eval()
+        with torch.no_grad():
+            for _ in range(3): c(torch.randn(4, 8))
+        model.train()
+    train(c, o, 1)
+"""
+    run(records, body)
+    from click.testing import CliRunner
+
+    from warmwatch_monitor.cli import cli
+
+    environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
+    made = json.loads(
+        CliRunner().invoke(cli, ["report", "--json", "--dir", str(records)], env=environ).output
+    )
+    (again,) = made["recompiled"]
+    assert (again["category"], again["after_warm"], again["advice"]) == ("grad_mode", 0, None)
+    assert (made["do"], made["conditions"]) == ([], {})
