@@ -177,6 +177,7 @@ claim is a disagreement:
 
 - the length of a step: within 10 % of the medians of the last 16, 32 and 64 real steps, plus 5 %
   for a figure of two digits and 2 ms between the two clocks;
+- the same length: no shorter than each of the last 16 real steps, once these took over 6 s;
 - "nothing compiles": against PyTorch's records;
 - the age of the last step;
 - `silent`: it holds exactly if ten usual steps and 3 s have passed without a step, and nothing
