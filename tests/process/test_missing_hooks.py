@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import json
+import os
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -393,7 +394,7 @@ def test_doctor_reports_a_hook_that_counts_one_compilation_too_many(
         "from warmwatch.hooks.dynamo import compilations\n"
         "compilations.kind_of = lambda metrics: 'forward'\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(wrong.parent))
+    monkeypatch.setenv("PYTHONPATH", str(wrong.parent), prepend=os.pathsep)
     done = CliRunner().invoke(cli, ["doctor", "--hooks", "--json"])
     assert done.exit_code == 1, done.output
     answer = json.loads(done.output)
