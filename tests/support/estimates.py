@@ -123,11 +123,11 @@ def rows(measured: list[Measured]) -> list[str]:
 def _cell(one: Measured, share: float) -> str:
     guess = one.at(share)
     if guess is None:
-        return "nothing said"
+        return "no estimate"
     left = one.second - guess.so_far
     naive = f"{100 * abs(guess.so_far - left) / one.second:.0f} %"
     if guess.left is None:
-        return f"nothing said / {naive}"
+        return f"no estimate / {naive}"
     return f"{100 * abs(guess.left - left) / one.second:.0f} % / {naive}"
 
 
@@ -137,13 +137,15 @@ def section(measured: list[Measured], torch: str) -> str:
 
 ## How right the estimate of the time left is
 
-Written by `{COMMAND}`. Each scenario was trained twice with all caches cold, its precedent being
-the first. Cells: by how much of the whole warm-up the estimate of the rest was off when that share
-of it was over / by how much the guess "as long again as so far" was, which by its nature is right
-at the half and nowhere else. *Nothing said*: by then it took longer than the precedent. PyTorch
-{torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, whose
-other users explain why a second warm-up was longer than the first. Three real trainings on a
-GPU are in [estimates](../reference/estimates.md#time-left).
+Written by `{COMMAND}`. Each scenario was trained
+twice with all caches cold, and the first training is the earlier run of the estimate. Cells: the
+error of the estimated time left, as a share of the whole warm-up, when 25, 50 and 75 % of the
+warm-up were over / the same for the guess "as long again as so far", which can be right at 50 %
+only. *No estimate*: it had already taken longer than the earlier run.
+
+PyTorch {torch}, Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores.
+Other programs used them too, so a second warm-up could be longer. Three real trainings on a GPU
+are in [estimates](../reference/estimates.md#time-left).
 
 | scenario | first warm-up | second | at 25 % | at 50 % | at 75 % |
 |---|---|---|---|---|---|
