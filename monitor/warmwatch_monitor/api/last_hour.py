@@ -203,15 +203,19 @@ def _move_on(stored: dict[K, Series], since: int, second: int) -> None:
 def _of(
     stored: dict[K, Series], key: K, kinds: Mapping[str, str], most: int, second: int
 ) -> Series | None:
-    """The series of ``key``; ``None`` if the limit is reached by series of this second."""
-    series = stored.get(key)
+    """The series of ``key``; ``None`` if the limit is reached by series of this second.
+
+    The series are in the order in which they were last seen.
+    """
+    series = stored.pop(key, None)
     if series is None:
         if len(stored) >= most:
-            oldest = min(stored, key=lambda one: stored[one].newest)
+            oldest = next(iter(stored))
             if stored[oldest].newest >= second - 1:
                 return None
             del stored[oldest]
-        series = stored[key] = Series(kinds)
+        series = Series(kinds)
+    stored[key] = series
     series.newest = second
     return series
 

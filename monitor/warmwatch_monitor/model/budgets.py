@@ -23,6 +23,7 @@ REQUESTED_OF_A_PEER, REQUESTING_PEERS = 8, 64
 RECORDS_ENOUGH, SHOWN_ENOUGH = 64, 32
 
 POLL_SECONDS = 0.05  # CPU time of one poll for reading records
+URGENT_SECONDS = 0.06  # until a living or unread record of each user was read
 POLL_LONGEST = 0.5  # wall clock time of one poll, for a slow disk
 LISTING_SECONDS = 0.02  # CPU time of one poll for listing a directory
 FIRST_LISTING_SECONDS = 0.1  # until a directory was listed once, since no run is known before

@@ -120,7 +120,8 @@ def _around(bins: Sequence[int], ns: float) -> int:
 def slow_in(bins: Sequence[int], edge_ns: float) -> tuple[int, float]:
     """The number of steps longer than ``edge_ns``, and the seconds that they took."""
     edge = bisect_left(BOUNDS_NS, edge_ns)
-    seconds = sum(count * _end_ns(at) for at, count in enumerate(bins[edge:], edge)) / 1e9
+    counts = ((at, count) for at, count in enumerate(bins[edge:], edge) if count)
+    seconds = sum(count * _end_ns(at) for at, count in counts) / 1e9
     return sum(bins[edge:]), seconds
 
 

@@ -123,9 +123,10 @@ def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining,
 
 
 def living(readings: Readings) -> list[int]:
-    """The pids of the processes that hold a record's lock."""
+    """The pids of the processes that hold a record's lock; one may hold those of many records."""
     found = readings.of(RECORDS)
-    return [one.pid for one in found.records if one.pid is not None] if found else []
+    records = found.records if found else ()
+    return list(dict.fromkeys(one.pid for one in records if one.pid is not None))
 
 
 RECORDS: Source[RecordsReading] = Source(

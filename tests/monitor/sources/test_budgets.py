@@ -49,7 +49,6 @@ from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile
-from warmwatch_monitor.sources.records.followed_record import FollowedRecord
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource, fair_shares
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
@@ -150,23 +149,25 @@ def test_a_poll_without_time_reads_one_record_of_each_user_until_all_are_read(
 
 @root
 def test_this_user_s_record_is_read_first(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a time that is over when the first record was read."""
+    """The time of each poll is over before its first record, which is read all the same."""
     monkeypatch.setattr(records, "POLL_LONGEST", -1.0)
     for number in range(3):
         forge(directory, warm(f"flood{number}"), f"flood{number}", MALLORY + number)
     write_record(directory, warm("gpt2"), name="mine")
     source = RecordsSource([str(directory)], retention=900)
-    turns = list(source.read(0.0).records)
-    assert turns == []
-    monkeypatch.setattr(records, "POLL_LONGEST", 60.0)
-    looked = [one.folder for _, one in _turns(source, directory)]
-    assert Path(looked[0]).name == "mine"
+    assert names(source.read(0.0)) == {"mine"}
 
 
-def _turns(source: RecordsSource, directory: Path) -> Iterator[tuple[int, FollowedRecord]]:
-    source._follow([source._directories[0].look()])
-    by_user = {one.uid: iter([one]) for one in source._records.values()}
-    return source._turns(by_user, records._Meter(0.0), {})
+@root
+def test_the_turns_of_many_users_end_before_each_had_one(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users who had none in a poll come first in the next."""
+    monkeypatch.setattr(records, "URGENT_SECONDS", 0.0)
+    for number in range(4):
+        forge(directory, warm(f"flood{number}"), f"flood{number}", MALLORY + number)
+    source = RecordsSource([str(directory)], retention=900)
+    assert [len(names(source.read(0.0))) for _ in range(5)] == [1, 2, 3, 4, 4]
 
 
 @root

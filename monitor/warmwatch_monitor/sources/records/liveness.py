@@ -6,7 +6,7 @@ import os
 import pwd
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -59,7 +59,10 @@ _USABLE = re.compile(r"[A-Za-z_][\w.-]{0,63}\$?", re.ASCII)
 
 
 class Owners:
-    """Names of users; looks each user up once."""
+    """Names of users, looked up once each, in a thread: a directory service may hang.
+
+    One that gives no answer for ``patience`` seconds delays no further user: they are numbers.
+    """
 
     def __init__(
         self,
@@ -70,25 +73,47 @@ class Owners:
         self._own = os.geteuid() if own is None else own
         self._ask, self._patience = ask or login, patience
         self._known: dict[int, Owner] = {}
-        self._asking: threading.Thread | None = None
+        self._pending: dict[int, None] = {}  # in order
+        self._busy = False  # a thread looks them up
+        self._names: dict[int, str | None] = {}
+        self._answered = threading.Condition()
+        self._hung_at = -1  # the number of answers at the last timeout
 
     def of(self, uid: int) -> Owner:
         """The owner with the uid ``uid``."""
         if uid not in self._known:
-            name = self._name(uid)
+            self.expect([uid])
+            name = self._name(uid) or str(uid)
             self._known[uid] = Owner(uid=uid, name=name, own=uid == self._own)
         return self._known[uid]
 
-    def _name(self, uid: int) -> str:
-        if self._asking is not None and self._asking.is_alive():
-            return str(uid)
-        answers: list[str | None] = []
-        self._asking = threading.Thread(
-            target=lambda: answers.append(self._ask(uid)), name="warmwatch-owners", daemon=True
-        )
-        self._asking.start()
-        self._asking.join(self._patience)
-        return (answers[0] if answers else None) or str(uid)
+    def expect(self, uids: Iterable[int]) -> None:
+        """Start looking up these users."""
+        with self._answered:
+            self._pending.update((uid, None) for uid in uids if uid not in self._names)
+            if self._pending and not self._busy:
+                self._busy = True
+                threading.Thread(target=self._look_up, name="warmwatch-owners", daemon=True).start()
+
+    def _look_up(self) -> None:
+        while True:
+            with self._answered:
+                uid = next(iter(self._pending), None)
+                if uid is None:
+                    self._busy = False
+                    return
+            name = self._ask(uid)
+            with self._answered:
+                self._names[uid] = name
+                del self._pending[uid]
+                self._answered.notify()
+
+    def _name(self, uid: int) -> str | None:
+        with self._answered:
+            while uid not in self._names and self._hung_at != len(self._names):
+                if not self._answered.wait(self._patience):
+                    self._hung_at = len(self._names)
+            return self._names.get(uid)
 
 
 def login(uid: int) -> str | None:

@@ -30,6 +30,7 @@ from warmwatch_monitor.model.budgets import (
     SHOWN,
     SHOWN_ENOUGH,
     SHOWN_OF_A_USER,
+    URGENT_SECONDS,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 from warmwatch_monitor.sources.records.folder import ExitWatch
@@ -153,6 +154,7 @@ class RecordsSource:
         by_user: defaultdict[int, list[str]] = defaultdict(list)
         for uid, folder in chain.from_iterable(folders):
             by_user[uid].append(folder)
+        self._owners.expect(by_user)
         needs = {uid: len(of_one) for uid, of_one in by_user.items()}
         shares = fair_shares(needs, RECORDS_OF_A_USER, RECORDS)
         known, self._records = self._records, {}
@@ -210,22 +212,21 @@ class RecordsSource:
         """The next user: the one on whom the least time was spent.
 
         Among equals this user comes first, then those with ``living`` records, then the one
-        ``served`` longest ago. When the time is over, the first of all and an urgent record of each
-        user still have their turn.
+        ``served`` longest ago. The first of all always has its turn, and an urgent record of each
+        user may take more time.
         """
         own = os.geteuid()
         turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
         heapq.heapify(turns)
-        begun = False
-        while turns:
+        began, begun = meter.measure(), False
+        while turns and not (begun and meter.is_over(urgent=True)):
             spent, other, dead, last, uid = heapq.heappop(turns)
             one = next(order[uid], None)
-            if one is None or meter.is_over(first=not begun or (not spent and one.urgent)):
+            if one is None or (begun and meter.is_over(urgent=not spent and one.urgent)):
                 continue
-            began, begun = meter.spent(), True
             yield uid, one
-            served[uid] = self._polls
-            spent += max(1e-6, meter.spent() - began)
+            served[uid], begun, now = self._polls, True, meter.measure()
+            spent, began = spent + max(1e-6, now - began), now
             heapq.heappush(turns, (spent, other, dead, last, uid))
 
     def _users_with_room(self) -> frozenset[int]:
@@ -285,7 +286,8 @@ def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[Followed
     unread = [one for one in longest if not one.read_ns]
     others = (one for one in longest if not one.urgent)
     pairs = zip_longest(*((living, unread) if turn else (unread, living)))
-    return chain((one for pair in pairs for one in pair if one is not None), others)
+    yield from (one for pair in pairs for one in pair if one is not None)
+    yield from others
 
 
 def _rank_of(one: FollowedRecord, requested: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
@@ -300,6 +302,7 @@ class _Meter:
     def __init__(self, seconds: float | None) -> None:
         self._seconds, self._allowed = seconds, (seconds or 0.0) * _SHARE_OF_SLOTS
         self._began, self._began_at = time.thread_time(), time.monotonic()
+        self._spent = 0.0
 
     @property
     def limited(self) -> bool:
@@ -309,16 +312,18 @@ class _Meter:
         """From now on all of the time may be spent."""
         self._allowed = self._seconds or 0.0
 
-    def spent(self) -> float:
-        return time.thread_time() - self._began
+    def measure(self) -> float:
+        """The CPU seconds spent so far. The kernel counts them, so a call takes a microsecond."""
+        self._spent = time.thread_time() - self._began
+        return self._spent
 
-    def is_over(self, *, first: bool) -> bool:
-        """Whether to stop reading; ``first``: an urgent record of a user without any yet."""
+    def is_over(self, *, urgent: bool) -> bool:
+        """Whether to stop reading; ``urgent``: an urgent record of a user without any yet."""
         if self._seconds is None:
             return False
         if time.monotonic() - self._began_at > POLL_LONGEST:
             return True
-        return not first and self.spent() > self._allowed
+        return self._spent > (URGENT_SECONDS if urgent else self._allowed)
 
 
 def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
