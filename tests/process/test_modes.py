@@ -295,6 +295,21 @@ def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
     assert "mode 2" not in done.stderr
 
 
+def test_a_script_that_fails_before_a_step_is_tried_once(records: Path) -> None:
+    script = records.parent / "fit.py"
+    script.write_text("import sys\nprint('no data here')\nsys.exit(7)\n")
+    done = subprocess.run(
+        [*MODES, "--json", "--", sys.executable, str(script)],
+        env=environment(records),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "fit.py failed in eager before a step (exit code 7):\n  no data here\n" in done.stderr
+    assert "mode 2" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -224,17 +224,17 @@ def script_name(command: Sequence[str]) -> str:
     )
 
 
-def _last_line(output: str | None) -> str:
+def _last_lines(output: str | None, most: int = 8) -> list[str]:
     """What the script printed last, of a file that may be long."""
     if output is None:
-        return ""
+        return []
     try:
         with Path(output).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             lines = file.read(_TAIL).decode(errors="replace").split("\n")
     except OSError:
-        return ""
-    return next((line.strip()[:_LONGEST] for line in reversed(lines) if line.strip()), "")
+        return []
+    return [line.rstrip()[:_LONGEST] for line in lines if line.strip()][-most:]
 
 
 def _names(requested: tuple[str, ...], *, regional: bool, compared: bool) -> tuple[str, ...]:
@@ -283,6 +283,8 @@ def _try_all(wanted: _Wanted) -> _Outcome:
             tried.append(_run(wanted, mode, mode, wanted.steps, deadline, stops, title))
             if stops.count:
                 break
+            if number == 1:
+                _leave_broken(tried[0], wanted)
         compared = _last_step_compared(tried) if wanted.compares_losses else 0
         if compared and not stops.count:
             if _exceeds(expected_seconds(EAGER, tried), deadline):
@@ -291,6 +293,20 @@ def _try_all(wanted: _Wanted) -> _Outcome:
                 title = "eager again, for the noise of the losses"
                 again = _run(wanted, EAGER, f"{EAGER}-again", compared, deadline, stops, title)
     return _Outcome(tried, again, skipped, stops.last)
+
+
+def _leave_broken(first: Tried, wanted: _Wanted) -> None:
+    """Exit if the script failed before it made a step: it would in every mode."""
+    ranks = first.account.ranks if first.account else ()
+    if not first.code or any(rank.answer["steps"] for rank in ranks):
+        return
+    how = f"signal {-first.code}" if first.code < 0 else f"exit code {first.code}"
+    note(f"warmwatch: {' '.join(wanted.command)} failed in {first.mode} before a step ({how}):")
+    for line in _last_lines(first.output):
+        note(f"  {line}")
+    where = f"; all that it printed is in {first.output}" if first.output else ""
+    note(f"warmwatch: no other mode was tried{where}")
+    raise SystemExit(FAILED)
 
 
 def _run(
@@ -350,7 +366,7 @@ def _show(made: Modes, output: Path | None, *, as_json: bool, markdown: bool) ->
     else:
         show(page(shown), markdown=markdown)
     for one in made.rows:
-        if one.outcome in _SHOWS_OUTPUT and (said := _last_line(one.output)):
-            note(f"warmwatch: {one.mode} ended with: {said}")
+        if one.outcome in _SHOWS_OUTPUT and (printed := _last_lines(one.output, 1)):
+            note(f"warmwatch: {one.mode} ended with: {printed[0].strip()}")
     if output is not None:
         note(f"warmwatch: the script's output is in {output}")

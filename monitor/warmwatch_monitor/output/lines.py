@@ -7,12 +7,13 @@ from io import StringIO
 from types import MappingProxyType
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from warmwatch_monitor.output.document import Document, Item, Section, Table
+from warmwatch_monitor.output.document import Column, Document, Item, Section, Table
 from warmwatch_monitor.output.states import STYLES
 
 _LEAST = 40
@@ -28,7 +29,8 @@ def lines(
     document: Document, *, width: int, colour: bool, charts: Charts = _NONE, headed: bool = True
 ) -> str:
     """``headed``: with the answer. ``charts``: by the name in a section. Texts are printable."""
-    return printed(_parts(document, charts, headed=headed), width=width, colour=colour)
+    parts = _parts(document, charts, width, headed=headed)
+    return printed(parts, width=width, colour=colour)
 
 
 def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str:
@@ -49,7 +51,9 @@ def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 
 
-def _parts(document: Document, charts: Charts, *, headed: bool) -> Iterator[RenderableType]:
+def _parts(
+    document: Document, charts: Charts, width: int, *, headed: bool
+) -> Iterator[RenderableType]:
     if headed:
         yield Text(document.answer, style=STYLES.get(document.state, "bold"))
     for warning in document.warnings:
@@ -62,13 +66,13 @@ def _parts(document: Document, charts: Charts, *, headed: bool) -> Iterator[Rend
         yield facts
     for section in document.sections:
         yield ""
-        yield from _section(section, charts.get(section.chart or "", ()))
+        yield from _section(section, charts.get(section.chart or "", ()), width)
 
 
-def _section(section: Section, chart: Sequence[Text]) -> Iterator[RenderableType]:
+def _section(section: Section, chart: Sequence[Text], width: int) -> Iterator[RenderableType]:
     yield Text(section.title, style="bold")
     if section.table is not None:
-        yield Padding(_table(section.table), (0, 0, 0, 2))
+        yield Padding(_table(fitting(section.table, width - 2)), (0, 0, 0, 2))
     yield from chart
     for item in section.items:
         yield from _item(item)
@@ -90,6 +94,22 @@ def _hanging(mark: str, words: str, indent: int = 2) -> RenderableType:
     grid.expand = True
     grid.add_row(mark, Text(words))
     return Padding(grid, (0, 0, 0, indent))
+
+
+def fitting(table: Table, width: int) -> Table:
+    """``table``, or its rows as columns if only that fits ``width``."""
+    if _width(table) <= width or len(table.rows) >= len(table.columns):
+        return table
+    names = [Column(table.columns[0].name), *(Column(row[0], right=True) for row in table.rows)]
+    rows = zip(*(row[1:] for row in table.rows), strict=True)
+    heads = (column.name for column in table.columns[1:])
+    turned = Table(tuple(names), tuple((name, *row) for name, row in zip(heads, rows, strict=True)))
+    return turned if _width(turned) <= width else table
+
+
+def _width(table: Table) -> int:
+    columns = zip((column.name for column in table.columns), *table.rows, strict=True)
+    return sum(max(map(cell_len, column)) + 2 for column in columns)
 
 
 def _table(table: Table) -> RichTable:

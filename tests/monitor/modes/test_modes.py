@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -74,6 +75,16 @@ def usual() -> list[Tried]:
 
 def text(of: Modes) -> str:
     return lines(page(of), width=160, colour=False)
+
+
+def test_the_table_has_a_column_for_each_mode_where_the_width_is_small() -> None:
+    wide, narrow = (lines(page(made(*usual())), width=w, colour=False) for w in (160, 80))
+    assert re.search(r"^  mode +first step +its peak memory", wide, re.MULTILINE)
+    assert re.search(r"^  mode +eager +default +reduce-overhead", narrow, re.MULTILINE)
+    assert max(map(len, narrow.split("\n"))) <= 80
+    cells = [set(re.findall(r"[\d.]+ ± [\d.]+ ms", one)) for one in (wide, narrow)]
+    assert cells[0]
+    assert cells[0] == cells[1]
 
 
 def notes(of: Modes) -> dict[str, str]:
