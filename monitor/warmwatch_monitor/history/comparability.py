@@ -21,25 +21,37 @@ from warmwatch_monitor.model.run_summary import (
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What is known of a run at the time of the comparison; fields as in ``RunSummary``."""
+    """What is known of a run at the time of the comparison; fields as in ``RunSummary``.
+
+    ``graphs``: the functions that it compiled, with the operators of their first graph if known.
+    """
 
     run: str
     owner: str | None = None
     host: str | None = None
     what: Provenance = Provenance()
-    names: frozenset[str] = field(default_factory=frozenset)
+    graphs: Mapping[str, int | None] = field(default_factory=dict)
 
 
 def known_of(account: RunSummary) -> Known:
-    """``Known`` of a run in the history. ``names``: the functions that it compiled."""
-    names = {one.name for rank in account.ranks for one in rank.compiled if one.name}
+    """``Known`` of a run in the history."""
+    compiled = (one for rank in account.ranks for one in rank.compiled)
     return Known(
         run=called(account),
         owner=account.owner,
         host=account.host,
         what=account.what,
-        names=frozenset(names),
+        graphs=first_graphs((one.name, one.ops) for one in compiled),
     )
+
+
+def first_graphs(compiled: Iterable[tuple[str | None, int | None]]) -> dict[str, int | None]:
+    """``Known.graphs`` from the names and operators of compilations, in order."""
+    found: dict[str, int | None] = {}
+    for name, ops in compiled:
+        if name and found.get(name) is None:
+            found[name] = ops
+    return found
 
 
 def called(account: RunSummary) -> str:
@@ -48,10 +60,13 @@ def called(account: RunSummary) -> str:
 
 
 def is_comparable(now: Known, before: RunSummary) -> bool:
-    """Whether it is the same training on the same kind of machine; versions may differ."""
+    """Whether it is the same training on the same kind of machine; versions may differ.
+
+    Arguments are not recorded. A model of another depth shows in the size of its graphs.
+    """
     mine, other = now.what, before.what
     named = now.run == called(before) or (mine.script is not None and mine.script == other.script)
-    theirs = known_of(before).names
+    theirs = known_of(before).graphs
     return (
         named
         and not _differ(now.owner, before.owner)
@@ -59,7 +74,8 @@ def is_comparable(now: Known, before: RunSummary) -> bool:
         and set(mine.gpus) == set(other.gpus)  # a set: one of them may list a single rank's only
         and mine.world_size == other.world_size
         and _same_calls(mine.wrappings, other.wrappings)
-        and not (now.names and theirs and now.names.isdisjoint(theirs))
+        and not (now.graphs and theirs and now.graphs.keys().isdisjoint(theirs))
+        and all(_near(ops, theirs.get(name)) for name, ops in now.graphs.items())
     )
 
 
@@ -100,6 +116,7 @@ def precedent(account: RunSummary, rank: int) -> Precedent | None:
     )
 
 
+_OTHER_MODEL = 1.5  # times as many operators in the first graph of a function
 _LATE = 0.1  # seconds: the line of a compilation may come after the end of its activity
 
 
@@ -127,6 +144,11 @@ def _same_calls(mine: Iterable[Wrapping], other: Iterable[Wrapping]) -> bool:
 def _ways(wrappings: Iterable[Wrapping]) -> set[tuple[object, ...]]:
     """The distinct ways in which ``torch.compile`` was called."""
     return {(w.mode, w.backend, w.dynamic, w.fullgraph, w.options) for w in wrappings}
+
+
+def _near(one: int | None, other: int | None) -> bool:
+    """Whether two graphs may be of one model, changed a little; one of them may not be known."""
+    return not one or not other or max(one, other) <= _OTHER_MODEL * min(one, other)
 
 
 def _differ(one: object, other: object) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.history.comparability import (
     Known,
+    first_graphs,
     is_alike,
     is_comparable,
     known_of,
@@ -126,7 +127,8 @@ def _as_known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
         owner=one.owner.name if one.owner else None,
         host=one.slot.identity.host or None,
         what=what_of(one.slot.identity, (parsed,), tuple(name for name in gpus if name)),
-        names=frozenset(
-            each.compilation.name for each in parsed.compilations if each.compilation.name
+        graphs=first_graphs(
+            (one.name, one.cost.ops if one.cost else None)
+            for one in (each.compilation for each in parsed.compilations)
         ),
     )

@@ -203,7 +203,10 @@ def since_last_time(report: Report) -> Section | None:
         return None
     head = ": ".join(filter(None, [_lengths(known), "; ".join(_causes(known))]))
     what = () if known.facts or list(_notable(known)) else ("No recorded property changed.",)
-    remark = f"Compared with {known.run} ({known.id}), the last comparable run in the history."
+    remark = (
+        f"Compared with {known.run} ({known.id}), the last comparable run in the history. "
+        "Arguments are not recorded: other ones may be the difference."
+    )
     return Section(_title(known), items=(Item(head, what),), remarks=(remark,))
 
 

@@ -221,6 +221,19 @@ def test_only_the_same_under_the_same_conditions_takes_as_long(
     assert (is_alike(mine, other), is_comparable(mine, other)) == (False, comparable)
 
 
+@pytest.mark.parametrize(
+    ("ops", "comparable"), [(100, True), (70, True), (60, False), (151, False), (None, True)]
+)
+def test_a_model_of_another_depth_is_not_comparable(ops: int | None, comparable: bool) -> None:
+    def deep(ops: int | None) -> RunSummary:
+        first = Compiled(ended=BEGAN + 81, seconds=80.0, kind="forward", name="forward", ops=ops)
+        again = replace(first, ops=ops and 9 * ops, ended=BEGAN + 90)
+        one = before()
+        return replace(one, ranks=(replace(one.ranks[0], compiled=(first, again)),))
+
+    assert is_comparable(known_of(deep(100)), deep(ops)) is comparable
+
+
 def test_another_host_is_another_device_where_there_is_no_gpu() -> None:
     mine = known_of(before())
     assert not is_alike(mine, replace(before(), host="node2"))
@@ -379,6 +392,26 @@ MANY = Estimate(
         (
             replace(MANY, so_far_seconds=60.0, low=None, of="function"),
             "last time 113 s: about 70 s left",
+        ),
+        (
+            replace(MANY, so_far_seconds=9.0, last_seconds=79.0, low=None, of="function"),
+            "last time this compilation took 79 s: about 70 s left",
+        ),
+        (
+            replace(MANY, so_far_seconds=4.0, last_seconds=111.0, of="function"),
+            "earlier 64 s to 94 s: about 70 s left",
+        ),
+        (
+            replace(MANY, last_seconds=40.0, low=None),
+            "longer than last time (40 s): about 70 s left",
+        ),
+        (
+            replace(MANY, so_far_seconds=60.0, last_seconds=40.0, low=None),
+            "the whole warm-up takes longer than last time (40 s): about 70 s left",
+        ),
+        (
+            replace(MANY, last_seconds=300.0, low=None, of_rank=True),
+            "shorter than another rank (5 min): about 70 s left",
         ),
     ],
 )

@@ -216,6 +216,8 @@ def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path)
     environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
     known = {"run": "gpt2", "owner": "alice", "host": "node1", "what": a.H100}
     broken = accounts.account("broken11", **known, began=EPOCH - 2000, seen=EPOCH - 1000)
+    (rank,) = broken.ranks
+    broken = replace(broken, ranks=(replace(rank, compiled=a.TWICE),))
     whole = a.finished(id="whole111", **known)
     accounts.store(state).save([broken, whole])
     for command in (("report",), ("compare", "whole111"), ("export", "--csv", str(tmp_path))):

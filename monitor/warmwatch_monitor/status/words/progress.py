@@ -49,36 +49,52 @@ def evidence(view: RankView) -> Iterator[str]:
 
 
 _SAME_SECONDS = 1.0  # two clocks that differ by less are one to a reader
+_OTHER_LENGTH = 1.2  # times as long as last time: the numbers do not add up to the last one
 _TIME_LEFT_WORTH_SAYING = 0.2  # of the rest, by which precedents differ
 
 
 def left(view: RankView) -> str:
-    """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it."""
+    """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it.
+
+    ``longer than last time (11 s): about 33 s left`` if this host is slower now: the time so far
+    and the time left do not add up to the last time.
+    """
     known = view.estimate
     if known is None or not view.judgement.compiling:
         return ""
-    took = duration(known.last_seconds)
-    if known.left_seconds is None:
-        whole = "the whole warm-up takes " if _is_part(known, view.figures) else ""
-        return f"{whole}longer than {'another rank' if known.of_rank else 'last time'} ({took})"
-    before = _before(known, _is_part(known, view.figures))
-    return f"{before} {took}: about {duration(known.left_seconds)} left{_spread(known)}"
-
-
-def _before(known: Estimate, part: bool) -> str:
+    rest, clock = known.left_seconds, _clock(known, view.figures)
+    if rest is None:
+        return _compared("longer", known, clock)
+    left, whole = f"about {duration(rest)} left", known.so_far_seconds + rest
+    if known.of == "function" and _spread(known):  # these times are not scaled to this host's speed
+        low, high = (known.so_far_seconds + (one or 0.0) for one in (known.low, known.high))
+        return f"earlier {duration(low)} to {duration(high)}: {left}"
+    left = f"{left}{_spread(known)}"
+    if whole > _OTHER_LENGTH * known.last_seconds:
+        return f"{_compared('longer', known, clock)}: {left}"
+    if whole * _OTHER_LENGTH < known.last_seconds:
+        return f"{_compared('shorter', known, clock)}: {left}"
     if known.of_rank:
-        return f"{'the whole warm-up of ' if part else ''}another rank took"
-    return "last time the whole warm-up took" if part else "last time"
+        who = f"{clock} of another rank" if clock else "another rank"
+        return f"{who} took {duration(known.last_seconds)}: {left}"
+    before = f"last time {clock} took" if clock else "last time"
+    return f"{before} {duration(known.last_seconds)}: {left}"
 
 
-def _is_part(known: Estimate, figures: Figures) -> bool:
-    """Whether the time that the sentence says is that of a part of what the estimate is of."""
-    open_seconds = figures.progress.open_seconds
-    return (
-        known.of == "warmup"
-        and open_seconds is not None
-        and known.so_far_seconds - open_seconds > _SAME_SECONDS
-    )
+def _compared(how: str, known: Estimate, clock: str) -> str:
+    other = "another rank" if known.of_rank else "last time"
+    takes = f"{clock} takes " if clock else ""
+    return f"{takes}{how} than {other} ({duration(known.last_seconds)})"
+
+
+def _clock(known: Estimate, figures: Figures) -> str:
+    """What the estimate is of, if the time that the sentence starts with is another one."""
+    shown = figures.progress.open_seconds
+    if shown is None:
+        return ""
+    if known.of == "warmup":
+        return "the whole warm-up" if known.so_far_seconds - shown > _SAME_SECONDS else ""
+    return "this compilation" if shown - known.so_far_seconds > _SAME_SECONDS else ""
 
 
 def _spread(known: Estimate) -> str:
