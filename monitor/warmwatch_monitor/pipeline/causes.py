@@ -81,14 +81,17 @@ def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
 
     ``before``: ``None`` if no poll saw the rank while it was faster.
     """
-    if before is not None:
-        yield from _changed(before, now)
+    changes = list(_changed(before, now)) if before is not None else []
     known = set(before.throttled) if before else HARMLESS
     if throttled := [reason for reason in now.throttled if reason not in known]:
-        yield f"GPU throttled ({', '.join(throttled)})"
+        changes.append(f"GPU throttled ({', '.join(throttled)})")
+    yield from changes
     earlier = before.load if before and before.load else 0.0
-    if now.load and now.cpus and now.load > _LOADED * max(now.cpus, earlier):
-        yield f"load {now.load:.1f} on {now.cpus} CPUs"
+    if now.load and now.cpus and now.load > _LOADED * now.cpus:
+        if now.load > _LOADED * earlier:
+            yield f"load {now.load:.1f} on {now.cpus} CPUs"
+        elif not changes:  # a minute's mean hides how the processes shared the CPUs
+            yield f"load {now.load:.1f} on {now.cpus} CPUs ({earlier:.1f} before)"
 
 
 def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
