@@ -118,6 +118,7 @@ class Settings(NamedTuple):
             caller.
         sockets: paths of the daemon's UNIX socket, best first; empty if it is not used.
         socket_set: the path was set explicitly, so it is the only one.
+        awaits: id of the launch that the daemon was started with, by ``run --serve``.
     """
 
     directories: tuple[str, ...]
@@ -139,6 +140,7 @@ class Settings(NamedTuple):
     service_user: str = DEFAULT_SERVICE_USER
     sockets: tuple[str, ...] = ()
     socket_set: bool = False
+    awaits: str | None = None
 
 
 def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]) -> Settings:

@@ -6,36 +6,48 @@ import contextlib
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.settings import Address
 
 ANY_PORT = "127.0.0.1:0"
+_LONGEST = 1000  # characters of what it printed
 _SERVED = re.compile(r"(https?)://([^/\s]+):(\d+)/")
 
 
 @contextlib.contextmanager
-def started_daemon(environ: Mapping[str, str], address: str = ANY_PORT) -> Iterator[Address]:
+def started_daemon(
+    environ: Mapping[str, str], address: str = ANY_PORT, *, awaits: str | None = None
+) -> Iterator[Address]:
     """The address at which it serves. Raises DaemonError: it does not start.
 
     It has a session of its own: a Ctrl-C in the terminal ends the command first, which ends it.
+    ``awaits``: id of the launch whose first record it waits for.
     """
     command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address]
-    with subprocess.Popen(
-        command,
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as daemon:
+    command += [] if awaits is None else ["--awaits", awaits]
+    with (
+        tempfile.TemporaryFile("w+") as errors,  # a pipe that nobody reads would block it
+        subprocess.Popen(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        ) as daemon,
+    ):
         try:
             line = daemon.stdout.readline() if daemon.stdout else ""
             found = _SERVED.search(line)
             if found is None:
-                raise DaemonError("the daemon did not start; run `warmwatch doctor`")
+                daemon.wait()
+                errors.seek(0)
+                why = errors.read(_LONGEST).strip().removeprefix("warmwatch: ")
+                raise DaemonError(f"the daemon did not start: {why or 'run `warmwatch doctor`'}")
             scheme, host, port = found.groups()
             yield Address(host=host.strip("[]"), port=int(port), tls=scheme == "https")
         finally:

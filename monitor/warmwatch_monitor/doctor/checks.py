@@ -172,7 +172,7 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
         yield Finding(
             mark=Mark.FINE,
             what=f"{records} of them are of processes that have ended: shown for {retention:g} s "
-            "after that, and kept for who asks later",
+            "after that; `warmwatch report` still reads them later",
             advice=f"nothing to do: {_LEAVES}",
         )
 

@@ -255,6 +255,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     ``crowded``: whether a user's share is so small that an honest user's run may be among it.
     ``late_seconds`` is its age where a Snapshot is older than it should be when it is requested,
     else ``None``.
+    ``awaited``: whether the daemon was started with a command of which no process has a record yet.
     """
 
     epoch: float
@@ -276,6 +277,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()
     late_seconds: float | None = None
+    awaited: bool = False
 
 
 def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch.shared.phrases import counted, duration, exact_length, one_line, place, step_length
+from warmwatch.shared.states import ENDED_STATES
 
 
 def a_step(rank: Mapping[str, Any]) -> float | None:
-    """Current step length in seconds: the recent one, else that of the whole run."""
-    length: float | None = rank["step_seconds"].get("recent") or clean_step(rank)
-    return length
+    """Step length in seconds: the recent one; of the whole run if it has ended, as in a report."""
+    recent: float | None = rank["step_seconds"].get("recent")
+    return clean_step(rank) if not recent or rank["state"] in ENDED_STATES else recent
 
 
 def clean_step(rank: Mapping[str, Any]) -> float | None:

@@ -4,22 +4,36 @@ import { as, items, stated, text } from "./show.js";
 
 export const ENDED = new Set(["finished", "failed", "lost"]);
 const BUSY = new Set(["compiling", "recompiling"]);
+const STEADY = new Set(["warm", "eager"]);
 const STEPPING = new Set(["warming", "warm", "eager"]);
 const ICONS = {
   starting: "busy", compiling: "busy", warming: "busy", recompiling: "busy", warm: "warm", eager: "warm",
-  stalled: "trouble", failed: "trouble", lost: "trouble", finished: "ended",
+  doubtful: "trouble", stalled: "trouble", failed: "trouble", lost: "trouble", finished: "ended",
 };
 // worst first: the icon shows the worst state of several runs
 const ORDER = [
-  "stalled", "recompiling", "compiling", "warming", "starting", "warm", "eager", "failed", "lost", "finished",
+  "stalled", "recompiling", "compiling", "warming", "starting", "doubtful", "warm", "eager", "failed", "lost", "finished",
 ];
+
+// `warm but slower`, as the sentence has it: in large type the bare state would contradict it
+const LEAD = /^(?:warm|runs eagerly),? but [^:;,]+/;
+
+export function stateOf(run) {
+  return LEAD.exec(unnamed(run))?.[0] ?? run.state;
+}
+
+// the state that colour and icon show
+export function shadeOf(run) {
+  const doubtful = stateOf(run) !== run.state || (STEADY.has(run.state) && unnamed(run).startsWith("no step "));
+  return doubtful ? "doubtful" : run.state;
+}
 
 // State and its most important figure: the sentence's own speed, so that both agree; if it has
 // none, the speed of the ranks in the sample.
 export function worded(run, newest) {
   const spoken = STEPPING.has(run.state) && /[\d.]+ (?:ms|s|min) a step/.exec(run.summary ?? "");
   const figure = spoken ? spoken[0] : figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
-  return figure ? `${run.state}${figure.startsWith("for ") ? "" : ","} ${figure}` : run.state;
+  return figure ? `${stateOf(run)}${figure.startsWith("for ") ? "" : ","} ${figure}` : stateOf(run);
 }
 
 function figureOf(state, ranks, at) {
@@ -65,13 +79,14 @@ export function showAnswer(newest, place) {
   const chosen = runs.find((one) => one.run === place.run);
   const missing = place.run !== null && !chosen; // a link to a run that was removed or has not started
   const living = runs.filter((one) => !ENDED.has(one.state));
-  const one = chosen ?? (missing ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
-  const state = one ? one.state : [...living.map((run) => run.state)].sort((a, b) => rank(a) - rank(b))[0] ?? null;
-  const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : counted(living, runs);
+  const awaited = living.length === 0 && /^waiting for [^;]+/.exec(newest.summary ?? "");
+  const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
+  const state = one ? shadeOf(one) : living.map(shadeOf).sort((a, b) => rank(a) - rank(b))[0] ?? null;
+  const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
   text(document.getElementById("headline"), headline);
   const sentence = document.getElementById("summary");
   text(sentence, one ? unnamed(one) : newest.summary);
-  sentence.hidden = missing || (!one && runs.length > 0); // with several runs, each has its own sentence below
+  sentence.hidden = missing || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
   items(details, (one ? one.details : []) ?? []);
@@ -80,7 +95,7 @@ export function showAnswer(newest, place) {
 }
 
 // a run's sentence without its name, which the row already shows
-export function unnamed({ run, summary }) {
+export function unnamed({ run, summary = "" }) {
   return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
 }
 
@@ -90,8 +105,9 @@ const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.le
 function counted(living, runs) {
   if (!living.length) return runs.length ? `No run is alive; ${runs.length} ended` : "No run found";
   const by = new Map();
-  for (const { state } of living) by.set(state, (by.get(state) ?? 0) + 1);
-  const parts = [...by].sort((a, b) => rank(a[0]) - rank(b[0])).map(([state, count]) => `${count} ${state}`);
+  const ordered = [...living].sort((a, b) => rank(a.state) - rank(b.state));
+  for (const state of ordered.map(stateOf)) by.set(state, (by.get(state) ?? 0) + 1);
+  const parts = [...by].map(([state, count]) => `${count} ${state}`);
   return `${living.length} runs: ${parts.join(", ")}`;
 }
 

@@ -57,12 +57,19 @@ export function fill(root, data) {
   for (const one of root.querySelectorAll("[data-flag]")) one.dataset.flag = String(data.up);
 }
 
+// on a phone each cell stands below the others, after the name of its column
+function labelled(row, body) {
+  const heads = body.closest("table").tHead.rows[0].cells;
+  [...row.cells].forEach((cell, at) => { cell.dataset.label = heads[at].textContent.split(";")[0]; });
+  return row;
+}
+
 // reuse a row's element for the next answer, so that focus and selection remain
 export function rows(name, list) {
   const body = document.querySelector(`#${name} tbody`);
   const template = document.querySelector(`template[data-row=${name}]`);
   list.forEach((data, at) => {
-    const row = body.rows[at] ?? body.appendChild(template.content.firstElementChild.cloneNode(true));
+    const row = body.rows[at] ?? body.appendChild(labelled(template.content.firstElementChild.cloneNode(true), body));
     fill(row, data);
     if (data.key === undefined || row.dataset.key === data.key) return;
     row.dataset.key = data.key; // another row than before: do not expand it

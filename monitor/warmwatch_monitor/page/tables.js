@@ -1,18 +1,20 @@
 // The tables of a /status answer. `place` selects the expanded rank.
 
+import { ENDED } from "./headline.js";
 import { fill, items, rows, text } from "./show.js";
 
 const MOST_RANKS = 128; // maximum rows; a selected run shows all of its ranks
 
 // `newest` is the newest sample
 export function showTables(answer, newest, place) {
-  const runs = answer.runs.filter(({ run }) => place.run === null || run === place.run || run === place.with);
+  const shownRuns = answer.runs.filter(({ run }) => place.run === null || run === place.run || run === place.with);
+  const runs = [...shownRuns].sort((a, b) => ENDED.has(a.state) - ENDED.has(b.state)); // living ones first
   const now = new Map(newest.ranks.map((rank) => [`${rank.rank} ${rank.run}`, rank]));
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
     ...of, state: rank.state, phase: rank.compile.phase, steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
-    step: sampled?.a_step_seconds ?? speed(rank), compile: sampled?.compile_seconds ?? rank.compile.seconds, graphs: rank.compile.graphs,
+    step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: sampled?.compile_seconds ?? rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
   const more = document.getElementById("more-ranks");
@@ -25,9 +27,9 @@ export function showTables(answer, newest, place) {
   showRank(answer, place);
 }
 
-// the length of a step of a rank of a /status answer
-export function speed({ step_seconds: { recent, typical, median } }) {
-  return recent ?? typical ?? median;
+// the length of a step of a rank of a /status answer: of the whole run if it has ended, as in a report
+export function speed({ state, step_seconds: { recent, typical, median } }) {
+  return (ENDED.has(state) ? null : recent) ?? typical ?? median;
 }
 
 function each(runs, found) {

@@ -47,6 +47,7 @@ class Assembly:
 
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
+        self._awaits = settings.awaits
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, EnergyUsed] = {}
         self._windows: Windows = {}
@@ -63,6 +64,8 @@ class Assembly:
         found, host = readings.of(RECORDS), readings.of(HOST)
         gpus = readings.of(NVML) or ()
         records, refused = (found.records, found.refusals) if found else ((), ())
+        if any(one.slot.identity.started_by == self._awaits for one in records):
+            self._awaits = None
         present = None if found is None else _present(found)
         known = self._latest_remembered(readings)
         around = replace(_around(host, gpus, now_ns), remembered=known)
@@ -103,6 +106,7 @@ class Assembly:
             host=host.machine if host else None,
             sources=health,
             directories=self._directories,
+            awaited=self._awaits is not None,
         )
         return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
 

@@ -38,7 +38,11 @@ def _item(one: Remedy) -> Item:
     return Item(f"{one.about}{saves}", (one.what,))
 
 
-_WHAT = {"warm-up": "warm-up", "recompiles": "recompiles after it", "compiling": "all compiling"}
+_WHAT = {
+    "warm-up": "warm-up",
+    "recompiles": "recompiles after the warm-up",
+    "compiling": "all compiling",
+}
 _NEARLY = 0.95
 
 
@@ -150,7 +154,7 @@ def _lengths(report: Report) -> Iterator[str]:
     yield f"Compiling: {_compiling(report)}."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_REPORTED[one] for one in untold)
-        yield f"Not measured; counted as unaccounted or as steps: {names}."
+        yield f"Not measured, so within clean steps or unaccounted: {names}."
 
 
 def _baseline(told: Mapping[str, Any] | None) -> str:

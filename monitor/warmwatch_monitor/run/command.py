@@ -62,13 +62,13 @@ def _start(
         price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
     launch = uuid.uuid4().hex
     environ = environment(os.environ, boot(), run=name, started_by=launch)
-    with _served() if serve else nullcontext():
+    with _served(launch) if serve else nullcontext():
         status = _attend(command, environ, Launched(launch), watch=watch, report=report)
     end_as(status)
 
 
 @contextmanager
-def _served() -> Iterator[None]:
+def _served(launch: str) -> Iterator[None]:
     """A daemon for as long as this lasts, and its link on stderr.
 
     Uses the daemon that answers already, unless it cannot know these records.
@@ -90,9 +90,9 @@ def _served() -> Iterator[None]:
     with ExitStack() as stack:
         wanted = str(settings.address) if answer is None else ANY_PORT
         try:
-            address = stack.enter_context(started_daemon(os.environ, wanted))
+            address = stack.enter_context(started_daemon(os.environ, wanted, awaits=launch))
         except DaemonError:  # the port is taken
-            address = stack.enter_context(started_daemon(os.environ))
+            address = stack.enter_context(started_daemon(os.environ, awaits=launch))
         note(f"warmwatch: live page: {address.url}/")
         yield
 

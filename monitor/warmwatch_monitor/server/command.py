@@ -73,6 +73,7 @@ _VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
 @click.option(
     "--insecure", is_flag=True, help="Allow requests without authentication on any address."
 )
+@click.option("--awaits", hidden=True, help="Id of the launch that it is started with.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
@@ -84,6 +85,7 @@ def serve(
     otlp: bool,
     insecure: bool,
     check_config: bool,
+    awaits: str | None,
     allowed_hosts: tuple[str, ...],
     **options: str | None,
 ) -> None:
@@ -99,7 +101,7 @@ def serve(
         insecure="on" if insecure else None,
         allowed_hosts=",".join(allowed_hosts) or None,
         **options,
-    )
+    )._replace(awaits=awaits)
     if check_config:
         _check(settings)
         return

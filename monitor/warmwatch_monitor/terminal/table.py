@@ -18,6 +18,8 @@ Group = tuple[Mapping[str, Any], list[Rank]]
 _ALWAYS_APART = 4  # up to this many ranks, each has a row
 _LIKE = 0.1
 _LONGEST_RANGES = 20
+# a warm or eager rank with such a condition is not simply at its real speed
+BESIDE = {"silent": "no step", "slower": "slower"}
 _OTHERWISE_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
@@ -100,10 +102,12 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
 
 
 def _at(rank: Rank) -> str:
-    """Its current phase; for an ended rank, its end."""
+    """Its current phase, or what qualifies its state; for an ended rank, its end."""
     end = rank.get("end")  # not known for a past moment
     if not end:
-        return rank["compile"]["phase"] or ""
+        holds = {one["condition"] for one in rank.get("conditions", ())}
+        beside = next((words for name, words in BESIDE.items() if name in holds), "")
+        return rank["compile"]["phase"] or (beside if rank["state"] in ("warm", "eager") else "")
     if end["how"] in _OTHERWISE_FINISHED:
         return str(end["how"])
     if end.get("out_of_memory"):

@@ -58,7 +58,7 @@ def chart(
     top = series.most or _top(values, shaded)
     gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
     if height > 2 and top is not None:
-        gutter.append(f"of {series.words(top)}")
+        gutter.append(f"{'of' if series.most else 'peak'} {series.words(top)}")
     if height >= _SPREAD_ROWS:
         gutter += _spread(series, values, shaded)
     drawn = []

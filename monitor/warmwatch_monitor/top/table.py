@@ -9,7 +9,7 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
-from warmwatch_monitor.terminal.table import LEFT, cell_width
+from warmwatch_monitor.terminal.table import BESIDE, LEFT, cell_width
 from warmwatch_monitor.top.listing import Entry, Listing
 
 _GAP = 2
@@ -52,12 +52,17 @@ def _head(name: str, wide: int) -> Text:
     return Text(name.ljust(wide) if name in LEFT else name.rjust(wide))
 
 
+_CELL_STYLES: Mapping[str, Mapping[str, str]] = {
+    "state": STYLES,
+    "phase": {**PHASE_STYLES, **dict.fromkeys(BESIDE.values(), "bold yellow")},
+}
+
+
 def _cells(entry: Entry, widths: Mapping[str, int]) -> list[Text]:
     cells = []
     for name, wide in widths.items():
         text = entry.cells[name]
         space = " " * (wide - cell_width(text))
-        styles = {"state": STYLES, "phase": PHASE_STYLES}.get(name, {})
-        style = styles.get(text, "")
+        style = _CELL_STYLES.get(name, {}).get(text, "")
         cells.append(Text(text + space if name in LEFT else space + text, style=style))
     return cells

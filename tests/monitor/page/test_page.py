@@ -224,7 +224,7 @@ def test_a_run_name_is_never_html(browser: Browser, tmp_path: Path) -> None:
 
 
 HEADLINES = """async () => {
-  const { worded } = await import("/page/headline.js");
+  const { shadeOf, worded } = await import("/page/headline.js");
   const blank = { left_seconds: null, a_step_seconds: null, silent: false };
   const rank = { run: "gpt2", since: 100, steps: 1234, ...blank };
   const spoken = { run: "gpt2", state: "warm", summary: "gpt2: warm: 24.5 ms a step" };
@@ -239,6 +239,12 @@ HEADLINES = """async () => {
     one("warm", { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 12 }),
     one("stalled", {}), one("finished", {}),
     one("eager", { run: "bert", a_step_seconds: 2 }), worded(spoken, { at: 160, ranks: [] }),
+    ...["warm but slower: 400 ms a step since step 300", "warm, but Dynamo captured no graph",
+      "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
+    ].map((words) => {
+      const run = { run: "gpt2", state: "warm", summary: `gpt2: ${words}` };
+      return `${worded(run, { at: 160, ranks: [] })} (${shadeOf(run)})`;
+    }),
   ];
 }"""
 
@@ -252,6 +258,9 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
             *("stalled for 60 s", "finished, 1,234 steps", "eager"),
             "warm, 24.5 ms a step",
+            "warm but slower, 400 ms a step (doubtful)",
+            "warm, but Dynamo captured no graph (doubtful)",
+            *("warm (doubtful)", "warm (warm)"),
         ]
 
 
@@ -623,6 +632,54 @@ def test_the_table_shows_the_step_of_the_newest_sample_like_the_headline(
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         assert page.page.evaluate(STEP_IN_THE_TABLE) == ["300 ms", "100 ms"]
+
+
+WAITING = """async () => {
+  const { showAnswer } = await import("/page/headline.js");
+  const place = { run: null };
+  const shown = (summary, ...runs) => {
+    showAnswer({ at: 9, summary, details: [], ranks: [], runs }, place);
+    return document.title.replace(/ . Warmwatch$/, "");
+  };
+  const ended = { run: "m", state: "finished", summary: "m: finished after 9 steps" };
+  const living = { run: "n", state: "warm", summary: "n: warm since step 4" };
+  return [
+    shown("waiting for the first step of the command"), shown("waiting for it; earlier", ended),
+    shown("m: finished after 9 steps", ended), shown("n: warm since step 4", ended, living),
+  ];
+}"""
+
+
+def test_the_page_of_a_command_that_has_not_begun_waits_for_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        waiting = "Waiting for the command"
+        assert page.page.evaluate(WAITING) == [waiting, waiting, "m: finished", "n: warm"]
+
+
+NO_STEPS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
+  const shown = (at, phase, step_seconds) => {
+    const state = phase ? "compiling" : "warm";
+    const rank = { run: "m", rank: 0, state, phase, compile_seconds: 5, step_seconds, steps: at };
+    past.add({ at, gpus: [], ranks: [rank] });
+    charts.draw(past, place, null);
+    return !document.getElementById("no-steps").hidden;
+  };
+  return [shown(1, "inductor", null), shown(20, null, 0.1), shown(30, null, 0.1)];
+}"""
+
+
+def test_a_run_that_compiles_its_first_step_has_a_line_instead_of_the_plot(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(NO_STEPS) == [True, True, False]
 
 
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:

@@ -89,6 +89,17 @@ def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
     assert all(h.up and h.last_success == EPOCH for h in snapshot.sources)
 
 
+def test_a_command_is_awaited_until_its_first_record() -> None:
+    identity = LIVING.slot.identity
+    own = replace(LIVING, slot=replace(LIVING.slot, identity=replace(identity, started_by="me")))
+    found = iter([(), (LIVING,), (LIVING, own), (LIVING,)])
+    records = Records(lambda: replace(FOUND, records=next(found)))
+    values = {"awaits": "me"}
+    poller = sources.poller(records=records.read, host=told, values=values)
+    assert [poller.poll_once().awaited for _ in range(4)] == [True, True, False, False]
+    assert not made(Records(), told).poll_once().awaited
+
+
 def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> None:
     """ "No step in the 3.9 s since it attached" must not span a second that nobody looked at."""
     hands = [NOW]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon import daemon_process
-from support.records import environment
+from support.records import environment, wait_until
 from support.web import Authority, ask
 
 pytestmark = pytest.mark.slow
@@ -72,9 +72,23 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
     with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
         assert url == f"http://{address}"
         assert ask(url, "/").status == 200
+        wait_until(lambda: b'"summary":"waiting for the first step' in ask(url, "/status").body)
         process.communicate("", timeout=600)
     assert process.returncode == 0
     assert is_free(url)
+
+
+def test_the_reason_why_the_daemon_does_not_start_is_printed(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "warmwatch_monitor", "run", "--serve", "--", "true"],
+        env=environment(WARMWATCH_DIR=str(tmp_path), WARMWATCH_WEB_CONFIG="/no/such/file"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 6
+    assert done.stderr.startswith("warmwatch: the daemon did not start: ")
+    assert "/no/such/file" in done.stderr
 
 
 def test_ctrl_c_stops_command_and_page(tmp_path: Path) -> None:

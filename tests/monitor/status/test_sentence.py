@@ -48,6 +48,14 @@ def test_runs_that_are_read_do_not_hide_that_others_cannot_be() -> None:
     assert words == f"{SENTENCES['warm']}; some records cannot be read"
 
 
+def test_a_daemon_that_was_started_with_a_command_waits_for_its_first_record() -> None:
+    waiting = "waiting for the first step or compilation of the command"
+    assert summary(b.snapshot(awaited=True)) == waiting
+    ended = b.snapshot(STATES["finished"], awaited=True)
+    assert summary(ended) == f"{waiting}; earlier: 1 ended run"
+    assert summary(b.snapshot(STATES["warm"], awaited=True)) == SENTENCES["warm"]
+
+
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0)
 POOL = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, workers_busy=0, workers_idle=16)
 

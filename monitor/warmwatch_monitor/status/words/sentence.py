@@ -45,6 +45,7 @@ _WHEN_SEEN = (
     "a training shows up when it builds its optimizer or calls torch.compile, else at its first "
     "warmwatch.step()"
 )
+_AWAITED = "waiting for the first step or compilation of the command"
 NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
 _SOME_UNREAD = "some records cannot be read"
@@ -55,6 +56,12 @@ _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 def answer(snapshot: Snapshot) -> Headline:
     """The headline of all runs: what lives first, the least advanced before all."""
+    if snapshot.awaited:
+        ended = sum(run.state in ENDED for run in snapshot.runs)
+        if ended == len(snapshot.runs):
+            earlier = f"earlier: {counted(ended, 'ended run')}" if ended else ""
+            clauses = (Clause(earlier, Importance.NOTE), Clause(_WHEN_SEEN, Importance.REMEDY))
+            return headline("", _AWAITED, clauses)
     if not snapshot.runs:
         if (problem := _unread(snapshot)) is not None:
             head = "which runs there are is not known: their records cannot be read"

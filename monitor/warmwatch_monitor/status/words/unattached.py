@@ -17,11 +17,11 @@ LIKELY = {
 
 
 def evidence(training: ObservedTraining) -> list[str]:
-    """The signs of the last look, those that are known; nothing before the first."""
+    """The known signs of the last poll; nothing before the first."""
     looks = training.looks
     if not looks:
         return []
-    few = [f"{looks} of {AGREEING} looks so far, too few to judge"]
+    few = [f"{looks} of {AGREEING} polls so far, too few to judge (status --watch polls on)"]
     return [*_signs(training.signs), *(few if looks < AGREEING else ())]
 
 
