@@ -17,6 +17,7 @@ from warmwatch_monitor.model import (
     Lengths,
     Life,
     Log,
+    LongStep,
     Memory,
     RecordReading,
     Steps,
@@ -40,11 +41,15 @@ def log_of(reading: RecordReading) -> Log:
         skips=reading.skips,
         breaks=reading.breaks,
         functions=reading.functions,
-        long_steps=tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns)),
+        long_steps=_long_steps(reading),
         underway=_underway(reading),
         varying=reading.varying,
         reopened_by=next((c for c in reversed(since) if c.reason), None),
     )
+
+
+def _long_steps(reading: RecordReading) -> tuple[LongStep, ...]:
+    return tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns))
 
 
 def up_to_now(log: Log, reading: RecordReading) -> Log:
@@ -168,6 +173,9 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     queued = QueuedSteps.follow(before.queued if before else None, slot)
+    log = same.log if same and same_lines(reading, same.reading) else log_of(reading)
+    if queued and reading.long_steps:
+        log = replace(log, long_steps=queued.gaps(_long_steps(reading)))
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
@@ -176,7 +184,7 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         warmups=_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
-        log=same.log if same and same_lines(reading, same.reading) else log_of(reading),
+        log=log,
         memory=same.memory if same else slot_figures.memory_of(slot),
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),

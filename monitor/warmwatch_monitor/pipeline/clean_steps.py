@@ -10,16 +10,21 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
 from warmwatch.shared.record.recent import queued_ns, waits
+from warmwatch_monitor.model import LongStep
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
 _FEW = 32  # steps
 _APART_NS = 20 * 10**9
+# Long steps are waits if a step of the loop takes 3 times as long as a launch, and if at least 3
+# are alike: a hang takes more than twice as long as those.
+_QUEUED_TIMES, _FEWEST_WAITS, _ALIKE_TIMES = 3, 3, 2
 _MISSING = 3  # times as many steps as usual without one that waits: none waits any more
 
 
@@ -76,19 +81,32 @@ class QueuedSteps(NamedTuple):
         of them.
         """
         lengths = record.recent_lengths(self.slot.recent)
-        median = record.median_ns(lengths)
-        if self.before is None or median is None:
+        launch = record.median_ns(lengths)
+        if self.before is None or launch is None:
             return self.slot.recent_step_ns
         since = CleanSteps.of(self.slot).since(self.before)
-        apart = sum(since.bins) / max(1, waits(since.bins, median))
+        apart = sum(since.bins) / max(1, waits(since.bins, launch))
         if self.slot.steps.steps - self.waited > _MISSING * apart:
-            return median  # steps were slow, or waited, in an earlier part of that time
+            return launch  # steps were slow, or waited, in an earlier part of that time
         return queued_ns(lengths, since.bins, since.sum_ns)
+
+    def gaps(self, long_steps: Sequence[LongStep]) -> tuple[LongStep, ...]:
+        """``long_steps`` without regular waits for the GPU, which the length of a step includes."""
+        queued_s = (self.step_ns() or 0.0) / 1e9 / _QUEUED_TIMES
+        regular = [
+            one
+            for one in long_steps
+            if one.usual_seconds < queued_s and not (one.saving_seconds or one.evaluating_seconds)
+        ]
+        if len(regular) < _FEWEST_WAITS:
+            return tuple(long_steps)
+        longest = _ALIKE_TIMES * median(one.seconds for one in regular)
+        return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
 
 
 def _waited_since(slot: Slot, then: Slot) -> bool:
-    median = record.median_ns(record.recent_lengths(slot.recent))
-    return median is None or waits(slot.clean_bins, median) > waits(then.clean_bins, median)
+    launch = record.median_ns(record.recent_lengths(slot.recent))
+    return launch is None or waits(slot.clean_bins, launch) > waits(then.clean_bins, launch)
 
 
 def level_before(slot: Slot) -> float | None:
@@ -108,8 +126,8 @@ def level_before(slot: Slot) -> float | None:
         # the fast end of steps that vary has more steps next to it, at the slow side
         if _around(bins, level) > 2 * _around(bins, between):
             return level / 1e9
-    median = record.quantile_ns(bins, 0.5)
-    return median / 1e9 if median and sum(bins) >= _FEW else None
+    middle = record.quantile_ns(bins, 0.5)
+    return middle / 1e9 if middle and sum(bins) >= _FEW else None
 
 
 def _around(bins: Sequence[int], ns: float) -> int:

@@ -12,7 +12,8 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.model import RankView
+from warmwatch.shared import record
+from warmwatch_monitor.model import LongStep, RankView
 from warmwatch_monitor.pipeline.judging import Around, Judging
 
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -26,10 +27,11 @@ class Training(b.GrowingRecord):
         super().__init__()
         self.judging, self.polled = Judging(), 0.0
         self.views: list[RankView] = []
+        self.long_steps: tuple[LongStep, ...] = ()
 
     def poll(self, judging: Judging) -> RankView:
         slot = self.slot(ON_GPU, irregular_step_ns=b.NOW, clean_sum_ns=0)
-        reading = b.view(slot).record
+        reading = replace(b.view(slot).record, long_steps=self.long_steps)
         now = Around(now_ns=slot.steps.last_step_ns)
         (run,), refused = judging.of([reading], now, {reading.folder})
         assert not refused
@@ -39,10 +41,20 @@ class Training(b.GrowingRecord):
         """Mark steps of these lengths; the last view of the daemon."""
         for seconds in lengths:
             self.mark(seconds)
+            if seconds > 1:
+                self.long_step(seconds)
             if self.now - self.polled >= 1:
                 self.polled = self.now
                 self.views.append(self.poll(self.judging))
         return self.views[-1]
+
+    def long_step(self, seconds: float) -> None:
+        """A line in the agent's journal, as far as the monitor keeps it."""
+        usual = (record.median_ns(record.recent_lengths(self.slot().recent)) or 0.0) / 1e9
+        at_ns = b.NOW + round(self.now * 1e9)
+        new = LongStep(at_ns=at_ns, step=self.steps, seconds=seconds, usual_seconds=usual)
+        longest = max((*self.long_steps[:1], new), key=lambda one: one.seconds)
+        self.long_steps = longest, *(*self.long_steps[1:], new)[-5:]
 
     def first_look(self) -> float | None:
         """The recent speed for a command without a daemon."""
@@ -107,3 +119,24 @@ def test_a_gpu_that_recovers_has_its_speed_of_now(every: int, seconds: float) ->
     for one in training.views:
         if (one.record.slot.steps.last_step_ns - b.NOW) / 1e9 > recovered + seconds:
             assert one.figures.steps.recent_seconds == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("every", [10, 100])
+def test_a_regular_wait_of_over_a_second_is_no_gap_and_a_hang_is(every: int) -> None:
+    """So a report does not count it as a gap, nor as a step of which nothing is known."""
+    training = Training()
+    view = training.run(queued(2.0 / every, every, 60))
+    assert len(training.long_steps) == 6
+    assert view.figures.log.long_steps == ()
+    view = training.run(
+        iter([*queued(2.0 / every, every, 10), 40.0, *queued(2.0 / every, every, 10)])
+    )
+    assert [one.seconds for one in view.figures.log.long_steps] == [40.0]
+
+
+def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_stays_a_gap() -> None:
+    """Such as an evaluation of 5 s that nothing reported, after every 500 steps."""
+    training = Training()
+    for _ in range(5):
+        view = training.run(iter([*queued(0.02, 1, 10), 5.0]))
+    assert len(view.figures.log.long_steps) == 5
