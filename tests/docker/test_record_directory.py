@@ -77,7 +77,7 @@ def train(
 
     Where the directory is not ``named``, it is one of those that are looked for by default.
     """
-    place = {"WARMWATCH_DIR": str(directory)} if named else {}
+    place = {"WARMWATCH_DIR": str(directory) if named else ""}
     default = {"XDG_RUNTIME_DIR": str(directory.parent), "TMPDIR": "/nonexistent"}
     return run(TRAINING, uid, umask, WARMWATCH_RUN=str(uid), **default, **place, **variables)
 
@@ -96,7 +96,7 @@ def test_a_monitor_reads_the_records_of_every_user(directory: Path) -> None:
     assert {path.stat().st_uid for path in directory.iterdir()} == {0, 1000, 1001, MONITOR}
 
 
-def test_what_a_record_tells_is_its_owner_s(directory: Path) -> None:
+def test_a_record_shows_its_owner(directory: Path) -> None:
     train(directory, 1000)
     train(directory, 1001)
     seen, (refused,) = read(directory, 1000)
@@ -113,7 +113,7 @@ def test_what_a_record_tells_is_its_owner_s(directory: Path) -> None:
         ("all", 0o755, 0o444, 0o644),
     ],
 )
-def test_who_may_read_is_a_setting_where_the_directory_says_nothing(
+def test_a_setting_decides_who_may_read_unless_the_directory_does(
     directory: Path, who: str | None, folder: int, slot: int, journal: int
 ) -> None:
     """Whatever the umask. Nobody may write the slot, so an accident does not truncate it."""
@@ -126,7 +126,7 @@ def test_who_may_read_is_a_setting_where_the_directory_says_nothing(
     assert read(directory)[0] == (["1000"] if who == "all" else [])
 
 
-def test_a_directory_that_is_not_open_says_so_in_the_training(directory: Path) -> None:
+def test_the_training_reports_a_directory_that_is_not_open(directory: Path) -> None:
     directory.chmod(0o755)
     assert "the record cannot be written" in train(directory, 1000)
     assert read(directory) == ([], [])
@@ -143,7 +143,7 @@ def test_one_that_belongs_to_another_user_is_trusted_only_where_it_is_named(
     assert read(directory) == (["1000", "1002"], [])
 
 
-def test_a_directory_that_names_no_group_hides_a_training_which_the_monitor_says(
+def test_the_monitor_reports_a_training_hidden_by_a_directory_without_a_group(
     directory: Path,
 ) -> None:
     directory.chmod(0o1777)

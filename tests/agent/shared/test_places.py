@@ -65,7 +65,7 @@ def as_nobody(program: str, **variables: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env=environment(**variables),
+        env=environment(**{"WARMWATCH_DIR": "", **variables}),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -126,14 +126,14 @@ def test_doctor_and_the_agent_agree_on_every_directory(
     variables = arrange(place)  # type: ignore[operator]
     if made is None and Path("/run/warmwatch").exists() and "TMPDIR" in variables:
         pytest.skip("this machine has the shared directory")
-    said = as_nobody(DOCTOR, **variables)
+    output = as_nobody(DOCTOR, **variables)
     done = as_nobody(AGENT, **variables).strip()
     if made is None:
         assert done == "none"
-        assert "no record directory can be written by this user" in said
+        assert "no record directory can be written by this user" in output
     else:
         assert done == str(place / made)
-        assert f"trainings of this user write their records to {place / made}" in said
+        assert f"trainings of this user write their records to {place / made}" in output
 
 
 def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
@@ -170,5 +170,5 @@ def test_memory_is_left_to_data_workers_where_it_is_scarce(
 ) -> None:
     room = SimpleNamespace(f_blocks=blocks, f_bavail=left >> 12, f_frsize=1 << 12)
     monkeypatch.setattr(os, "statvfs", lambda _: room)
-    said = places.obstacle("/dev/shm/warmwatch-0", os, chosen=False)
-    assert ("are left in /dev/shm" in (said or "")) == scarce
+    problem = places.obstacle("/dev/shm/warmwatch-0", os, chosen=False)
+    assert ("are left in /dev/shm" in (problem or "")) == scarce

@@ -317,21 +317,24 @@ def test_a_default_directory_of_another_user_is_refused_by_agent_and_reader(
     os.chown(place, uid, uid)
     place.chmod(mode)
     forged(place, warm(), uid)
-    default = {"XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": str(directory)}
+    default = {"WARMWATCH_DIR": "", "XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": str(directory)}
     with someone(ALICE, **default) as alice:
         alice.do("warmwatch.shared.places._MEMORY = '/nonexistent'")  # as in some containers
         alice.do(f"places = warmwatch.shared.places.directories(os.environ, {ALICE})")
         alice.do("found = RecordsSource(places, retention=900).read()")
         alice.begin("print(len(found.records), *(r.reason for r in found.refusals), flush=True)")
-        said = alice.line()
+        output = alice.line()
         assert alice.line() == "done"
         alice.do("import warnings; warnings.simplefilter('ignore')")
         alice.do("warmwatch.attach(run='new'); warmwatch.step()")
         made = [folder.name for folder in place.iterdir() if folder.name.startswith("new-")]
     if words is None:
-        assert (said, len(made)) == ("1", 1)
+        assert (output, len(made)) == ("1", 1)
     else:
-        assert (said.startswith(f"0 no records are looked for in it: {words}"), made) == (True, [])
+        assert (output.startswith(f"0 no records are looked for in it: {words}"), made) == (
+            True,
+            [],
+        )
 
 
 # Names.
@@ -451,20 +454,20 @@ def test_a_login_that_resembles_another_s_is_not_used(
 
 
 def test_a_hung_directory_service_delays_nothing_and_renames_no_user() -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     answered = threading.Event()
 
     def ask(uid: int) -> str:
-        asked.append(uid)
+        requested.append(uid)
         answered.wait()
         return "late"
 
     who = Owners(own=1, ask=ask, patience=0.01)
     assert [who.of(uid).name for uid in (5, 6)] == ["5", "6"]
-    wait_until(lambda: asked)
-    assert asked == [5], "one lookup is in progress"
+    wait_until(lambda: requested)
+    assert requested == [5], "one lookup is in progress"
     answered.set()
-    wait_until(lambda: asked == [5, 6])
+    wait_until(lambda: requested == [5, 6])
     who._patience = 60.0  # for a slow answer
     assert [who.of(uid).name for uid in (5, 7)] == ["5", "late"]
 
