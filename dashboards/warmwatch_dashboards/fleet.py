@@ -30,7 +30,7 @@ def fleet() -> build.Dashboard:
         board,
         {
             "Now": [*_now(), _states(), _runs(), _alerts(), _compiling(), ends.of_runs()],
-            "Skew between ranks": [_skew(), _slowest()],
+            "Skew between ranks": [_skew(), _slowest(), _slow_ranks()],
             "What compilation cost": [_gpu_seconds(), _energy()],
         },
     )
@@ -198,7 +198,7 @@ def _skew() -> timeseries.Panel:
             description="How much longer than the fastest rank the slowest one has compiled: for "
             "so long the others waited in a collective. Of many runs the highest.",
             unit=units.Seconds,
-            width=16,
+            width=8,
         ),
         Query(
             highest(f"run:warmwatch_compile_seconds:skew{{{CLUSTER}}}", "cluster, run"), "{{run}}"
@@ -209,7 +209,7 @@ def _skew() -> timeseries.Panel:
 def _slowest() -> table.Panel:
     panel = rows(
         About(
-            title="Slowest rank",
+            title="Slowest rank to compile",
             description="The rank of each run that has compiled longest.",
             unit=units.NoUnit,
             width=8,
@@ -222,6 +222,36 @@ def _slowest() -> table.Panel:
         Column(field="run", heading="Run", link=TO_RUN),
         Column(field="rank", heading="Rank"),
         Column(field="Value", heading="Compile time", unit=units.Seconds),
+    )
+
+
+def _slow_ranks() -> table.Panel:
+    """Ranks that wait for each other have steps of one length, and other shares of waiting."""
+    of_ranks = "max by (cluster, run, rank)"
+    step = f"{of_ranks} (warmwatch_recent_step_seconds{{{NODE}}})"
+    usual = f"run:warmwatch_recent_step_seconds:median{{{CLUSTER}}}"
+    waits = f'warmwatch_limited_by{{{NODE},limit="communication"}} == 1'
+    share = f"warmwatch_limited_share_ratio{{{NODE}}} and on (cluster, run, rank, instance) {waits}"
+    waiting = f"({of_ranks} ({share}) or on (cluster, run, rank) 0 * {step})"
+    of_run = "on (cluster, run) group_left ()"
+    longer = f"{step} / {of_run} {usual} - 1"
+    less = f"{waiting} - {of_run} quantile by (cluster, run) (0.5, {waiting})"
+    panel = rows(
+        About(
+            title="Slowest rank to train",
+            description="The rank of each run that is slower than the median rank, and by how much "
+            "of a step: its step is longer, or the others wait longer in collectives than it does.",
+            unit=units.NoUnit,
+            width=8,
+        ),
+        Query(f"topk($rows, topk by (cluster, run) (1, ({longer}) - ({less})))"),
+    )
+    return arrange(
+        panel,
+        CLUSTER_COLUMN,
+        Column(field="run", heading="Run", link=TO_RUN),
+        Column(field="rank", heading="Rank"),
+        Column(field="Value", heading="Slower by", unit=units.PercentUnit),
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from support import builders as b
+from support import dashboards
 from support.daemon import daemon
 from support.prometheus import prometheus_process, query
 from support.records import compiling, ended, environment, held, wait_until, warm, write_record
@@ -26,7 +27,7 @@ from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import LimitedBy, RankView
 
 CONFIG = """
-global: {{scrape_interval: 1s}}
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 scrape_configs:
   - job_name: warmwatch
     static_configs: [{{targets: {targets}}}]
@@ -187,7 +188,10 @@ class Metrics(BaseHTTPRequestHandler):
 
 @contextmanager
 def scraped(folder: Path, *views: RankView, only: tuple[str, ...] = ()) -> Iterator[str]:
-    """A Prometheus over a daemon that shows these ranks; ``only``: so do its series begin."""
+    """A Prometheus with the rules over a daemon that shows these ranks.
+
+    ``only``: the begins of its series.
+    """
     body: bytes = render(b.snapshot(*views), None)[0]
     if only:
         heads = tuple(name.encode() for name in only)
@@ -198,7 +202,7 @@ def scraped(folder: Path, *views: RankView, only: tuple[str, ...] = ()) -> Itera
         thread.start()
         try:
             config = CONFIG.format(targets=json.dumps([f"127.0.0.1:{server.server_port}"]))
-            with prometheus_process(folder, config) as url:
+            with prometheus_process(folder, config, *dashboards.RULES) as url:
                 wait_until(lambda: len(query(url, "warmwatch_steps_total")) == len(views))
                 yield url
         finally:
@@ -247,3 +251,26 @@ def test_of_a_thousand_ranks_the_one_that_all_wait_for_is_named(tmp_path: Path) 
         assert run["limited_by"]["verdict"] == "input"
         sentence = "; ".join([run["summary"], *run["details"]])
         assert "limited by input: the other 999 ranks wait for rank 617" in sentence
+        assert slowest(prometheus) == ("617", pytest.approx(0.7))
+
+
+@pytest.mark.parametrize("ranks", [2, 1000])
+def test_the_dashboard_names_the_rank_with_the_longest_step(tmp_path: Path, ranks: int) -> None:
+    """Ranks that do not wait for each other in each step."""
+    views = [b.view(b.as_rank(b.WARM, rank, ranks)) for rank in range(ranks)]
+    seconds = views[1].figures.steps.length
+    assert seconds
+    steps = replace(views[1].figures.steps, recent_seconds=1.12 * seconds)
+    views[1] = replace(views[1], figures=replace(views[1].figures, steps=steps))
+    with scraped(tmp_path, *views, only=OF_A_RANK) as prometheus:
+        usual = 1.06 if ranks == 2 else 1.0
+        assert slowest(prometheus) == ("1", pytest.approx(1.12 / usual - 1))
+
+
+def slowest(prometheus: str) -> tuple[str, float]:
+    """The rank in the fleet dashboard's table, and by how much of a step it is slower."""
+    (asked,) = (one for one in dashboards.queries() if "Slowest rank to train" in one.where)
+    expression = asked.filled(cluster=".*", node=".*", rows="50")
+    wait_until(lambda: query(prometheus, expression))
+    (found,) = query(prometheus, expression)
+    return found["metric"]["rank"], float(found["value"][1])

@@ -64,19 +64,17 @@ from warmwatch_monitor.model.records import (
     families,
     last_sign_ns,
 )
+from warmwatch_monitor.model.skew import SlowRank, Spread, slow_rank, spread, with_laggard
 from warmwatch_monitor.model.snapshot import (
     RankView,
     RunView,
     Snapshot,
     Spending,
-    Spread,
     all_warm,
     any_compiling,
     incomplete,
     of_owner,
-    spread,
     why_left_out,
-    with_laggard,
 )
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
@@ -149,6 +147,7 @@ __all__ = [
     "RunView",
     "Sample",
     "Signs",
+    "SlowRank",
     "Slower",
     "SlowerPeriod",
     "Snapshot",
@@ -175,6 +174,7 @@ __all__ = [
     "incomplete",
     "last_sign_ns",
     "of_owner",
+    "slow_rank",
     "spread",
     "why_left_out",
     "with_laggard",

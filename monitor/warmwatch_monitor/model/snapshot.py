@@ -1,9 +1,9 @@
-"""The Snapshot: runs, ranks, GPUs and sources, joined and judged, and how far ranks differ."""
+"""The Snapshot: runs, ranks, GPUs and sources, joined and judged."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -327,52 +327,4 @@ def _without_unproven_gpus(view: RankView) -> RankView:
         slower_periods=(),
         limited_by=None,
         memory_growth=None,
-    )
-
-
-def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
-    """``ranks``, with the one that all others wait for in collectives named, if there is one."""
-    living = [one for one in ranks if one.living]
-    others = [one for one in living if not _waits(one)]
-    if len(others) != 1 or len(living) < 2:
-        return tuple(ranks)
-    (last,) = others
-    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
-    waits = f"waits for rank {last.rank}{why}"
-    more = len(living) - 1
-    waiting = "other rank waits" if more == 1 else f"other {more} ranks wait"
-    holds = f"the {waiting} for rank {last.rank}"
-
-    def named(one: RankView) -> RankView:
-        known = one.limited_by
-        if known is None or not one.living:
-            return one
-        evidence = (*known.evidence, holds) if one is last else (waits, *known.evidence)
-        return replace(one, limited_by=replace(known, evidence=evidence))
-
-    return tuple(map(named, ranks))
-
-
-def _waits(view: RankView) -> bool:
-    """Whether it waits in collectives most of the time."""
-    return view.limited_by is not None and view.limited_by.verdict == "communication"
-
-
-class Spread(Struct, frozen=True, kw_only=True):
-    """The least and the greatest value of a figure, and their ranks."""
-
-    least: float
-    least_rank: int
-    greatest: float
-    greatest_rank: int
-
-
-def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
-    """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
-    known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
-    if len(known) < 2:
-        return None
-    (least, least_rank), (greatest, greatest_rank) = min(known), max(known)
-    return Spread(
-        least=least, least_rank=least_rank, greatest=greatest, greatest_rank=greatest_rank
     )

@@ -130,6 +130,7 @@ def _skew(view: RunView) -> schema.Skew | None:
         graphs=_spread(spread(ranks, lambda one: one.figures.compile.graphs)),
         recompiles=_spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
         first_step_at=_spread(spread(ranks, lambda one: one.figures.steps.first_at)),
+        step_seconds=_spread(spread(view.living, lambda one: one.figures.steps.length)),
         differences=differences(view),
     )
 

@@ -15,7 +15,7 @@ from support.values import replace
 from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.shared.values import MOST_RANKS
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import RecordReading
+from warmwatch_monitor.model import GpuReading, LimitedBy, RankView, RecordReading, with_laggard
 from warmwatch_monitor.pipeline.runs import compiled_ns, group
 from warmwatch_monitor.status.document import MOST_MISSING_LISTED
 from warmwatch_monitor.status.words.sentence import numbers, summary
@@ -207,6 +207,91 @@ def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], said: 
     run = of_run(b.WARM, compiled(**counts), b.WARM)
     assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {said}"
     assert run["skew"]["differences"]
+
+
+def with_step(view: RankView, times: float) -> RankView:
+    """``view`` with a step of so many times its length."""
+    assert view.figures.steps.length
+    steps = replace(view.figures.steps, recent_seconds=times * view.figures.steps.length)
+    return replace(view, figures=replace(view.figures, steps=steps))
+
+
+def gpu_of(rank: int, **values: Any) -> GpuReading:
+    known = {"clocks_hertz": (("sm", 1.98e9),), "processes": (7,), **values}
+    return b.gpu(rank, **known)
+
+
+def of_views(*views: RankView) -> dict[str, Any]:
+    run: dict[str, Any] = status(b.snapshot(*views))["runs"][0]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ({}, ""),
+        ({"clocks_hertz": (("sm", 1.2e9),)}, ": GPU clock of rank 1 1200 MHz (1980 in others)"),
+        ({"clocks_hertz": ()}, ""),
+        ({"power_limit_watts": 500.0}, ": GPU power limit of rank 1 500 W (700 in others)"),
+        (
+            {"throttled": (("hw_thermal_slowdown", True), ("sw_power_cap", True))},
+            ": GPU of rank 1 throttled (hw_thermal_slowdown)",
+        ),
+        ({"processes": (7, 8)}, ": another process on the GPU of rank 1"),
+    ],
+)
+def test_a_rank_with_longer_steps_is_named_with_the_amount_and_its_causes(
+    values: dict[str, Any], cause: str
+) -> None:
+    views = [
+        b.view(b.as_rank(b.WARM, rank, 3), gpus=(gpu_of(rank, **(values if rank == 1 else {})),))
+        for rank in range(3)
+    ]
+    run = of_views(views[0], with_step(views[1], 1.12), views[2])
+    words = f"rank 1 takes 12 % longer for a step than the others{cause}"
+    assert run["skew"]["differences"] == [words]
+    assert words in [*run["details"], run["summary"].rpartition("; ")[2]]
+    steps = run["skew"]["step_seconds"]
+    assert (steps["max_rank"], steps["max"] / steps["min"]) == (1, pytest.approx(1.12))
+    # as long as the others', or unknown: no rank is slower
+    assert of_views(views[0], with_step(views[1], 1.05), views[2])["skew"]["differences"] == []
+
+
+def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
+    slots = [b.as_rank(b.WARM, rank, 2) for rank in range(2)]
+    steps = slots[1].steps
+    took = steps.last_step_ns - slots[1].compile.first_step_ns
+    waiting = [
+        replace(slot, steps=steps._replace(batches=9, batch_wait_ns=round(share * took)))
+        for slot, share in zip(slots, (0.02, 0.3), strict=True)
+    ]
+    fast, slow = (b.view(slot) for slot in waiting)
+    words = "rank 1 takes 2.5 times as long for a step as the other"
+    cause = "rank 1 waits for batches 30 % of its time (2 in others)"
+    run = of_views(fast, with_step(slow, 2.5))
+    assert run["skew"]["differences"] == [f"{words}: {cause}"]
+
+
+def test_the_rank_that_the_others_wait_for_has_its_causes() -> None:
+    waits = LimitedBy(verdict="communication", share=0.7, evidence=("kernels run",))
+    views = [
+        replace(
+            b.view(
+                b.as_rank(b.WARM, rank, 3),
+                gpus=(gpu_of(rank, clocks_hertz=(("sm", 1.2e9 if rank == 1 else 1.98e9),)),),
+            ),
+            limited_by=LimitedBy(verdict="compute", share=0.9) if rank == 1 else waits,
+        )
+        for rank in range(3)
+    ]
+    first, last, _ = with_laggard(views)
+    assert first.limited_by is not None
+    assert last.limited_by is not None
+    cause = "GPU clock of rank 1 1200 MHz (1980 in others)"
+    assert last.limited_by.evidence == ("the other 2 ranks wait for rank 1", cause)
+    assert first.limited_by.evidence == (
+        *("waits for rank 1, which compute limits", "kernels run", cause),
+    )
 
 
 def test_nothing_is_said_of_differences_while_one_compiles() -> None:

@@ -107,6 +107,8 @@ class Skew(Struct, frozen=True, kw_only=True):
     """Recompiles."""
     first_step_at: Spread | None = None
     """End of step 1, seconds since the epoch."""
+    step_seconds: Spread | None = None
+    """Recent length of a step, of living ranks. Ranks that wait for each other have one length."""
     differences: list[str]
     """Differences between the ranks, once all are warm."""
 

@@ -17,6 +17,7 @@ from warmwatch_monitor.model import (
     Snapshot,
     Spread,
     incomplete,
+    slow_rank,
     spread,
 )
 from warmwatch_monitor.output.summary import (
@@ -302,7 +303,7 @@ def differences(run: RunView) -> list[str]:
     living = run.living
     if len(living) < 2 or not all(view.judgement.warm for view in living):
         return []
-    return [*_different(living), *_apart(living)]
+    return [*filter(None, [_slow(living)]), *_different(living), *_apart(living)]
 
 
 def main_difference(run: RunView) -> str | None:
@@ -310,7 +311,19 @@ def main_difference(run: RunView) -> str | None:
     living = run.living
     if len(living) < 2 or not all(view.judgement.warm for view in living):
         return None
-    return _also(living) or _slowest(living) or _other(living)
+    return _slow(living) or _also(living) or _slowest(living) or _other(living)
+
+
+def _slow(ranks: Sequence[RankView]) -> str | None:
+    """``rank 3 takes 12 % longer for a step than the others: GPU clock of rank 3 ...``."""
+    known = slow_rank(ranks)
+    if known is None:
+        return None
+    others = "the others" if len(ranks) > 2 else "the other"
+    more = f"{100 * (known.ratio - 1):.0f} % longer for a step than {others}"
+    if known.ratio >= 2:
+        more = f"{known.ratio:.1f} times as long for a step as {others}"
+    return ": ".join(filter(None, [f"rank {known.rank} takes {more}", ", ".join(known.causes)]))
 
 
 def _also(ranks: Sequence[RankView]) -> str | None:
