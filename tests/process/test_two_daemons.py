@@ -54,3 +54,24 @@ def test_both_report_the_same_and_one_that_stops_or_is_killed_does_not_affect_th
             training.process.kill()
             for url in (one, third):
                 wait_until(lambda url=url: rank(url)["state"] == "lost")
+
+
+def test_a_daemon_that_was_restarted_reports_the_same_signal(memory: Path, tmp_path: Path) -> None:
+    """Only a daemon that lives at the end sees the signal; the history has it for the next one."""
+    options = ("--dir", str(memory), "--interval", "0.05")
+    state = {"WARMWATCH_STATE": str(tmp_path / "state")}
+    with stepping(memory, tmp_path / "errors") as training:
+        with daemon_process(*options, **state) as (process, url):
+            training.step(3)
+            wait_until(lambda: rank(url)["steps"] == training.steps)
+            training.process.send_signal(signal.SIGABRT)
+            wait_until(lambda: rank(url)["state"] == "failed")
+            end = rank(url)["end"]
+            assert end["signal"] == "SIGABRT"
+            process.terminate()
+            process.wait()
+        with daemon_process(*options, **state) as (_, url):
+            wait_until(lambda: rank(url)["state"] == "failed")
+            assert rank(url)["end"] == end
+        with daemon_process(*options, WARMWATCH_STATE=str(tmp_path / "other")) as (_, url):
+            wait_until(lambda: rank(url)["state"] == "lost")

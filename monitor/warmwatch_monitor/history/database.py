@@ -173,6 +173,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE compilations ADD COLUMN caller TEXT",),
     ("ALTER TABLE compilations ADD COLUMN evaluating INTEGER",),
     ("ALTER TABLE compilations ADD COLUMN slowest_kernels TEXT",),
+    ("ALTER TABLE ranks ADD COLUMN death TEXT",),
 )
 
 

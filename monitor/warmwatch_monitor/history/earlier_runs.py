@@ -8,8 +8,9 @@ the estimates and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import islice
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -25,10 +26,12 @@ from warmwatch_monitor.history.comparability import (
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
-from warmwatch_monitor.model import GpuReading, RecordReading, Remembered
+from warmwatch_monitor.model import Death, GpuReading, RecordReading, Remembered
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
+
+T = TypeVar("T")
 
 MOST = 5  # earlier runs that are compared with one
 _LISTED, _LOADED = 40, 10  # runs of its name that are listed and loaded to find those
@@ -55,11 +58,14 @@ class EarlierRuns:
     def __init__(self, store: Store, is_due: Callable[[RecordReading], bool]) -> None:
         self._store, self._is_due = store, is_due
         self._cache: dict[str, _Cached] = {}
+        self._deaths: Mapping[tuple[str, int, float], Death] | None = None
+        self._killed: dict[str, Remembered] = {}
 
     def read(
         self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
     ) -> Mapping[str, Remembered]:
         """The results by record folder, of records that are or were due. Raises SourceError."""
+        killed = self._with_deaths(one for one in records if one.is_unexplained)
         records = [one for one in records if one.alive]
         used = owned(records, gpus)
         there = {one.folder for one in records}
@@ -68,7 +74,22 @@ class EarlierRuns:
         for one in records:
             if self._is_due(one):
                 self._query(queries, one, used[one.folder])
-        return {folder: one.known for folder, one in self._cache.items()}
+        return killed | {folder: one.known for folder, one in self._cache.items()}
+
+    def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, Remembered]:
+        """What killed the processes of ``records`` before this daemon started.
+
+        Queried once: what happens later, this daemon sees.
+        """
+        known, self._killed = self._killed, {}
+        for one in records:
+            if self._deaths is None:
+                self._deaths = _explained(self._store.deaths)
+            if one.folder not in known:
+                key = start_of_record(one), one.slot.identity.rank, _attached(one)
+                known[one.folder] = Remembered(death=self._deaths.get(key))
+            self._killed[one.folder] = known[one.folder]
+        return dict(self._killed)
 
     def _query(self, queries: _Queries, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
         counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
@@ -76,17 +97,25 @@ class EarlierRuns:
         key = calls, names, one.slot.identity, counts.warmups > 0
         before = self._cache.get(one.folder)
         if before is None or before.key != key:
-            try:
-                known = _earlier(queries, one, names)
-            except StoreError as error:
-                raise SourceError(str(error)) from None
+            known = _explained(partial(_earlier, queries, one, names))
             self._cache[one.folder] = _Cached(key, known)
+
+
+def _explained(query: Callable[[], T]) -> T:
+    """The result of ``query``. Raises SourceError."""
+    try:
+        return query()
+    except StoreError as error:
+        raise SourceError(str(error)) from None
+
+
+def _attached(one: RecordReading) -> float:
+    return one.slot.header.attached_epoch_ns / 1e9
 
 
 def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
     now, rank = _as_known(one, gpus), one.slot.identity.rank
-    attached = one.slot.header.attached_epoch_ns / 1e9
-    found = _comparable(queries, now, attached, start_of_record(one))
+    found = _comparable(queries, now, _attached(one), start_of_record(one))
     alike = (precedent(each, rank) for each in found if is_alike(now, each))
     warmups = (precedent(each, rank) for each in found)
     return Remembered(

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from warmwatch.shared.verdict import State
+from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 
 Row = Mapping[str, Any]
@@ -70,6 +71,7 @@ def rank_rows(account: RunSummary) -> list[dict[str, Any]]:
             "compile_seconds": _most([one.answer], "compile", "seconds"),
             "left_out": one.left_out,
             "first_step_bytes": one.first_step_bytes,
+            "death": None if one.death is None else _text(one.death),
             "answer": _text(one.answer),
         }
         for one in account.ranks
@@ -170,6 +172,7 @@ def _account(
                     "compiled": by_rank.get(row["rank"], ()),
                     "left_out": row["left_out"],
                     "first_step_bytes": row["first_step_bytes"],
+                    "death": None if row["death"] is None else death(row["death"]),
                     "samples": of_ranks.get(row["rank"]),
                 }
                 for row in ranks
@@ -181,6 +184,11 @@ def _account(
 
 
 _OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
+
+
+def death(text: str) -> Death:
+    """Raises ValueError if it is invalid."""
+    return msgspec.json.decode(text, type=Death)
 
 
 def _answer(text: str) -> dict[str, Any]:

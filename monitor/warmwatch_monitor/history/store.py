@@ -16,6 +16,7 @@ from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import MIGRATIONS, Database, transaction
 from warmwatch_monitor.history.listing import Listed, Wanted, count, listed, readable
+from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 from warmwatch_monitor.settings import HistorySettings
 
@@ -66,6 +67,7 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
         left_out=max(before.left_out, now.left_out),
         samples=before.samples if now.samples is None else now.samples,
         first_step_bytes=before.first_step_bytes if gone else now.first_step_bytes,
+        death=now.death or before.death,
     )
 
 
@@ -181,6 +183,15 @@ class Store:
                 return set()
             return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
+    def deaths(self) -> Mapping[tuple[str, int, float], Death]:
+        """What killed ranks, by start of their run, rank, and when they attached."""
+        found: dict[tuple[str, int, float], Death] = {}
+        with self._database.reading() as connection:
+            for row in () if connection is None else connection.execute(_DEATHS):
+                with suppress(ValueError):  # ``load`` of that run raises it
+                    found[row["start"], row["rank"], row["attached"]] = rows.death(row["death"])
+        return found
+
     def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
         """The matching runs, newest first."""
         with self._database.reading() as connection:
@@ -219,6 +230,7 @@ def _today(connection: sqlite3.Connection) -> float | None:
     return None if row is None else min(time.time(), float(row["seen"]))
 
 
+_DEATHS = "SELECT start, rank, attached, death FROM ranks JOIN runs USING (id) WHERE death NOTNULL"
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
 _COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"

@@ -174,6 +174,7 @@ def _rank(
         + _never_told(view, parsed),
         samples=samples,
         first_step_bytes=parsed.first_step_bytes,
+        death=view.record.death,
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from warmwatch_monitor.model.records import Death
+
 
 class Done(Struct, frozen=True, kw_only=True):
     """A compilation that has ended, of this run or of an earlier one.
@@ -39,15 +41,17 @@ class Precedent(Struct, frozen=True, kw_only=True):
 
 
 class Remembered(Struct, frozen=True, kw_only=True):
-    """History of earlier starts of a rank's run, newest first.
+    """What the history has for a rank: earlier starts of its run, newest first, and its end.
 
     Attributes:
         precedents: those that compiled the same under the same conditions.
         warmups: seconds of the first warm-ups of all comparable ones, whatever changed since.
+        death: of its process, as an earlier daemon saw it.
     """
 
     precedents: tuple[Precedent, ...] = ()
     warmups: tuple[float, ...] = ()
+    death: Death | None = None
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

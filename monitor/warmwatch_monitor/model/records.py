@@ -417,6 +417,11 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         header = self.slot.header
         return self.this_boot, header.attached_ns if self.this_boot else header.attached_epoch_ns
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether its process ended without an exit record, and no signal is known."""
+        return not (self.alive or self.death or self.slot.compile.end_code)
+
 
 class Refusal(Struct, frozen=True, kw_only=True):
     """Something in a record directory that cannot be read, and why, in one sentence."""

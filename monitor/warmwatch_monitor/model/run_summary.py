@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
+from warmwatch_monitor.model.records import Death
+
 FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
 
@@ -118,6 +120,7 @@ class RankSummary(Struct, frozen=True, kw_only=True):
     all compilations of its journal, in order. ``left_out``: how many others there were,
     beyond the limits of the journal or the history. ``samples``: ``None`` without a daemon.
     ``first_step_bytes``: the most that CUDA's allocator had handed out when the first step ended.
+    ``death``: the signal that killed it, if a daemon saw that.
     """
 
     rank: int
@@ -126,6 +129,7 @@ class RankSummary(Struct, frozen=True, kw_only=True):
     left_out: int = 0
     samples: Samples | None = None
     first_step_bytes: int | None = None
+    death: Death | None = None
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):

@@ -75,6 +75,7 @@ class Judging:
         ``present``: the existing records; ``None`` if the directories could not be read. The state
         of records that cannot be read now, but may exist, is preserved.
         """
+        records = [_with_death(one, around.remembered.get(one.folder)) for one in records]
         judged, refused = self._all(records, around)
         if present is not None:
             self._names = judged.names
@@ -220,6 +221,13 @@ class Judging:
             return view
         known = killed.get(self._pids.get(view.record.folder, 0))
         return view if known is None else replace(view, oom_killed=known)
+
+
+def _with_death(one: RecordReading, known: Remembered | None) -> RecordReading:
+    """``one``, with its death if an earlier daemon saw it."""
+    if known is None or known.death is None or not one.is_unexplained:
+        return one
+    return replace(one, death=known.death)
 
 
 def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:

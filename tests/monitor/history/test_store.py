@@ -26,6 +26,7 @@ from warmwatch_monitor.history.database import MIGRATIONS, kind_of
 from warmwatch_monitor.history.earlier_runs import earlier
 from warmwatch_monitor.history.listing import Wanted
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
 
 
@@ -140,6 +141,16 @@ def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
     for known in (daemon, command):
         store.save([a.account(ranks=(a.rank(answer=a.answer(slower_periods=known)),))])
     assert loaded(store).ranks[0].answer["slower_periods"] == found
+
+
+def test_the_signal_that_a_daemon_saw_stays_after_a_later_monitor_did_not_see_it(
+    tmp_path: Path,
+) -> None:
+    store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
+    store.save([a.account(start="launch", ranks=(a.rank(death=death),))])
+    store.save([a.account(start="launch", ranks=(a.rank(),))])
+    assert loaded(store).ranks[0].death == death
+    assert store.deaths() == {("launch", 0, a.answer()["attached_at"]): death}
 
 
 def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
