@@ -20,7 +20,6 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.compilers import cpp_extension, triton_kernels
 from warmwatch.hooks.dynamo import (
-    callbacks,
     compilations,
     compile_calls,
     disabled,
@@ -45,7 +44,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("new_optimizers", optimizer.install_created),
     ("batches", batches.install),
     ("events", events.install),
-    ("callbacks", callbacks.install),
+    ("callbacks", events.install_callbacks),
     ("compilations", compilations.install),
     *compilations.REQUIRED,
     ("compiled_code", code.require),

@@ -102,6 +102,10 @@ class Ledger:
         """While ``holds()``, the stance that turns compilation off is the agent's own."""
         self._answers.on_purpose = holds
 
+    def active_since(self) -> int:
+        """Begin of the activity in progress in monotonic nanoseconds; 0 if there is none."""
+        return self.words[AT["active_since_ns"]]
+
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """The calling thread began ``event``; ``of``: what is compiled, as journal values."""
         thread, now = threading.get_ident(), self._clock()

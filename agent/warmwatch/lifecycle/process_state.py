@@ -99,8 +99,7 @@ class ProcessState:
             self.watch.begun()  # an activity may be in progress
 
     def _new_watch(self) -> ActivityWatch:
-        counters = self.ledger.words
-        return ActivityWatch(lambda: counters[_SINCE], self._alarms(counters))
+        return ActivityWatch(self.ledger.active_since, self._alarms(self.ledger.words))
 
     def _quiet_at(self) -> int | None:
         """Earliest time at which this process can be warm without a step; see ``verdict``.

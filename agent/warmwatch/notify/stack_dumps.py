@@ -18,7 +18,7 @@ from time import monotonic_ns
 from types import FrameType
 
 from warmwatch._guard import pass_on
-from warmwatch.process.descriptors import opened_high
+from warmwatch.recorder.descriptors import opened_high
 from warmwatch.recorder.files import room
 from warmwatch.shared.record import PHASES, STACKS
 from warmwatch.shared.record.stack_file import (

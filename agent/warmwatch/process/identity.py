@@ -16,11 +16,11 @@ from warmwatch._guard import warn_once
 from warmwatch.process.process_tree import (
     inherited,
     launch_pid,
-    own_group,
     parent_of,
     process_key,
 )
 from warmwatch.process.settings import bounded
+from warmwatch.process.torch_state import distributed
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
 from warmwatch.shared.record import Identity
 from warmwatch.shared.values import MOST_RANKS, TEXT_LIMIT
@@ -92,18 +92,6 @@ def own_rank(environ: Mapping[str, str]) -> bool:
     if distributed():
         return True
     return any(name in environ and environ[name] != inherited(name) for name in _RANKS)
-
-
-def distributed() -> tuple[int, int] | None:
-    """Rank and world size of the process group that this process initialized.
-
-    ``None`` for sizes that no reader accepts, such as those of a simulated process group.
-    """
-    if not own_group():
-        return None
-    module = sys.modules["torch.distributed"]
-    rank, world_size = module.get_rank(), module.get_world_size()
-    return (rank, world_size) if 0 <= rank <= world_size <= MOST_RANKS else None
 
 
 def _launch(environ: Mapping[str, str], launcher: str) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
-from weakref import ReferenceType, ref
+
+from warmwatch.process.torch_state import inherit_group
 
 _PARENT, _START = 1, 19  # fields of /proc/PID/stat, counted from the one after the name
 
@@ -25,10 +25,9 @@ _fork_name = ""  # name of this process, if it was forked
 _forked_by = 0  # pid of the process that forked it
 _first = 0  # pid of the ancestor that was not forked
 _pid = 0  # pid of this process
-# State at the time of the fork: multiprocessing's process object, environment, process group.
+# State at the time of the fork: multiprocessing's process object, environment.
 _process: BaseProcess | None = None
 _environ: dict[str, str] | None = None
-_group: ReferenceType[Any] | None = None
 
 
 def watch_forks(in_child: Callable[[], None]) -> None:
@@ -44,14 +43,14 @@ def watch_forks(in_child: Callable[[], None]) -> None:
 
 def forked() -> None:
     """Update the state in a forked child, before any other code runs."""
-    global _forks_before, _fork_name, _forked_by, _first, _pid, _process, _environ, _group
+    global _forks_before, _fork_name, _forked_by, _first, _pid, _process, _environ
     forks = next(_forks)
     number, _forks_before = forks - _forks_before, forks + 1
     _fork_name = f"{_fork_name}-{number}" if _fork_name else f"fork-{number}"
     _first = _first or _pid
     _forked_by, _pid, _process = _pid, os.getpid(), multiprocessing.current_process()
-    _environ, group = dict(os.environ), _initialized_group()
-    _group = None if group is None else ref(group)
+    _environ = dict(os.environ)
+    inherit_group()
 
 
 def child_name() -> str | None:
@@ -124,19 +123,6 @@ def is_data_worker() -> bool:
     """Whether this is a worker of a ``DataLoader``, which may compile its own transforms."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None
-
-
-def own_group() -> bool:
-    """Whether this process, not the one that forked it, initialized a process group."""
-    group = _initialized_group()
-    return group is not None and (_group is None or group is not _group())
-
-
-def _initialized_group() -> object:
-    module = sys.modules.get("torch.distributed")
-    if module is None or not module.is_available() or not module.is_initialized():
-        return None
-    return module.group.WORLD
 
 
 def inherited(name: str) -> str | None:

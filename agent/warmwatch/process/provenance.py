@@ -98,7 +98,6 @@ def _read(path: Path, most: int = _SMALL) -> str:
 _NO_SCRIPTS = ("", "-c", "-m", "-", "ipykernel_launcher.py", "colab_kernel_launcher.py")
 _MOST_ENTRIES = 16  # read per cache directory; an empty cache may have locks in it
 _NO_ENTRIES = ("locks", ".lock")
-_MOST_THREADS = 1_000_000
 
 
 def at_start(environ: Mapping[str, str], timeout: float) -> dict[str, Any]:
@@ -124,22 +123,6 @@ def _read_from_disk(environ: Mapping[str, str]) -> dict[str, Any]:
         "commit": commit_of(path) if name else "",
         "caches": caches(environ),
     }
-
-
-def versions() -> dict[str, Any]:
-    """Identity fields from modules that are imported: CUDA, Triton, compile threads."""
-    threads = getattr(sys.modules.get("torch._inductor.config"), "compile_threads", None)
-    valid = type(threads) is int and 0 <= threads <= _MOST_THREADS
-    return {
-        "cuda": _text(sys.modules.get("torch.version"), "cuda"),
-        "triton": _text(sys.modules.get("triton"), "__version__"),
-        "compile_threads": threads if valid else None,
-    }
-
-
-def _text(module: object, name: str) -> str:
-    value = getattr(module, name, None)
-    return value if isinstance(value, str) else ""
 
 
 def script_path() -> str:

@@ -1,4 +1,4 @@
-"""GPUs in use, timeouts of collectives and number of parameters, read from PyTorch.
+"""What PyTorch reports of this process: GPUs, process groups, versions, number of parameters.
 
 Each value is read from objects that exist already. Nothing here imports or initializes anything.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from typing import Any
+from weakref import ReferenceType, ref
 
 from warmwatch._guard import report
-from warmwatch.process.process_tree import own_group
+from warmwatch.shared.values import MOST_RANKS
 
 
 def gpus_in_use() -> tuple[str, ...]:
@@ -37,6 +38,41 @@ def uuid_of(properties: Any) -> str:
     if not uuid or uuid.startswith(("gpu-", "mig-")):
         return uuid[:4].upper() + uuid[4:]
     return f"{'MIG' if ' MIG ' in properties.name else 'GPU'}-{uuid}"
+
+
+_parents_group: ReferenceType[Any] | None = None  # at the time of the fork
+
+
+def own_group() -> bool:
+    """Whether this process, not the one that forked it, initialized a process group."""
+    group = _initialized_group()
+    return group is not None and (_parents_group is None or group is not _parents_group())
+
+
+def inherit_group() -> None:
+    """In a forked child: the group that is initialized now is the parent's."""
+    global _parents_group
+    group = _initialized_group()
+    _parents_group = None if group is None else ref(group)
+
+
+def _initialized_group() -> object:
+    module = sys.modules.get("torch.distributed")
+    if module is None or not module.is_available() or not module.is_initialized():
+        return None
+    return module.group.WORLD
+
+
+def distributed() -> tuple[int, int] | None:
+    """Rank and world size of the process group that this process initialized.
+
+    ``None`` for sizes that no reader accepts, such as those of a simulated process group.
+    """
+    if not own_group():
+        return None
+    module = sys.modules["torch.distributed"]
+    rank, world_size = module.get_rank(), module.get_world_size()
+    return (rank, world_size) if 0 <= rank <= world_size <= MOST_RANKS else None
 
 
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl")
@@ -67,6 +103,25 @@ def _timeouts(group: Any) -> list[tuple[float, str]]:
             if 0 < seconds < _LONGEST:
                 found.append((float(seconds), name if name in BACKENDS else OTHER))
     return found
+
+
+_MOST_THREADS = 1_000_000
+
+
+def versions() -> dict[str, Any]:
+    """Identity fields from modules that are imported: CUDA, Triton, compile threads."""
+    threads = getattr(sys.modules.get("torch._inductor.config"), "compile_threads", None)
+    valid = type(threads) is int and 0 <= threads <= _MOST_THREADS
+    return {
+        "cuda": _text(sys.modules.get("torch.version"), "cuda"),
+        "triton": _text(sys.modules.get("triton"), "__version__"),
+        "compile_threads": threads if valid else None,
+    }
+
+
+def _text(module: object, name: str) -> str:
+    value = getattr(module, name, None)
+    return value if isinstance(value, str) else ""
 
 
 # Types whose ``numel()`` is not the number of model parameters: sharded, packed or quantized.

@@ -19,10 +19,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from time import monotonic
 
-from warmwatch.process.descriptors import leads_to
 from warmwatch.process.threads import MaskedThread, locked, release
+from warmwatch.recorder.descriptors import Journal, leads_to
 from warmwatch.recorder.files import Files, close_slot, reopened
-from warmwatch.recorder.journal import Journal
 from warmwatch.shared import record
 from warmwatch.shared.record.sealed_blocks import following, newest, unseal
 

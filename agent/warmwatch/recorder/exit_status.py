@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 
 from warmwatch._guard import pass_on
-from warmwatch.process.descriptors import (
+from warmwatch.recorder.descriptors import (
     File,
     file_of,
     high_copy,

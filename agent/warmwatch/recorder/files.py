@@ -15,14 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmwatch.process.descriptors import (
+from warmwatch.process.settings import FOLDER, OTHER, SLOT, mode, readers
+from warmwatch.recorder.descriptors import (
     File,
     file_of,
     leads_to,
     opened_high,
     overwrite_in_place,
 )
-from warmwatch.process.settings import FOLDER, OTHER, SLOT, mode, readers
 from warmwatch.recorder.mapping import kind_of
 from warmwatch.recorder.neighbours import folder_stem, free_run
 from warmwatch.shared import places, record

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warmwatch._guard import pass_on
-from warmwatch.process.descriptors import File, file_of
+from warmwatch.recorder.descriptors import File, file_of
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process import provenance
-from warmwatch.process.identity import distributed, identify, own_rank
+from warmwatch.process.identity import identify, own_rank
 from warmwatch.process.process_tree import child_name
 from warmwatch.process.run_name import (
     launcher_run,
@@ -19,7 +19,7 @@ from warmwatch.process.run_name import (
     working_directory,
 )
 from warmwatch.process.settings import Settings, plain_name
-from warmwatch.process.torch_state import gpus_in_use, shortest_timeout
+from warmwatch.process.torch_state import distributed, gpus_in_use, shortest_timeout, versions
 from warmwatch.recorder import exit_status
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import places, record
@@ -211,7 +211,7 @@ class OwnRecord:
                 gpus=gpus_in_use() or self._identity.gpus,
                 collective_timeout=timeout,
                 collective_backend=backend,
-                **provenance.versions(),
+                **versions(),
             )
             if member := distributed():
                 run = found.run.removesuffix(self._child)  # the child is a rank
@@ -229,7 +229,7 @@ class OwnRecord:
 
 def _provenance() -> dict[str, Any]:
     try:
-        return {**provenance.at_start(os.environ, _TIMEOUT), **provenance.versions()}
+        return {**provenance.at_start(os.environ, _TIMEOUT), **versions()}
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report("provenance", error)
         return {}

@@ -27,11 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._guard import pass_on, report, warn_once
-from warmwatch.process.descriptors import leads_to
 from warmwatch.process.threads import SerialQueue
+from warmwatch.recorder.descriptors import Journal, leads_to, line_of
 from warmwatch.recorder.disk_flusher import DiskFlusher
 from warmwatch.recorder.files import Files, RecordCreation, close_slot
-from warmwatch.recorder.journal import Journal, line_of
 from warmwatch.recorder.mapping import in_memory, mapped
 from warmwatch.recorder.neighbours import prune
 from warmwatch.shared import record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support import builders as b
-from warmwatch.notify.live_answer import answer
+from warmwatch.frameworks.ipython import answer
 
 STEPS = b.WARM.steps.steps
 

@@ -13,9 +13,9 @@ from tqdm import tqdm
 from support import builders as b
 from support.values import replace
 from warmwatch import _guard
+from warmwatch.frameworks.ipython import answer
 from warmwatch.notify import console
 from warmwatch.notify.console import Announcer
-from warmwatch.notify.live_answer import answer
 from warmwatch.process.ending import End
 from warmwatch.shared import record
 from warmwatch.shared.record import Slot

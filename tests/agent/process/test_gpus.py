@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from warmwatch.process import torch_state
+from warmwatch.shared.values import MOST_RANKS
 
 BARE = ("71d7ab00-0000-4000-8000-000000000000", "71D7AB00-0000-4000-8000-000000000001")
 
@@ -86,3 +87,36 @@ def test_a_uuid_that_has_its_prefix_keeps_it() -> None:
     one = SimpleNamespace(uuid="GPU-ABC", name="NVIDIA H100")
     assert torch_state.uuid_of(one) == "GPU-abc"
     assert torch_state.uuid_of(SimpleNamespace(name="an older PyTorch's")) == ""
+
+
+def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"rank": 3, "size": MOST_RANKS}
+    group = SimpleNamespace(get_rank=lambda: sizes["rank"], get_world_size=lambda: sizes["size"])
+    monkeypatch.setattr(torch_state, "own_group", lambda: True)
+    monkeypatch.setitem(sys.modules, "torch.distributed", group)
+    assert torch_state.distributed() == (3, MOST_RANKS)
+    sizes["size"] = MOST_RANKS + 1
+    assert torch_state.distributed() is None
+
+
+def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch.version", "triton", "torch._inductor.config"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+    assert torch_state.versions() == {"cuda": "", "triton": "", "compile_threads": None}
+    modules = {
+        "torch.version": SimpleNamespace(cuda="12.8"),
+        "triton": SimpleNamespace(__version__="3.6.0"),
+        "torch._inductor.config": SimpleNamespace(compile_threads=32),
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    assert torch_state.versions() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
+    monkeypatch.setitem(sys.modules, "torch.version", SimpleNamespace(cuda=None))  # type: ignore[arg-type]
+    monkeypatch.setitem(
+        sys.modules,
+        "torch._inductor.config",
+        SimpleNamespace(compile_threads=True),  # type: ignore[arg-type]
+    )
+    assert (torch_state.versions()["cuda"], torch_state.versions()["compile_threads"]) == ("", None)

@@ -7,16 +7,13 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from support import slots
 from support.trainings import environment
-from warmwatch.process import identity
 from warmwatch.process.identity import identify
 from warmwatch.process.run_name import launcher_run, program_name
-from warmwatch.shared.values import MOST_RANKS
 
 TORCHRUN = {
     "RANK": "5",
@@ -269,18 +266,6 @@ def test_a_number_that_no_launcher_means_is_not_known(
         warnings.simplefilter("ignore")
         known = identify(environ, run="train")
     assert (known.rank, known.world_size) == (rank, world_size)
-
-
-def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sizes = {"rank": 3, "size": MOST_RANKS}
-    group = SimpleNamespace(get_rank=lambda: sizes["rank"], get_world_size=lambda: sizes["size"])
-    monkeypatch.setattr(identity, "own_group", lambda: True)
-    monkeypatch.setitem(sys.modules, "torch.distributed", group)
-    assert identity.distributed() == (3, MOST_RANKS)
-    sizes["size"] = MOST_RANKS + 1
-    assert identity.distributed() is None
 
 
 def test_a_helper_of_a_rank_is_a_world_of_its_own() -> None:

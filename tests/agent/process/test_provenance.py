@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +16,6 @@ from warmwatch.process.provenance import (
     commit_of,
     inductor_cache,
     script,
-    versions,
 )
 
 HASH = "5c895bda44d996edfc808bed39bdad3033f13af5"
@@ -199,24 +196,3 @@ def test_the_directory_for_temporary_files_is_not_tried_out(
     assert inductor_cache({"TMPDIR": "/nowhere"}) == Path("/tmp/torchinductor_a_b")
     monkeypatch.setattr("tempfile.tempdir", "/elsewhere")
     assert inductor_cache({"TMPDIR": str(tmp_path)}) == Path("/elsewhere/torchinductor_a_b")
-
-
-def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("torch.version", "triton", "torch._inductor.config"):
-        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
-    assert versions() == {"cuda": "", "triton": "", "compile_threads": None}
-    modules = {
-        "torch.version": SimpleNamespace(cuda="12.8"),
-        "triton": SimpleNamespace(__version__="3.6.0"),
-        "torch._inductor.config": SimpleNamespace(compile_threads=32),
-    }
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
-    assert versions() == {"cuda": "12.8", "triton": "3.6.0", "compile_threads": 32}
-    monkeypatch.setitem(sys.modules, "torch.version", SimpleNamespace(cuda=None))  # type: ignore[arg-type]
-    monkeypatch.setitem(
-        sys.modules,
-        "torch._inductor.config",
-        SimpleNamespace(compile_threads=True),  # type: ignore[arg-type]
-    )
-    assert (versions()["cuda"], versions()["compile_threads"]) == ("", None)

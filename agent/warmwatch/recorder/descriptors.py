@@ -1,13 +1,17 @@
 """File descriptors that survive ``closefrom`` and are never confused with the program's.
 
 The agent moves its descriptors to high numbers, which the system is unlikely to assign to another
-file, and checks each before use: a descriptor that now belongs to another file is left alone.
+file, and checks each before use: a descriptor that now belongs to another file is left alone. The
+journal is appended to through such a descriptor.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from warmwatch._guard import pass_on
 
@@ -63,3 +67,49 @@ def overwrite_in_place(file: int) -> None:
         fcntl.ioctl(file, _SET_FLAGS, changed.to_bytes(8, "little"))
     except OSError as error:  # other filesystems do not have the flag, or need it
         pass_on(error)
+
+
+def line_of(event: str, t: int, values: Mapping[str, Any]) -> bytes:
+    """One line of the journal; values that are ``None`` are left out."""
+    present = {k: v for k, v in values.items() if v is not None}
+    line = json.dumps({"t": t, "event": event, **present}, separators=(",", ":")) + "\n"
+    return line.encode("utf-8", "backslashreplace")
+
+
+class Journal:
+    """An open journal: append-only and bounded. A full one takes only essential lines.
+
+    ``room``: its size limit in bytes.
+    """
+
+    def __init__(self, descriptor: int, file: File, room: int) -> None:
+        self._descriptor, self._file, self._room = descriptor, file, room
+        self._torn = False
+
+    def append(self, line: bytes, *, essential: bool = False) -> bool:
+        """Append a line; whether all of it was written."""
+        data = b"\n" * self._torn + line
+        if (len(data) > self._room and not essential) or not self._is_there():
+            return False
+        try:
+            written = os.write(self._descriptor, data)
+        except OSError as error:
+            pass_on(error)
+            written = 0
+        self._room -= written
+        complete = written == len(data)
+        # after a partial write the next line starts with a line break
+        self._torn = not complete and (self._torn or written > 0)
+        return complete
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._is_there():
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def _is_there(self) -> bool:
+        """Whether the descriptor is still the journal's; once it is not, it never is again."""
+        if not leads_to(self._descriptor, self._file):
+            self._descriptor = -1
+        return self._descriptor >= 0
