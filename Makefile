@@ -42,12 +42,16 @@ test-fast: $(READY) ## for daily work: what trains nothing and is quick, in unde
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow and not install" $(PYTEST_ARGS)
 
-test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.11.0)
-	$(MAKE) test-agent VENV=.venv-$(subst ==,-,$(TORCH))
+test-torch: VENV := .venv-$(subst ==,-,$(TORCH))
+test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.8.0 TESTS=tests/agent/hooks)
+	$(MAKE) test-agent VENV=$(VENV)
+	$(VENV)/bin/warmwatch doctor --hooks
+
+TESTS ?= tests/agent tests/process
 
 test-agent: $(READY)
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) tests/agent tests/process $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) $(TESTS) $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check
