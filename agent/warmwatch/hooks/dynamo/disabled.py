@@ -35,6 +35,10 @@ def install(listener: Listener) -> Installed:
 
         original = decorators._set_stance
         calls, miss = _CompiledCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
+        # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
+        # is neither compiled nor skipped.
+        for function in (_CompiledCalls._choose, _CompiledCalls._counting):
+            eval_frame.skip_code(function.__code__)
         _ = (eval_frame._stance.stance, config.disable)
     listening = True
 
@@ -142,7 +146,6 @@ class _CompiledCalls:
         return chosen
 
     def _counting(self, refuses: Any) -> Any:
-        @functools.wraps(refuses)
         def refuse(*args: Any, **kwargs: Any) -> Any:
             try:
                 return refuses(*args, **kwargs)
@@ -150,6 +153,7 @@ class _CompiledCalls:
                 self._refused += 1
                 raise
 
+        vars(refuse).update(vars(refuses))  # the backend, by which compiled entries are found
         return refuse
 
 
