@@ -13,6 +13,7 @@ from warmwatch_monitor.model.machine import HARMLESS
 from warmwatch_monitor.model.snapshot import RankView
 
 _SLOW = 1.1  # times the median step of the other ranks
+_LOCKSTEP = 2  # so few steps apart, ranks wait for each other: none of them is slower
 _CLOCKED, _CAPPED, _WAITING = 0.9, 0.95, 0.1  # of the others' clock and limit; beyond their share
 
 
@@ -51,7 +52,8 @@ class SlowRank(NamedTuple):
 def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     """The rank with the longest recent step, if that is clearly longer than the others'.
 
-    Ranks that wait for each other in each step have steps of one length: see `with_laggard`.
+    Ranks in lockstep are not compared: a difference is that of their step marks. The one that the
+    others wait for is found by :func:`with_laggard`.
     """
     known = [(length, view) for view in ranks if (length := view.figures.steps.length)]
     if len(known) < 2 or len(known) < len(ranks):
@@ -59,7 +61,8 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     longest, slow = max(known, key=lambda pair: pair[0])
     others = [(length, view) for length, view in known if view is not slow]
     ratio = longest / median(length for length, _ in others)
-    if ratio < _SLOW:
+    apart = median(view.figures.steps.count for _, view in others) - slow.figures.steps.count
+    if ratio < _SLOW or abs(apart) <= _LOCKSTEP:
         return None
     return SlowRank(slow.rank, ratio, tuple(causes(slow, [view for _, view in others])))
 
