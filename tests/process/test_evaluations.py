@@ -136,12 +136,13 @@ COMPILED = """
 import torch._dynamo
 if ATTACHED: import warmwatch.auto
 from torch._dynamo import utils
-seen, original = [], utils.log_compilation_event
+from support.torch_versions import LOGS_RECORD
+seen, original = [], getattr(utils, LOGS_RECORD)
 def heard(metrics, *rest, **more):
     names = ("guard_count", "graph_op_count", "graph_node_count", "recompile_reason")
     seen.append([str(metrics.compile_id), *(getattr(metrics, name, None) for name in names)])
     return original(metrics, *rest, **more)
-utils.log_compilation_event = torch.compiler.disable(heard)
+setattr(utils, LOGS_RECORD, torch.compiler.disable(heard))
 model = torch.nn.Sequential(*[torch.nn.Dropout(.5) for _ in range(3)], torch.nn.Linear(8, 8))
 def both(x):
     model.eval(); quiet = model(x)

@@ -107,6 +107,7 @@ import contextlib, sys
 from unittest.mock import patch
 import torch._dynamo, torch._inductor.compile_fx as compile_fx
 from torch._dynamo import convert_frame, eval_frame, utils
+from support.torch_versions import LOGS_RECORD
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
@@ -122,16 +123,16 @@ class Without:
 @contextlib.contextmanager
 def field(name):
     fields = {n: f for n, f in utils.CompilationMetrics.__dataclass_fields__.items() if n != name}
-    original = utils.log_compilation_event
+    original = getattr(utils, LOGS_RECORD)
     def without(metrics, *args, **kwargs): return before(Without(metrics, name), *args, **kwargs)
     before = original
     with patch.object(utils.CompilationMetrics, "__dataclass_fields__", fields):
         def attached():
             nonlocal before
-            before = utils.log_compilation_event
-            utils.log_compilation_event = without
+            before = getattr(utils, LOGS_RECORD)
+            setattr(utils, LOGS_RECORD, without)
         yield attached
-    utils.log_compilation_event = original
+    setattr(utils, LOGS_RECORD, original)
 
 @contextlib.contextmanager
 def unknown_events():

@@ -127,10 +127,11 @@ import torch._dynamo
 from torch._dynamo import convert_frame, utils
 from torch._dynamo.callback import callback_handler
 from torch.optim import optimizer
+from support.torch_versions import LOGS_RECORD
 def seams():
     log = utils.ChromiumEventLogger
     return [
-        id(log.log_event_start), id(log.log_event_end), id(utils.log_compilation_event),
+        id(log.log_event_start), id(log.log_event_end), id(getattr(utils, LOGS_RECORD)),
         len(callback_handler.start_callbacks), len(callback_handler.end_callbacks),
         len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
         len(logging.getLogger("torch._dynamo.convert_frame").filters),

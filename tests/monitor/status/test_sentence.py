@@ -435,7 +435,7 @@ def test_evidence_of_a_rank_lost_while_compiling_has_its_phase() -> None:
 
 def test_reasons_to_doubt_the_figures_are_reported() -> None:
     counts = replace(b.WARM.compile, fallbacks=1, failures=2, agent_errors=3, journal_dropped=4)
-    identity = replace(b.WARM.identity, missing=("log_compilation_event",))
+    identity = replace(b.WARM.identity, missing=("new_optimizers",))
     view = b.view(replace(b.WARM, compile=counts, identity=identity), broken_lines=5)
     assert evidence_of(view)[3:] == [
         "new inputs of 1 function run eagerly: the recompile limit was reached",
@@ -443,7 +443,7 @@ def test_reasons_to_doubt_the_figures_are_reported() -> None:
         "the agent swallowed 3 errors of its own: its figures may be low",
         "4 journal lines could not be written",
         "5 journal lines could not be read",
-        "this torch does not have: log_compilation_event",
+        "this torch does not have: new_optimizers",
     ]
 
 
