@@ -160,7 +160,7 @@ def _cleaned(value: Any) -> Any:
 def picture(page: Document, made: Report) -> str:
     """``page`` formatted for this output."""
     from warmwatch_monitor.output.lines import lines
-    from warmwatch_monitor.report.text_charts import timeline
+    from warmwatch_monitor.report.strips import timeline
 
     columns = width()
     charts = {"timeline": timeline(made, columns)}

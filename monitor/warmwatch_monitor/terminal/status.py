@@ -19,7 +19,6 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.settings import load_history_settings
-from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.table import lines, wrapped
 
 NO_RUN, TROUBLE, UNREAD = 5, 4, 6
@@ -176,6 +175,8 @@ def _show(answer: Answer, view: View, dir: str | None) -> Answer:
         draw(picture(answer, every_rank=view.every_rank, ended=view.ended))
         shown, _ = _split(answer, ended=view.ended)
         if view.by_function and shown["runs"]:
+            from warmwatch_monitor.terminal.functions import functions
+
             draw("\n".join(functions(plain(shown["runs"]), width())))
     note_missing_directory(dir)
     for refusal in plain(answer.get("refusals", [])):

@@ -130,7 +130,7 @@ def _how_far(view: RankView) -> str:
 
 
 def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
-    """``grad mode changed: evaluation or no_grad``; else PyTorch's own words, or nothing."""
+    """The reason in plain words, else in PyTorch's own; nothing without a reason."""
     if of is None or not of.reason:
         return ()
     why = plain(of.reason, of.category) or own_words(of.reason)
