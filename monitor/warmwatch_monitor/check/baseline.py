@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
+from warmwatch_monitor.check.measured import COUNTS, MeasuredRun, Share
 from warmwatch_monitor.errors import UsageError
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
@@ -102,14 +102,10 @@ def of(runs: Sequence[MeasuredRun], before: Baseline | None = None) -> Baseline:
 
 def _held(run: MeasuredRun) -> HeldRun:
     return HeldRun(
-        ranks={one.rank: _held_rank(one) for one in run.ranks},
+        ranks={one.rank: HeldRank(counts=one.counts, functions=one.functions) for one in run.ranks},
         warmup_ratio=run.warmup_ratio,
         warmup_seconds=run.warmup_seconds,
     )
-
-
-def _held_rank(rank: MeasuredRank) -> HeldRank:
-    return HeldRank(counts=rank.counts, functions=rank.functions)
 
 
 def with_seconds(file: Baseline, here: Baseline) -> Baseline:

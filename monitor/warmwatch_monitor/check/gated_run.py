@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,8 @@ def measured(
         _all_there(ours.earlier(snapshot))
     except CannotCompareError as error:
         raise CannotCompareError("; ".join(filter(None, (str(error), left))), error.code) from None
-    return gate.measured(snapshot.runs, {folder: _causes(folder) for folder in _folders(snapshot)})
+    folders = (rank.record.folder for run in snapshot.runs for rank in run.ranks)
+    return gate.measured(snapshot.runs, {folder: _causes(folder) for folder in folders})
 
 
 def _attend(
@@ -95,10 +96,6 @@ def _left_alone(heard: Sequence[int]) -> None:
             f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
             _BY_SIGNAL + stops[0],
         )
-
-
-def _folders(snapshot: Snapshot) -> Iterator[str]:
-    return (rank.record.folder for run in snapshot.runs for rank in run.ranks)
 
 
 def _causes(folder: str) -> CompileCauses:

@@ -72,16 +72,15 @@ def causes(held: Held) -> list[tuple[str, str | None]]:
         line = _cause(cause, held.measure)
         times = cause.count if isinstance(cause, GraphBreak) else 1
         found[line] = found.get(line, 0) + times
-    lines = [(f"{words}{_times(count)}", then) for (words, then), count in found.items()]
+    lines = [
+        (words if count == 1 else f"{words} ({count} times)", then)
+        for (words, then), count in found.items()
+    ]
     if not lines:
         lines = [(_moved(one), None) for one in held.moved]
         lines += [] if held.ranks else [(_OF_WARMUP, None)]
     left = len(lines) - MOST
     return lines[:MOST] + ([(f"and {left} more", None)] if left > 0 else [])
-
-
-def _times(count: int) -> str:
-    return "" if count == 1 else f" ({count} times)"
 
 
 def _cause(cause: Cause, measure: str) -> tuple[str, str | None]:

@@ -36,7 +36,8 @@ class Rows(Struct, frozen=True):
 
 def tables(account: RunSummary) -> tuple[Rows, ...]:
     """All tables that are not empty; ranks and compilations always."""
-    found = (_ranks(account), _compilations(account), _steps(account), _gpus(account))
+    gpus = _sampled("gpus", "uuid", account.gpu_samples)
+    found = (_ranks(account), _compilations(account), _steps(account), gpus)
     return tuple(one for one in found if one.rows or one.name in ("ranks", "compilations"))
 
 
@@ -63,10 +64,6 @@ def _steps(account: RunSummary) -> Rows:
     """Samples of each rank from a daemon, every second or longer."""
     seen = {one.rank: one.samples for one in account.ranks if one.samples is not None}
     return _sampled("samples", "rank", seen)
-
-
-def _gpus(account: RunSummary) -> Rows:
-    return _sampled("gpus", "uuid", account.gpu_samples)
 
 
 def _sampled(name: str, of: str, seen: Mapping[int, Samples] | Mapping[str, Samples]) -> Rows:

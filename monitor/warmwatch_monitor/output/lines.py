@@ -25,12 +25,9 @@ Charts = Mapping[str, Sequence[Text]]
 _NONE: Charts = MappingProxyType({})
 
 
-def lines(
-    document: Document, *, width: int, colour: bool, charts: Charts = _NONE, headed: bool = True
-) -> str:
-    """``headed``: with the answer. ``charts``: by the name in a section. Texts are printable."""
-    parts = _parts(document, charts, width, headed=headed)
-    return printed(parts, width=width, colour=colour)
+def lines(document: Document, *, width: int, colour: bool, charts: Charts = _NONE) -> str:
+    """``charts``: by the name in a section. Texts are printable."""
+    return printed(_parts(document, charts, width), width=width, colour=colour)
 
 
 def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str:
@@ -51,11 +48,8 @@ def printed(parts: Iterable[RenderableType], *, width: int, colour: bool) -> str
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip("\n").split("\n"))
 
 
-def _parts(
-    document: Document, charts: Charts, width: int, *, headed: bool
-) -> Iterator[RenderableType]:
-    if headed:
-        yield Text(document.answer, style=STYLES.get(document.state, "bold"))
+def _parts(document: Document, charts: Charts, width: int) -> Iterator[RenderableType]:
+    yield Text(document.answer, style=STYLES.get(document.state, "bold"))
     for warning in document.warnings:
         yield Text(f"Note: {warning}.", style="yellow")
     if document.facts:
