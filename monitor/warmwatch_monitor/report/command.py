@@ -24,7 +24,13 @@ T = TypeVar("T")
 
 @click.command()
 @click.argument("run", required=False, shell_complete=run_names)
-@click.option("--html", metavar="FILE", help="Write one self-contained HTML file; - is stdout.")
+@click.option(
+    "--html",
+    is_flag=False,
+    flag_value="",
+    metavar="FILE",
+    help="Write one self-contained HTML file; - is stdout.",
+)
 @click.option("--tlparse", metavar="DIR", help="Link the HTML file to tlparse's output in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
@@ -49,6 +55,8 @@ def report(
     \b
     Exit code: 0 reported, in whatever state the run is; 5 no such run; 1 FILE cannot be written
     """
+    if html == "":
+        raise UsageError("--html needs a file to write: --html report.html; - is stdout")
     if sum((html is not None, as_json, markdown)) > 1:
         raise UsageError("give only one of --html, --json and --markdown")
     if tlparse is not None and html is None:

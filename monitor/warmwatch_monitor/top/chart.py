@@ -57,10 +57,10 @@ def chart(
     shaded = _shaded(spans, window, columns)
     top = series.most or _top(values, shaded)
     gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
-    if height > 2 and top is not None:
+    spread = list(_spread(series, values, shaded)) if height >= _SPREAD_ROWS else []
+    if height > 2 and top is not None and (series.most or not spread):
         gutter.append(f"{'of' if series.most else 'peak'} {series.words(top)}")
-    if height >= _SPREAD_ROWS:
-        gutter += _spread(series, values, shaded)
+    gutter += spread
     drawn = []
     for row in range(height):
         line = Text(f"{gutter[row] if row < len(gutter) else '':<{GUTTER}.{GUTTER - 1}}")

@@ -21,6 +21,7 @@ def at_seconds(at: float, **other: object) -> Surroundings:
         ({}, {}, []),
         ({}, {"load": 8.9}, ["load 8.9 on 2 CPUs"]),
         ({"load": 8.5}, {"load": 8.9}, ["load 8.9 on 2 CPUs (8.5 before)"]),
+        ({"load": 8.9}, {"load": 8.5}, []),
         ({"load": 8.5}, {"load": 8.9, "breaks": 1}, ["1 more graph break"]),
         ({"load": 2.0}, {"load": 2.3}, []),
         ({}, {"throttled": ("sw_thermal_slowdown",)}, ["GPU throttled (sw_thermal_slowdown)"]),

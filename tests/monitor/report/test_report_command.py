@@ -111,6 +111,7 @@ def test_a_price_is_a_number(directory: str) -> None:
     [
         (("report", "nobody"), 5, "no run named 'nobody'"),
         (("report", "gpt2", "--json", "--markdown"), 2, "give only one of"),
+        (("report", "gpt2", "--html"), 2, "--html needs a file to write: --html report.html"),
         (("report", "*"), 2, "give one of them"),
         (("report", "gpt2", "--html", "/nowhere/x.html"), 1, "name another file"),
         (("report", "gpt2", "--tlparse", "out"), 2, "--tlparse needs --html FILE"),
