@@ -90,9 +90,7 @@ def causes(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
     if now.load and now.cpus and now.load > _LOADED * now.cpus:
         if now.load > _LOADED * earlier:
             yield f"load {now.load:.1f} on {now.cpus} CPUs"
-        elif (
-            not changes and now.load >= earlier
-        ):  # a minute's mean hides how the processes shared the CPUs
+        elif not changes and now.load >= earlier:  # shares of the CPUs may have changed
             yield f"load {now.load:.1f} on {now.cpus} CPUs ({earlier:.1f} before)"
 
 

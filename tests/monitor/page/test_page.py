@@ -623,15 +623,18 @@ STEP_IN_THE_TABLE = """async () => {
     showTables(answer, { ranks: sampled }, place);
     return document.querySelector("#ranks tbody [data-f=step]").textContent;
   };
-  return [shown([{ run: "m", rank: 0, a_step_seconds: 0.3 }]), shown([])];
+  const steps = [shown([{ run: "m", rank: 0, a_step_seconds: 0.3 }]), shown([])];
+  rank.conditions = [{ condition: "slower" }];
+  shown([]);
+  return [...steps, document.querySelector("#ranks tbody span[data-f=phase]").textContent];
 }"""
 
 
-def test_the_table_shows_the_step_of_the_newest_sample_like_the_headline(
+def test_the_table_shows_the_newest_step_and_slowdown_like_the_headline(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(STEP_IN_THE_TABLE) == ["300 ms", "100 ms"]
+        assert page.page.evaluate(STEP_IN_THE_TABLE) == ["300 ms", "100 ms", "slower"]
 
 
 WAITING = """async () => {
