@@ -99,14 +99,19 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
     overheads = [
         one
         for one in _overheads(load)
-        if one.share is not None and one.share >= OVERHEAD - MARGIN * (one.verdict == held)
+        if one.share is not None and one.share >= OVERHEAD - _slack(one.verdict, held)
     ]
     if not overheads:
         return next(_of_gpu(load, held), None)
-    found = max(overheads, key=lambda one: (one.share or 0.0) + MARGIN * (one.verdict == held))
+    found = max(overheads, key=lambda one: (one.share or 0.0) + _slack(one.verdict, held))
     if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
         found = replace(found, evidence=(*found.evidence, *reduced.evidence))
     return found
+
+
+def _slack(verdict: str, held: str | None) -> float:
+    """How much lower the limits of a verdict are that holds already: so it does not flap."""
+    return MARGIN if verdict == held else 0.0
 
 
 def _overheads(load: Load) -> Iterator[LimitedBy]:
@@ -162,10 +167,9 @@ def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     """What explains that the GPU is busy, the most certain first."""
     if load.busy is None:
         return
-    least = OVERHEAD - MARGIN * (held == "throttled")
-    if (reduced := _reduced_clocks(load, least)) is not None:
+    if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
         yield reduced
-    if load.others is not None and load.others >= OVERHEAD - MARGIN * (held == "shared"):
+    if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
         words = f"other programs use the GPU {_percent(load.others)} of the time"
         yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
     yield from _pipes(load, held)
@@ -192,25 +196,17 @@ def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:
         f"memory bandwidth {_percent(load.dram)}"
     )
     compute = sms if max(tensor, dram) < _LITTLE else tensor
-    if compute >= SATURATED - MARGIN * (held == "compute") and (
-        compute - dram >= _LEAD - MARGIN * (held == "compute")
+    for verdict, share, other, evidence in (
+        ("compute", compute, dram, (measured, *_around(load))),
+        ("memory", dram, compute, (measured,)),
     ):
-        yield LimitedBy(verdict="compute", share=compute, evidence=(measured, *_around(load)))
-    if dram >= SATURATED - MARGIN * (held == "memory") and (
-        dram - compute >= _LEAD - MARGIN * (held == "memory")
-    ):
-        yield LimitedBy(verdict="memory", share=dram, evidence=(measured,))
-    collective = _collective(load)
-    if collective >= SATURATED - MARGIN * (held == "communication") and (
-        tensor < _LITTLE and dram < SATURATED
-    ):
-        kernels = (
-            f"kernels run {_percent(load.busy)} of the time, on {_percent(load.sm)} of the SMs"
-        )
-        traffic = load.nvlink_bytes or 0.0
-        moved = f"NVLink receives {traffic / 1e9:.0f} GB/s, " if traffic > _NVLINK_BYTES else ""
-        words = (kernels, f"{moved}{_watts(load)}")
-        yield LimitedBy(verdict="communication", share=collective, evidence=words)
+        slack = _slack(verdict, held)
+        if share >= SATURATED - slack and share - other >= _LEAD - slack:
+            yield LimitedBy(verdict=verdict, share=share, evidence=evidence)
+    if tensor < _LITTLE and dram < SATURATED:
+        share = _collective(load)
+        if share >= SATURATED - _slack("communication", held):
+            yield LimitedBy(verdict="communication", share=share, evidence=tuple(_kernels(load)))
 
 
 def _collective(load: Load) -> float:
@@ -226,6 +222,15 @@ def _collective(load: Load) -> float:
     if not waits and not moves:
         return 0.0
     return max(0.0, min(load.busy, (load.busy - load.sm) / (1.0 - _NCCL_SMS)))
+
+
+def _kernels(load: Load) -> Iterator[str]:
+    """What collectives do on the GPU."""
+    busy, sms = _percent(load.busy or 0.0), _percent(load.sm or 0.0)
+    yield f"kernels run {busy} of the time, on {sms} of the SMs"
+    traffic = load.nvlink_bytes or 0.0
+    moved = f"NVLink receives {traffic / 1e9:.0f} GB/s, " if traffic > _NVLINK_BYTES else ""
+    yield f"{moved}{_watts(load)}"
 
 
 def _around(load: Load) -> Iterator[str]:

@@ -87,7 +87,7 @@ def follow(
 
 
 def _gpu_bytes(gpus: Sequence[GpuReading]) -> int | None:
-    """Memory in use on the rank's GPUs, if nobody else is on them."""
+    """Memory in use on the rank's GPUs, if no other process is on them."""
     used = [one.memory_used_bytes for one in gpus if len(one.processes or ()) == 1]
     known = [one for one in used if one is not None]
     return sum(known) if gpus and len(known) == len(gpus) else None

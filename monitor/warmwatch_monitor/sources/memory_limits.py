@@ -16,7 +16,7 @@ from warmwatch_monitor.model import WorkersMemory
 
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _UNLIMITED = 2**60  # of version 1, which has a number for it
-_WORTH_READING = 0.75  # of the limit: below it nobody asks how much the workers hold
+_WORTH_READING = 0.75  # of the limit: below it the workers are no concern
 
 
 class Group(NamedTuple):

@@ -8,8 +8,8 @@ higher-order operations) are left out and named.
 
 Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
 three complete steps in a row called the same graphs equally often, and then restored. So later
-steps cost nothing. A graph that nobody counted (from AOTAutograd's cache, which never shows it)
-makes the number unknown, and so do steps that keep differing.
+steps cost nothing. A graph without a count (AOTAutograd's cache never shows its graphs) makes the
+number unknown, and so do steps that keep differing.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
     """The name and the formula of an operation; no name if it hardly computes anything."""
     packet = getattr(target, "_overloadpacket", None)
     if packet is None:
-        # a higher-order operation runs graphs or kernels that no formula knows
+        # a higher-order operation runs graphs or kernels without a formula
         is_one = type(target).__module__.startswith("torch._") and hasattr(target, "_name")
         return (str(target._name)[:80] if is_one else ""), None
     namespace, _, name = str(getattr(packet, "_qualified_op_name", packet)).partition("::")
