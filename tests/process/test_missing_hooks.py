@@ -62,6 +62,7 @@ POINTS = (
     "wrappers",
     "disabled",
     "kernels",
+    "choices",
     "memory",
     "cache_events",
     "cudagraph_skips",
@@ -356,7 +357,9 @@ import torch._dynamo, torch._inductor.async_compile as workers
 import torch._inductor.select_algorithm as choices
 import warmwatch
 from warmwatch.lifecycle import api
-del workers.tqdm, choices.AlgorithmSelectorCache.benchmark_choice
+del workers.tqdm
+if "benchmark_choice" in vars(choices.AlgorithmSelectorCache):  # not in 2.6
+    del choices.AlgorithmSelectorCache.benchmark_choice
 warmwatch.attach()
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 result(api.attached.agent.record.image().identity.missing)
