@@ -45,12 +45,12 @@ def test_the_json_is_what_the_code_gives(tmp_path: Path) -> None:
     assert differing(copy) == ["old.json", "warmwatch-gpu.json", "warmwatch-run.json"]
 
 
-def test_every_metric_that_is_asked_for_exists() -> None:
+def test_every_queried_metric_exists() -> None:
     known = _of_the_monitor() | _of_rules() | {"ALERTS"}
-    asked = [*dashboards.queries(), *(query for query, _ in dashboards.label_queries())]
-    unknown = {query.where: query.metrics - known for query in asked if query.metrics - known}
+    requested = [*dashboards.queries(), *(query for query, _ in dashboards.label_queries())]
+    unknown = {query.where: query.metrics - known for query in requested if query.metrics - known}
     assert unknown == {}
-    assert [query.where for query in asked if not query.metrics] == []
+    assert [query.where for query in requested if not query.metrics] == []
 
 
 def test_names_of_metrics_are_found_in_an_expression() -> None:
@@ -60,7 +60,7 @@ def test_names_of_metrics_are_found_in_an_expression() -> None:
 
 
 @pytest.mark.parametrize("name", BOARDS)
-def test_each_panel_says_what_it_shows(name: str) -> None:
+def test_each_panel_has_a_description(name: str) -> None:
     board = BOARDS[name]
     assert board["uid"] == name
     assert "warmwatch" in board["tags"]

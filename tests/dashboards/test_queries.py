@@ -63,8 +63,8 @@ class Training:
         self._steps = 0
         for rank, state, gpu in ((0, b.RECOMPILING, 0), (1, b.WARM, 1), (2, b.WARM, 1)):
             slot = b.moved(b.as_rank(state, rank, 5), time.monotonic_ns(), time.time_ns())
-            told = {"gpus": (board(gpu)["uuid"],), "collective_timeout": 600.0}
-            slot = replace(slot, identity=replace(slot.identity, **told))
+            reported = {"gpus": (board(gpu)["uuid"],), "collective_timeout": 600.0}
+            slot = replace(slot, identity=replace(slot.identity, **reported))
             slot = replace(slot, compile=replace(slot.compile, **RARE))
             if not rank:
                 slot = replace(slot, compile=replace(slot.compile, **HOW_FAR))

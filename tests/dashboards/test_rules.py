@@ -62,11 +62,11 @@ def test_every_alert_that_fires_in_a_case_also_has_a_look_at_which_it_is_silent(
 
 
 def test_a_run_can_be_in_each_of_the_states() -> None:
-    told = [rule["labels"]["state"] for rule in rules() if rule.get("record") == STATES]
-    assert sorted(told) == sorted(state.value for state in State)
+    reported = [rule["labels"]["state"] for rule in rules() if rule.get("record") == STATES]
+    assert sorted(reported) == sorted(state.value for state in State)
 
 
-def test_each_alert_says_what_it_is_and_where_to_look() -> None:
+def test_each_alert_has_a_description_and_a_link() -> None:
     for rule in rules():
         if "alert" in rule:
             assert rule["labels"]["severity"] in {"info", "warning", "critical"}

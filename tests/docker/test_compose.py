@@ -32,8 +32,10 @@ def docker_compose() -> list[str | Path]:
     if package is not None and package.origin:
         return [Path(package.origin).with_name("docker-compose")]
     if shutil.which("docker"):
-        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-        if asked.returncode == 0:
+        requested = subprocess.run(
+            ["docker", "compose", "version"], capture_output=True, check=False
+        )
+        if requested.returncode == 0:
             return ["docker", "compose"]
     pytest.skip("docker compose is not here")
 
@@ -104,7 +106,7 @@ def test_promtool_takes_the_configuration_of_prometheus(tmp_path: Path) -> None:
     check("promtool", "check", "config", config)
 
 
-def test_prometheus_asks_the_services_by_their_names_and_ports() -> None:
+def test_prometheus_scrapes_the_services_by_name_and_port() -> None:
     config = yaml.safe_load((DOCKER / "prometheus.yml").read_text())
     (scrape,), (manager,) = config["scrape_configs"], config["alerting"]["alertmanagers"]
     monitor = SERVICES["monitor"]["ports"][0].rpartition(":")[2]
@@ -138,7 +140,7 @@ def test_alerts_are_held_back_only_by_alerts_that_exist() -> None:
     assert named <= alerts
 
 
-def test_grafana_finds_dashboards_and_prometheus_where_its_provisioning_says() -> None:
+def test_grafana_finds_the_provisioned_dashboards_and_prometheus() -> None:
     (dashboards,) = (DASHBOARDS / "provisioning" / "dashboards").glob("*.y*ml")
     (datasources,) = (DASHBOARDS / "provisioning" / "datasources").glob("*.y*ml")
     targets = {target for service, _, target in MOUNTS if service == "grafana"}

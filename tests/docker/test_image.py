@@ -91,7 +91,7 @@ def test_the_monitor_is_the_last_stage_which_is_built_by_default() -> None:
     assert [stage for stage, verb, _ in dockerfile() if verb == "FROM"][-1] == "monitor"
 
 
-def test_it_serves_the_default_port_to_nobody_else_until_that_is_said() -> None:
+def test_it_serves_the_default_port_on_loopback_unless_configured() -> None:
     (command,) = instructions("monitor", "CMD")
     assert instructions("monitor", "ENTRYPOINT") == ['["warmwatch"]']
     assert json.loads(command) == ["serve"]

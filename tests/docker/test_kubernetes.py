@@ -170,7 +170,7 @@ def test_the_pods_of_an_operator_s_job_share_the_directory_too() -> None:
 
 
 @pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
-def test_where_anybody_may_ask_a_policy_says_who_reaches_the_monitor(
+def test_without_authentication_a_policy_limits_who_reaches_the_monitor(
     manifest: dict[str, Any],
 ) -> None:
     policy = POLICY if manifest is DAEMONSET else SIDECAR_POLICY
@@ -184,7 +184,7 @@ def test_where_anybody_may_ask_a_policy_says_who_reaches_the_monitor(
     assert chosen == LABELS  # kustomize adds them to the DaemonSet's
 
 
-def test_the_component_token_asks_for_a_token_that_the_monitor_can_read(tmp_path: Path) -> None:
+def test_the_component_token_requires_a_token_that_the_monitor_can_read(tmp_path: Path) -> None:
     (component,) = documents(KUBERNETES / "token" / "kustomization.yaml")
     (patch,) = (yaml.safe_load(one["patch"]) for one in component["patches"])
     monitor = containers(patch)["monitor"]

@@ -60,7 +60,7 @@ def programs(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_job_tells_where_its_monitors_are_while_it_trains_and_ends_as_its_training_does(
+def test_a_job_prints_where_its_monitors_are_and_exits_as_its_training_does(
     programs: Path, tmp_path: Path
 ) -> None:
     job, port = free_job()
@@ -80,8 +80,8 @@ def test_a_job_tells_where_its_monitors_are_while_it_trains_and_ends_as_its_trai
         check=False,
     )
     assert done.returncode == 7, done.stderr
-    told, directory = done.stdout.splitlines()[-1].rsplit(" ", 1)
-    assert json.loads(told) == [{"targets": [f"node1:{port}", f"node2:{port}"]}]
+    reported, directory = done.stdout.splitlines()[-1].rsplit(" ", 1)
+    assert json.loads(reported) == [{"targets": [f"node1:{port}", f"node2:{port}"]}]
     assert directory == f"/tmp/warmwatch-{job}"
     made = Path(directory).lstat()
     assert (made.st_uid, stat.S_IMODE(made.st_mode)) == (os.geteuid(), 0o700)

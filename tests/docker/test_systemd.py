@@ -91,10 +91,10 @@ def test_tmpfiles_makes_a_directory_of_root_that_is_open_to_all(tmp_path: Path) 
     (tmp_path / "run").mkdir()
     config = tmp_path / "warmwatch.conf"
     config.write_text(lines.replace("user:warmwatch:", "user:10464:"))
-    said = call("systemd-tmpfiles", f"--root={tmp_path}", "--create", config)
+    output = call("systemd-tmpfiles", f"--root={tmp_path}", "--create", config)
     made = (tmp_path / "run" / "warmwatch").stat()
     assert (made.st_uid, stat.filemode(made.st_mode)) == (0, "drwxrwxrwt")
-    assert "system.posix_acl_default" in os.listxattr(tmp_path / "run" / "warmwatch"), said
+    assert "system.posix_acl_default" in os.listxattr(tmp_path / "run" / "warmwatch"), output
 
 
 def test_sysusers_makes_the_user_of_the_service(tmp_path: Path) -> None:

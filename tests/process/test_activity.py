@@ -44,8 +44,8 @@ def test_what_is_bracketed_is_compile_activity(records: Path) -> None:
     ]
     folder = slots.only(records)
     counts = slots.read(folder).compile
-    told = [e for e in slots.events(folder) if e["event"] == "compilation"]
-    assert [(e["kind"], e["name"], e.get("failure")) for e in told] == [
+    reported = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    assert [(e["kind"], e["name"], e.get("failure")) for e in reported] == [
         ("custom", "inner", None),
         ("custom", "my_dsl", None),
         ("custom", "decorated", None),

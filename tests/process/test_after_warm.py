@@ -43,9 +43,9 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
     records: Path, mode: str | None
 ) -> None:
     body = START.replace("MODE", repr(mode)) + CALLS
-    during, same, allowed, late, after, told, warned = result_of(records, body, attach=False)
+    during, same, allowed, late, after, reported, warned = result_of(records, body, attach=False)
     assert (during, same, allowed, late, after) == ([], [3], [4], [5], [6])
-    assert told == [LATE], "neither what the warm-up compiled nor what was allowed"
+    assert reported == [LATE], "neither what the warm-up compiled nor what was allowed"
     ours = [one for one in warned if one[0].startswith("warmwatch:")]
     assert len(ours) == (mode == "warn")
     for message, file in ours:
@@ -59,8 +59,8 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
 def test_raise_refuses_before_anything_compiles(records: Path) -> None:
     """PyTorch's own stance, restored by detach; what is allowed compiles."""
     body = START.replace("MODE", repr("raise")) + CALLS
-    during, same, allowed, late, after, told, _ = result_of(records, body, attach=False)
-    assert (during, same, allowed, after, told) == ([], [3], [4], [6], [])
+    during, same, allowed, late, after, reported, _ = result_of(records, body, attach=False)
+    assert (during, same, allowed, after, reported) == ([], [3], [4], [6], [])
     assert "fail_on_recompile" in late
     assert "double" in late
     counts = slots.read(slots.only(records)).compile
@@ -175,6 +175,8 @@ result([attempt(3), len(told), [w for w, _ in warned if "mine" in w]])
 def test_a_callback_that_raises_is_reported_and_the_training_goes_on(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
-    shape, told, warned = result_of(records, START.replace("MODE", "None") + WRONG, attach=False)
-    assert (shape, told, len(warned)) == ([3], 1, 1)
+    shape, reported, warned = result_of(
+        records, START.replace("MODE", "None") + WRONG, attach=False
+    )
+    assert (shape, reported, len(warned)) == ([3], 1, 1)
     assert slots.read(slots.only(records)).compile.agent_errors == 1

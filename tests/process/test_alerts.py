@@ -105,8 +105,8 @@ train(c, o, 6); gate("stalled"); train(c, o, 6); gate("again")
             wait_until(lambda: stalls(came))
             (alert,) = stalls(came)[:1]
             assert (alert["status"], alert["labels"]["run"]) == ("firing", "train")
-            said = alert["annotations"]["summary"]
-            assert re.match(r"train rank 0 on \S+ has made no step for 1m", said), said
+            output = alert["annotations"]["summary"]
+            assert re.match(r"train rank 0 on \S+ has made no step for 1m", output), output
             assert alert["labels"].keys() >= {"host", "instance", "launch", "rank"}
             assert alert["annotations"]["runbook_url"].endswith("how-to/alerts.md#warmwatchstalled")
             started.go()

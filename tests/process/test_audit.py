@@ -31,9 +31,9 @@ def test_a_finding_fails_and_an_unanswered_query_is_reported(
 ) -> None:
     program(tmp_path / "pip", installs)
     program(tmp_path / "pip-audit", audits)
-    for asked, expected in (([], strict), (["--where-possible"], where_possible)):
+    for requested, expected in (([], strict), (["--where-possible"], where_possible)):
         done = subprocess.run(
-            [SCRIPT, tmp_path, *asked], cwd=tmp_path, capture_output=True, text=True
+            [SCRIPT, tmp_path, *requested], cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == expected
         assert ("Nothing was audited" in done.stderr) == (strict == 2)

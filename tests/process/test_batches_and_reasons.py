@@ -151,20 +151,20 @@ def _told(records: Path) -> str:
 
 def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
     run(records, PROMPTS)
-    told = _told(records)
-    assert "python_value" in told
-    assert "['...'] == '...'" in told
-    assert "`cfg['...']` changed" in told
-    assert "train.py" in told
-    assert "patient" not in told
-    assert str(records.parent / "train.py") not in told
+    reported = _told(records)
+    assert "python_value" in reported
+    assert "['...'] == '...'" in reported
+    assert "`cfg['...']` changed" in reported
+    assert "train.py" in reported
+    assert "patient" not in reported
+    assert str(records.parent / "train.py") not in reported
 
 
 def test_the_full_reason_is_recorded_if_the_user_enables_it(records: Path) -> None:
     run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
-    told = _told(records)
-    assert "['prompt'] == 'patient 7: secret'" in told
-    assert "the patient's secret" in told
+    reported = _told(records)
+    assert "['prompt'] == 'patient 7: secret'" in reported
+    assert "the patient's secret" in reported
 
 
 def test_each_reason_of_a_graph_break_is_reported_once_without_the_users_text(

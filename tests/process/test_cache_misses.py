@@ -77,11 +77,11 @@ def test_nothing_of_a_key_but_names_and_hashes_leaves_the_training(
     hashes = next(one.hashes for one in lookups_in(str(folder)) if one.hashes)
     assert {"gm", "torch_version", "example_inputs[0]"} <= set(hashes)
     assert all(len(short) <= 6 and short.isalnum() for short in hashes.values())
-    told = [event for event in slots.events(folder) if event["event"] == "cache"]
-    assert {key for event in told for key in event} <= {
+    reported = [event for event in slots.events(folder) if event["event"] == "cache"]
+    assert {key for event in reported for key in event} <= {
         *("t", "event", "cache", "verdict", "id", "key", "reason", "parts", "whole", "packed")
     }
-    words = json.dumps([told, [*hashes]])
+    words = json.dumps([reported, [*hashes]])
     assert SECRET not in words
     assert "primals" not in words  # the graph's own code
     assert "def " not in words

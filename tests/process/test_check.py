@@ -144,9 +144,9 @@ def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
         assert check.stdout
         assert check.stdout.readline() == "up\n"
         check.send_signal(number)
-        _, said = check.communicate()
+        _, output = check.communicate()
     assert check.returncode == 128 + number
-    assert f"it was ended by {number.name}, so nothing was compared" in said
+    assert f"it was ended by {number.name}, so nothing was compared" in output
     assert (place / "base.toml").read_text() == SMALL
 
 
@@ -166,8 +166,8 @@ def test_a_signal_that_it_was_started_to_ignore_ends_nothing(records: Path) -> N
         assert check.stdout
         assert check.stdout.readline() == "up\n"
         check.send_signal(signal.SIGHUP)
-        _, said = check.communicate("\n")
-    assert (check.returncode, "ended by" in said) == (5, False), said
+        _, output = check.communicate("\n")
+    assert (check.returncode, "ended by" in output) == (5, False), output
 
 
 # It stands in for a training: steps, and an agent that has not ended.
@@ -231,7 +231,7 @@ train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(),
         pytest.param("warmwatch.detach(); warmwatch.attach()", id="attach"),
     ],
 )
-def test_what_a_process_compiled_before_it_began_anew_passes_nowhere(
+def test_what_a_process_compiled_before_it_restarted_passes_nowhere(
     records: Path, anew: str
 ) -> None:
     grown = GROWN.replace("\n", "\n    ")

@@ -63,8 +63,8 @@ def test_compilations_agree_with_pytorchs_own_account(shapes: tuple[Path, Any]) 
     for entry, reason in zip(entries, truth["reasons"], strict=True):
         assert recompile(reason or "") in str(entry.get("reason", ""))
         assert ("reason" in entry) is (reason is not None) or not TORCH.reason
-    told = [line for entry in entries for line in str(entry.get("reason", "")).splitlines()]
-    assert sorted(told) == sorted(map(recompile, truth["guards"]))
+    reported = [line for entry in entries for line in str(entry.get("reason", "")).splitlines()]
+    assert sorted(reported) == sorted(map(recompile, truth["guards"]))
     counts = slot.compile
     assert (counts.graphs, counts.graph_breaks) == (truth["graphs"], truth["breaks"])
     assert [counts.cache_hits[0], counts.cache_misses[0]] == truth["fx"]
@@ -128,10 +128,10 @@ def test_of_a_librarys_function_the_users_line_that_calls_it_is_named(records: P
     from warmwatch_monitor.cli import cli
 
     for words in (["report", "-v"], ["status"]):
-        said = CliRunner().invoke(
+        output = CliRunner().invoke(
             cli, [*words, "--dir", str(records)], env={"COLUMNS": "200", "WARMWATCH_STATE": "off"}
         )
-        assert f"(somelib.py:4), called from {callers[1]}" in " ".join(said.output.split())
+        assert f"(somelib.py:4), called from {callers[1]}" in " ".join(output.output.split())
 
 
 def test_a_reset_in_mid_run_loses_nothing(records: Path) -> None:
@@ -247,8 +247,8 @@ def test_a_frame_at_the_recompile_limit_counts_once_whatever_is_logged(records: 
     limit = f"torch._dynamo.config.{TORCH.limit} = 3"
     assert result_of(records, QUIET.replace("LIMIT", limit)) == [True, 2]
     folder = slots.only(records)
-    told = [one for one in slots.events(folder) if one["event"] == "fallback"]
-    assert [(one["name"], one["file"], one["limit"]) for one in told] == [
+    reported = [one for one in slots.events(folder) if one["event"] == "fallback"]
+    assert [(one["name"], one["file"], one["limit"]) for one in reported] == [
         ("broken", "train.py", 3),
         ("strict", "train.py", 3),
     ]
@@ -339,14 +339,14 @@ result([[x.hex() for x in losses], t, torch.rand(4).tolist(), random.getstate()[
 @pytest.mark.long
 def test_the_training_is_the_same_with_the_agent_and_without(records: Path) -> None:
     """Losses bit for bit, graphs, breaks, recompiles with reasons, random state, output."""
-    told = {}
+    reported = {}
     for attach in (False, True):
         env = {"TORCHINDUCTOR_CACHE_DIR": str(records.parent / f"cache-{attach}")}
         with training(records, TRUTH + GUEST, attach=attach, env=env) as started:
             value = started.result()
             assert started.wait() == 0
-        told[attach] = (json.dumps(value), started.output, _undated(started.stderr))
-    assert told[True] == told[False]
+        reported[attach] = (json.dumps(value), started.output, _undated(started.stderr))
+    assert reported[True] == reported[False]
     assert slots.read(slots.only(records)).steps.steps == 7
 
 
@@ -469,9 +469,9 @@ torch.compile(nets[0], backend="eager")(x)
     run(records, body)
     folder = slots.only(records)
     counts = slots.read(folder).compile
-    told = [e for e in slots.events(folder) if e["event"] == "compilation"]
-    instances = [e["instance"] for e in told if "instance" in e]
-    categories = [e["category"] for e in told if "category" in e]
+    reported = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    instances = [e["instance"] for e in reported if "instance" in e]
+    categories = [e["category"] for e in reported if "category" in e]
     assert set(instances) == {2}
     assert counts.new_instances == len(instances) == 1
     assert categories == ["requires_grad"]

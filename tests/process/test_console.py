@@ -22,19 +22,19 @@ result(None)
 
 def lines_of(stderr: str) -> list[str]:
     """What was said, but for what a slow machine has it say: that a compilation takes long."""
-    said = [line.partition("warmwatch: ")[2] for line in stderr.splitlines()]
-    return [line for line in said if line and not line.startswith("compiling for ")]
+    text = [line.partition("warmwatch: ")[2] for line in stderr.splitlines()]
+    return [line for line in text if line and not line.startswith("compiling for ")]
 
 
 def test_it_prints_when_it_is_warm_what_recompiled_and_a_summary(records: Path) -> None:
     with training(records, BODY, env={"WARMWATCH_SAY": "1"}) as started:
         started.result()
         assert started.wait() == 0
-    said = lines_of(started.stderr)
-    first, recompiled, again, ended = (one.split(",")[0] for one in said)
+    text = lines_of(started.stderr)
+    first, recompiled, again, ended = (one.split(",")[0] for one in text)
     assert first == "warm since step 4"
     assert recompiled.startswith("recompiled ")
-    assert "batch size" in said[1]
+    assert "batch size" in text[1]
     assert again == "warm again since step 9"
     assert ended.startswith("ended after 10 steps: ")
 
@@ -62,9 +62,9 @@ def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None
 
 
 def test_it_is_warm_once_for_any_number_of_callbacks(records: Path) -> None:
-    asks = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
-    said = said_by(records, TRAINS + f"train(compiled, optimizer, 8)\n{asks}result(None)")
-    assert [line.split()[0] for line in said] == ["warm", "ended"]
+    requests = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
+    text = said_by(records, TRAINS + f"train(compiled, optimizer, 8)\n{requests}result(None)")
+    assert [line.split()[0] for line in text] == ["warm", "ended"]
 
 
 def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
@@ -88,8 +88,8 @@ if __name__ == "__main__":
     result(None)
 """
     # with a parent that trains nothing, and so has no reason to import the compiler
-    said = said_by(records, body, plain=True)
-    assert [line.split()[0] for line in said] == ["runs", "ended"]
+    text = said_by(records, body, plain=True)
+    assert [line.split()[0] for line in text] == ["runs", "ended"]
 
 
 def test_the_last_requested_setting_applies(records: Path) -> None:

@@ -37,10 +37,10 @@ def test_it_is_compile_activity_where_it_is_built(records: Path) -> None:
     result_of(records, f"{BODY}build(); build(); result(None)")
     folder = slots.only(records)
     slot = slots.read(folder)
-    (told,) = [e for e in slots.events(folder) if e["event"] == "compilation"]
-    assert (told["kind"], told["name"]) == ("cpp_extension", "mine")
+    (reported,) = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    assert (reported["kind"], reported["name"]) == ("cpp_extension", "mine")
     assert (slot.compile.compilations[EXTENSION], slot.compile.begun) == (1, 1)
-    assert told["seconds"] > 0
+    assert reported["seconds"] > 0
     assert phases(slot) == {"kernel_compile"}
 
 
@@ -60,8 +60,8 @@ def test_one_that_does_not_compile_raises_and_is_a_failure(records: Path) -> Non
     )
     assert result_of(records, body) is True
     folder = slots.only(records)
-    (told,) = [e for e in slots.events(folder) if e["event"] == "compilation"]
-    assert (told["name"], told["failure"]) == ("mine", "RuntimeError")
+    (reported,) = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    assert (reported["name"], reported["failure"]) == ("mine", "RuntimeError")
     assert slots.read(folder).compile.failures == 1
 
 

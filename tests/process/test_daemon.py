@@ -152,19 +152,19 @@ def test_a_killed_training_is_lost_at_the_first_look_at_its_record(records: Path
 @pytest.mark.long  # test_ends.py compares the tracebacks of exceptions too
 def test_a_training_that_raises_has_failed_and_its_traceback_is_its_own(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
-    told = {}
+    reported = {}
     for attach in (False, True):
         alone = training(records, body, attach=attach, fresh=True)  # who forks is in a traceback
         with alone as started, daemon(records) as url:
             started.reach("here")
             assert started.wait() == 1
-            told[attach] = started.stderr
+            reported[attach] = started.stderr
             if attach:
                 until(url, state_is("failed"))
     # the one import shifts the script's lines by one
-    shifted = re.sub(r"line (\d+)", lambda line: f"line {int(line[1]) - 1}", told[True])
-    assert shifted == told[False]
-    assert told[False].splitlines()[-1] == "ZeroDivisionError: division by zero"
+    shifted = re.sub(r"line (\d+)", lambda line: f"line {int(line[1]) - 1}", reported[True])
+    assert shifted == reported[False]
+    assert reported[False].splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
 def test_a_daemon_that_is_killed_and_started_again_continues_every_counter(records: Path) -> None:
@@ -252,9 +252,9 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
     assert command(records, "status").returncode == 5
     with training(records, body) as started:
         started.reach("compiling")
-        said = command(records, "status")
-        assert said.returncode == 3
-        assert said.stdout.startswith("train: compiling for ")
+        output = command(records, "status")
+        assert output.returncode == 3
+        assert output.stdout.startswith("train: compiling for ")
         started.go()
         started.reach("one")
         assert command(records, "status", "train").returncode == 3
@@ -262,10 +262,10 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         assert waited.returncode == 124
         started.go()
         started.reach("four")
-        said = command(records, "status")
-        assert (said.returncode, said.stderr) == (0, "")
+        output = command(records, "status")
+        assert (output.returncode, output.stderr) == (0, "")
         # a busy machine answers so late that the training at its gate is silent by then
-        headline = said.stdout.splitlines()[0]
+        headline = output.stdout.splitlines()[0]
         assert "warm since step 4" in headline, headline
         assert command(records, "wait", "train", "--timeout", "60").returncode == 0
         started.kill()

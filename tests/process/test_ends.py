@@ -140,11 +140,11 @@ def test_a_process_that_dies_at_its_end_is_lost_and_not_finished(records: Path, 
     assert done.returncode not in (0, None)
     assert end(slots.only(records)) == ("", None)
     command = [sys.executable, "-m", "warmwatch", "status", "--json"]
-    said = subprocess.run(
+    output = subprocess.run(
         command, env=environment(records), capture_output=True, text=True, check=False
     )
-    (run,) = json.loads(said.stdout)["runs"]
-    assert (said.returncode, run["state"]) == (4, "lost")
+    (run,) = json.loads(output.stdout)["runs"]
+    assert (output.returncode, run["state"]) == (4, "lost")
     assert "its program was done, and it was killed at its end" in run["summary"]
     assert any("came to its end" in line for line in run["ranks"][0]["evidence"])
 

@@ -207,8 +207,8 @@ train(c, o, 2, batch=6)
     from warmwatch_monitor.cli import cli
 
     environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
-    said = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output
-    again = said[said.index("Recompiles") :]
+    output = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output
+    again = output[output.index("Recompiles") :]
     assert "between steps 5 and 6" in again
     assert "(shape, in step 10" in again
     assert "in step 6" not in again

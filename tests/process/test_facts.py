@@ -86,10 +86,10 @@ def test_a_record_names_the_script_and_how_it_is_compiled(records: Path) -> None
     assert [option.partition("=")[0] for option in ways[2]["options"]] == ["shape_padding"]
     slot = slots.read(folder)
     assert (slot.compile.wrappers, slot.compile.agent_errors) == (5, 0)
-    told = slot.identity
-    assert (told.script, told.commit, told.baseline_steps) == ("train.py", COMMIT, None)
-    assert told.caches == {"inductor": "cold", "triton": "cold"}
-    assert told.compile_threads is not None
+    reported = slot.identity
+    assert (reported.script, reported.commit, reported.baseline_steps) == ("train.py", COMMIT, None)
+    assert reported.caches == {"inductor": "cold", "triton": "cold"}
+    assert reported.compile_threads is not None
 
 
 QUIET = """
@@ -252,14 +252,14 @@ def test_the_first_steps_run_eagerly_if_requested(records: Path) -> None:
     found = result_of(records, BASELINE, attach=False)
     (state, graphs), stance, losses = found["plain"]
     assert (state, stance) == ("warm", "default")
-    eager, after, told, same = found["baseline"]
+    eager, after, reported, same = found["baseline"]
     assert eager == ["force_eager", *[["warming", 0]] * 4]
     assert after == ["default", *[["warming", graphs]] * 3, ["warm", graphs]]
-    assert (told, same) == ([4, True], losses)
-    before, after, told, kept = found["another_stance_of_the_users"]
+    assert (reported, same) == ([4, True], losses)
+    before, after, reported, retained = found["another_stance_of_the_users"]
     assert before == [["warming", 0]] * 2
     assert after == [*[["warming", graphs]] * 3, ["warm", graphs]]
-    assert (told, kept) == ([3, True], "default")
+    assert (reported, retained) == ([3, True], "default")
     assert found["one_that_ends_after_it"] == ["force_eager", "default", graphs]
     assert found["one_that_was_there_before"] == ["force_eager", "eager_on_recompile"]
     assert found["detached_in_the_middle"] == ["force_eager", "default"]
@@ -297,8 +297,8 @@ result([open("child").read(), eval_frame._stance.stance])
 
 def test_a_forked_child_has_a_baseline_of_its_own(records: Path) -> None:
     assert result_of(records, FORKED, attach=False) == ["force_eager default", "default"]
-    told = [slots.read(folder).identity for folder in slots.folders(records)]
-    assert [one.baseline_steps for one in told] == [3, 3]
-    assert all(one.baseline_seconds for one in told)
+    reported = [slots.read(folder).identity for folder in slots.folders(records)]
+    assert [one.baseline_steps for one in reported] == [3, 3]
+    assert all(one.baseline_seconds for one in reported)
     lines = [json.dumps(e) for f in slots.folders(records) for e in slots.events(f)]
     assert sum('"event": "baseline"' in line for line in lines) == 2

@@ -100,11 +100,11 @@ def test_prometheus_gives_the_sentences_of_one_daemon_with_all_ranks(
     last = one(rank=3, world_size=4)
     last = with_steps(last, *STEPS) if one is warm else last
     with fleet(tmp_path, slots[:2], [recompiled(slots[2]), last]) as (prometheus, whole):
-        said = ask("gpt2", "--prometheus", prometheus, "--json")
-        answer = json.loads(said.stdout)
+        output = ask("gpt2", "--prometheus", prometheus, "--json")
+        answer = json.loads(output.stdout)
         expected = summary(whole, "gpt2")
         assert timeless(answer["summary"]) == timeless(expected)
-        assert said.returncode == (3 if one is compiling else 0)
+        assert output.returncode == (3 if one is compiling else 0)
         (run,) = answer["runs"]
         assert (run["world_size"], run["missing_ranks"]) == (4, [])
         assert [rank["rank"] for rank in run["ranks"]] == [0, 1, 2, 3]
@@ -117,8 +117,8 @@ def test_prometheus_gives_the_sentences_of_one_daemon_with_all_ranks(
 def test_ranks_on_a_host_that_is_not_scraped_are_missing(tmp_path: Path) -> None:
     slots = [with_steps(warm(rank=rank, world_size=4), *STEPS) for rank in (0, 1)]
     with fleet(tmp_path, slots) as (prometheus, _):
-        said = ask("--prometheus", prometheus)
-        assert "2 of 4 ranks (ranks 2-3) are not seen here" in said.stdout
+        output = ask("--prometheus", prometheus)
+        assert "2 of 4 ranks (ranks 2-3) are not seen here" in output.stdout
 
 
 def test_a_rank_that_restarts_on_another_host_has_its_own_state(tmp_path: Path) -> None:
@@ -163,12 +163,12 @@ def test_one_waits_for_a_run_over_two_hosts_by_name_or_pattern(tmp_path: Path) -
     both = [warm(rank=0, world_size=2)], [warm(rank=1, world_size=2), compiling("other")]
     with fleet(tmp_path, *both) as (prometheus, _):
         for run in ("gpt2", "gp*"):
-            code, said = wait(run, "--prometheus", prometheus, "--timeout", "60")
-            assert (code, said.startswith("gpt2: ")) == (0, True), said
-        code, said = wait("other", "--prometheus", prometheus, "--timeout", "0.1")
-        assert (code, "not warm after 0.1 s: other: " in said) == (124, True), said
-    code, said = wait("gpt2", "--prometheus", prometheus, "--timeout", "60")
-    assert (code, "does not answer as Prometheus" in said) == (6, True), said
+            code, output = wait(run, "--prometheus", prometheus, "--timeout", "60")
+            assert (code, output.startswith("gpt2: ")) == (0, True), output
+        code, output = wait("other", "--prometheus", prometheus, "--timeout", "0.1")
+        assert (code, "not warm after 0.1 s: other: " in output) == (124, True), output
+    code, output = wait("gpt2", "--prometheus", prometheus, "--timeout", "60")
+    assert (code, "does not answer as Prometheus" in output) == (6, True), output
 
 
 class Metrics(BaseHTTPRequestHandler):
@@ -214,15 +214,15 @@ def test_a_name_is_every_users_run_of_that_name(tmp_path: Path) -> None:
     """A daemon of a service has each run's owner behind its name."""
     labels = ("gpt2", "gpt2@alice", "gpt2@bob", "gpt2@alice@bob", "gpt2-large@alice")
     with scraped(tmp_path, *(b.in_every_state(run)["warm"] for run in labels)) as prometheus:
-        for asked, runs in (
+        for requested, runs in (
             ("gpt2", {"gpt2", "gpt2@alice", "gpt2@bob"}),
             ("gpt2-large", {"gpt2-large@alice"}),
             ("gpt2@alice", {"gpt2@alice"}),
             ("gpt2@alice@bob", {"gpt2@alice@bob"}),
             ("*@alice", {"gpt2@alice", "gpt2-large@alice"}),
         ):
-            said = ask(asked, "--prometheus", prometheus, "--json")
-            assert {run["run"] for run in json.loads(said.stdout)["runs"]} == runs, asked
+            output = ask(requested, "--prometheus", prometheus, "--json")
+            assert {run["run"] for run in json.loads(output.stdout)["runs"]} == runs, requested
         waited = ask("gpt2-large", "--prometheus", prometheus, command="wait")
         assert (waited.returncode, waited.stderr) == (0, "")
 
@@ -269,8 +269,8 @@ def test_the_dashboard_names_the_rank_with_the_longest_step(tmp_path: Path, rank
 
 def slowest(prometheus: str) -> tuple[str, float]:
     """The rank in the fleet dashboard's table, and by how much of a step it is slower."""
-    (asked,) = (one for one in dashboards.queries() if "Slowest rank to train" in one.where)
-    expression = asked.filled(cluster=".*", node=".*", rows="50")
+    (requested,) = (one for one in dashboards.queries() if "Slowest rank to train" in one.where)
+    expression = requested.filled(cluster=".*", node=".*", rows="50")
     wait_until(lambda: query(prometheus, expression))
     (found,) = query(prometheus, expression)
     return found["metric"]["rank"], float(found["value"][1])

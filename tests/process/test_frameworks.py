@@ -220,10 +220,10 @@ for _ in range(3):
     suggest(samples_per_step=3)
 result(told)
 """
-    told = result_of(records, body)
+    reported = result_of(records, body)
     slot = slots.read(slots.only(records))
     assert (slot.identity.run, slot.tokens) == ("mine", 5 + 7)
-    assert told == [{"samples_per_step": 3}]  # what is so already is not written again
+    assert reported == [{"samples_per_step": 3}]  # what is so already is not written again
 
 
 def test_a_framework_that_marks_its_steps_reports_it_before_any_optimizer_step(

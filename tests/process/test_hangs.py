@@ -70,9 +70,9 @@ def stacks(*words: str) -> Result:
 
 def until_it_hangs(url: str, words: str) -> None:
     wait_until(lambda: clause(url).endswith(words))
-    said = answer(url)
-    assert any(detail.endswith(words) for detail in said["runs"][0]["details"])
-    assert exit_code(said) == 4
+    output = answer(url)
+    assert any(detail.endswith(words) for detail in output["runs"][0]["details"])
+    assert exit_code(output) == 4
 
 
 def test_a_back_end_that_never_returns_is_reported_as_hung_with_its_stack(

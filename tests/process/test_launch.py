@@ -84,12 +84,12 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     done = started(sys.executable, train, options=("--report", "--watch"), env=env)
     assert done.stdout == "mine alone\n"
     assert "train: finished after 5 steps" in done.stderr
-    said = done.stderr.split("Where the time went")[1]
-    assert "clean steps" in said
-    assert "Compiling: " in said
+    output = done.stderr.split("Where the time went")[1]
+    assert "clean steps" in output
+    assert "Compiling: " in output
     assert "\x1b" not in done.stderr
-    (kept,) = accounts.store(state).listed()
-    assert (kept.run, kept.state, kept.steps) == ("train", "finished", 5)
+    (retained,) = accounts.store(state).listed()
+    assert (retained.run, retained.state, retained.steps) == ("train", "finished", 5)
 
 
 # Of the interpreter alone.
@@ -126,9 +126,9 @@ def test_the_rest_of_the_environment_is_unchanged(before: str | None) -> None:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env |= {} if before is None else {"PYTHONPATH": before}
     # the C library's: SIGPIPE and SIGXFSZ, which Python ignores, are not
-    says = "env -0; grep SigIgn /proc/self/status"
-    alone = subprocess.check_output(["sh", "-c", says], env=env, text=True, restore_signals=True)
-    below = started("sh", "-c", says, env=env).stdout
+    snippet = "env -0; grep SigIgn /proc/self/status"
+    alone = subprocess.check_output(["sh", "-c", snippet], env=env, text=True, restore_signals=True)
+    below = started("sh", "-c", snippet, env=env).stdout
     ours = f"PYTHONPATH={BOOT}" + (f":{before}" if before else "")
     differ = set(below.split("\0")) - set(alone.split("\0"))
     assert {one for one in differ if not one.startswith("_=")} <= {ours}
@@ -142,7 +142,7 @@ def test_a_python_without_warmwatch_gets_the_agent_and_nothing_else_of_ours(
     (tmp_path / "torch.py").write_text("")
     foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
-    says = """
+    snippet = """
 import json, sys
 before = "warmwatch" in sys.modules
 import torch, importlib.util
@@ -150,11 +150,11 @@ from warmwatch.lifecycle import api as _current
 print(json.dumps([before, _current.attached is not None, sys.modules["warmwatch"].__file__,
     importlib.util.find_spec("warmwatch_monitor") is not None or sys.path]))
 """
-    before, attached, where, others = json.loads(started(*foreign, says, env=env).stdout)
+    before, attached, where, others = json.loads(started(*foreign, snippet, env=env).stdout)
     assert (before, attached) == (False, True)
     assert Path(where).parent == BOOT.parent
     assert not {str(BOOT), str(BOOT.parent), str(BOOT.parents[1])} & set(others)
-    off = started(*foreign, says, env={**env, "WARMWATCH_DISABLE": "1"})
+    off = started(*foreign, snippet, env={**env, "WARMWATCH_DISABLE": "1"})
     assert "No module named 'warmwatch'" in off.stderr
 
 
@@ -320,8 +320,8 @@ def test_a_folder_named_warmwatch_next_to_the_script_does_not_hide_the_agent(
     (tmp_path / "warmwatch").mkdir()
     foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
-    says = "import torch; from warmwatch.lifecycle import api; print(api.attached is not None)"
-    done = started(*foreign, says, env=env)
+    snippet = "import torch; from warmwatch.lifecycle import api; print(api.attached is not None)"
+    done = started(*foreign, snippet, env=env)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 

@@ -221,7 +221,7 @@ def test_no_renamed_private_name_passes_silently(tmp_path: Path) -> None:
     place = tmp_path / "renamed"
     place.mkdir()
     found = result_of(place, RENAMED, attach=False)
-    missing = {name: set(told) - set(TORCH.missing) for name, (told, _, _) in found.items()}
+    missing = {name: set(reported) - set(TORCH.missing) for name, (reported, _, _) in found.items()}
     assert missing == {name: {seam} - {None} for name, seam in NAMED.items()}
     whole = found["nothing"]
     forward, backward = KINDS.index("forward"), KINDS.index("backward")

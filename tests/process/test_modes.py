@@ -58,15 +58,15 @@ result([told, x, [str(one.message) for one in said if "warmwatch" in str(one.mes
 
 def test_every_call_gets_the_mode_and_an_incompatible_one_is_reported(records: Path) -> None:
     env = {"WARMWATCH_MODE": "max-autotune-no-cudagraphs"}
-    told, x, said = result_of(records, CALLS, env=env)
-    after = told.pop("after")
+    reported, x, message = result_of(records, CALLS, env=env)
+    after = reported.pop("after")
     padding = after[2]
-    assert told == {key: [True, True, padding] for key in told}
+    assert reported == {key: [True, True, padding] for key in reported}
     assert after == [False, False, padding]
     assert x == [2.0, 2.0]
-    assert len(said) == 2
-    assert "takes the place of a call's options: shape_padding" in said[0]
-    assert "backend 'eager'" in said[1]
+    assert len(message) == 2
+    assert "takes the place of a call's options: shape_padding" in message[0]
+    assert "backend 'eager'" in message[1]
 
 
 # Blocks of a language model with experts, of a residual network, and of parts by name.
@@ -195,8 +195,8 @@ def measured(records: Path, output: Path, *modes: str) -> tuple[dict[str, Any], 
     assert done.returncode == 0, done.stderr
     for mode in modes:
         assert re.search(rf"^warmwatch: {mode}: .+ \(.+ in all\)$", done.stderr, re.MULTILINE)
-    told: dict[str, Any] = json.loads(done.stdout)
-    for row in told["rows"]:
+    reported: dict[str, Any] = json.loads(done.stdout)
+    for row in reported["rows"]:
         assert (row["outcome"], row["ended_by"]) == ("measured", "steps")
         assert row["steps"] >= 30
         assert row["steady"]["value"] > 0
@@ -205,20 +205,20 @@ def measured(records: Path, output: Path, *modes: str) -> tuple[dict[str, Any], 
     assert sorted(one.stem for one in output.iterdir()) == sorted([*modes, *again])
     runs = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
     known = json.loads(subprocess.check_output(runs, env=env, text=True))
-    return told, {one["run"]: one["state"] for one in known["runs"]}
+    return reported, {one["run"]: one["state"] for one in known["runs"]}
 
 
 def test_a_script_is_measured_and_the_result_is_stored(records: Path, tmp_path: Path) -> None:
-    told, runs = measured(records, tmp_path / "out", "eager")
-    assert (told["baseline"], told["caches"], told["untried"]) == ("eager", "cold", [])
-    assert told["rows"][0]["compiled"] is False
+    reported, runs = measured(records, tmp_path / "out", "eager")
+    assert (reported["baseline"], reported["caches"], reported["untried"]) == ("eager", "cold", [])
+    assert reported["rows"][0]["compiled"] is False
     assert runs == {"fit/eager": "finished"}
 
 
 @pytest.mark.long
 def test_each_mode_is_measured_against_eager(records: Path, tmp_path: Path) -> None:
-    told, runs = measured(records, tmp_path / "out", "eager", "default")
-    eager, default = told["rows"]
+    reported, runs = measured(records, tmp_path / "out", "eager", "default")
+    eager, default = reported["rows"]
     assert (eager["compiled"], default["compiled"], default["graphs"]) == (False, True, 1)
     assert [way["mode"] for way in default["wrappings"]] == ["default"]  # the script asks otherwise
     assert default["cost_seconds"] >= default["compile_seconds"] > 0

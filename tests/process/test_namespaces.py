@@ -113,8 +113,8 @@ def test_a_training_with_another_clock_is_refused_with_a_message_and_judged_in_i
 @needs(*uptime(5))
 def test_a_daemon_whose_clock_is_behind_the_training_s_reports_it(memory: Path) -> None:
     with training(memory):
-        said = command("doctor", "--dir", str(memory), within=("unshare", *uptime(5)))
-    assert re.search(r"another time namespace, whose clock is [\d,]+ s ahead", said.stdout)
+        output = command("doctor", "--dir", str(memory), within=("unshare", *uptime(5)))
+    assert re.search(r"another time namespace, whose clock is [\d,]+ s ahead", output.stdout)
 
 
 def _numbers(answer: Any) -> Iterator[tuple[str, float]]:
@@ -175,13 +175,15 @@ def test_on_a_machine_that_has_just_booted_all_is_as_ever(memory: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     up, answer, metrics, alone, doctor = json.loads(done.stdout)
-    for said in (answer, alone):
-        (run,) = said["runs"]
+    for output in (answer, alone):
+        (run,) = output["runs"]
         assert (run["state"], run["ranks"][0]["steps"]) == ("eager", 5)
-        assert said["refusals"] == []
-        assert [pair for pair in _numbers(said) if pair[1] < 0] == []
-        told = [pair for pair in _numbers(run) if "limit" not in pair[0]]  # which are no lengths
-        seconds = [value for key, value in told if key.endswith("seconds")]
+        assert output["refusals"] == []
+        assert [pair for pair in _numbers(output) if pair[1] < 0] == []
+        reported = [
+            pair for pair in _numbers(run) if "limit" not in pair[0]
+        ]  # which are no lengths
+        seconds = [value for key, value in reported if key.endswith("seconds")]
         assert all(value <= up for value in seconds)
     assert not re.search(r"^warmwatch_\S+ -", metrics, re.MULTILINE)
     assert "1 of living processes" in doctor
@@ -207,8 +209,8 @@ def test_a_training_in_another_pid_namespace_lives_and_is_lost_when_it_is_killed
 
 
 def state(url: str) -> str:
-    said = command("status", "--json", "--address", url.removeprefix("http://"))
-    return str(json.loads(said.stdout)["runs"][0]["state"])
+    output = command("status", "--json", "--address", url.removeprefix("http://"))
+    return str(json.loads(output.stdout)["runs"][0]["state"])
 
 
 @needs("-p", "--fork", "--mount-proc")
@@ -217,12 +219,12 @@ def test_a_reader_in_another_pid_namespace_detects_that_a_training_is_alive_and_
 ) -> None:
     apart = ("unshare", "-p", "--fork", "--mount-proc")
     with training(memory) as started:
-        said = command("status", "--json", "--dir", str(memory), within=apart)
-        assert json.loads(said.stdout)["runs"][0]["state"] == "warming"
+        output = command("status", "--json", "--dir", str(memory), within=apart)
+        assert json.loads(output.stdout)["runs"][0]["state"] == "warming"
         started.process.kill()
         started.process.wait()
-        said = command("status", "--json", "--dir", str(memory), within=apart)
-        assert json.loads(said.stdout)["runs"][0]["state"] == "lost"
+        output = command("status", "--json", "--dir", str(memory), within=apart)
+        assert json.loads(output.stdout)["runs"][0]["state"] == "lost"
 
 
 @needs("-U", "-r")

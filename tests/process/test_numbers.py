@@ -236,8 +236,8 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
         "/status, as the page shows it", compile_seconds_shown=duration(rank["compile"]["seconds"])
     )
     took = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
-    said = " ".join(words for words, _ in reasons(answer["runs"], most=9))
-    shown = re.findall(r"compiled again for (\S+ \S+) \(", said)  # each reason once
+    output = " ".join(words for words, _ in reasons(answer["runs"], most=9))
+    shown = re.findall(r"compiled again for (\S+ \S+) \(", output)  # each reason once
     assert shown
     assert set(shown) <= {duration(seconds) for seconds in took}
 

@@ -41,7 +41,7 @@ def exporting(
     records: Path, port: int, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A daemon that watches ``records`` and sends to ``port`` ten times a second, unless told."""
-    told = {
+    reported = {
         "WARMWATCH_OTLP": "on",
         "WARMWATCH_GPU_INTERVAL": "off",
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
@@ -49,7 +49,7 @@ def exporting(
         **NO_PROXY,
         **variables,
     }
-    with daemon_process("--dir", str(records), "--interval", "0.05", **told) as (process, url):
+    with daemon_process("--dir", str(records), "--interval", "0.05", **reported) as (process, url):
         yield process, url
 
 

@@ -247,9 +247,9 @@ for _ in range(5): step()
 def test_a_long_step_is_reported_with_its_cause_and_is_no_compilation(records: Path) -> None:
     run(records, LONG)
     lines = slots.events(slots.only(records))
-    told = {line["n"]: line for line in lines if line["event"] == "long_step"}
-    assert set(told) >= {21, 22, 28}  # on a machine that stood still others may be, too
-    assert told[21]["saving"] >= 1.5 > told[21]["data"]
-    assert told[22]["data"] >= 1.5 > told[22]["saving"]
-    assert (told[28]["batches"], told[28]["saving"]) == (401, 0)
-    assert 23 not in told, "that one held the evaluation's compilation"
+    reported = {line["n"]: line for line in lines if line["event"] == "long_step"}
+    assert set(reported) >= {21, 22, 28}  # on a machine that stood still others may be, too
+    assert reported[21]["saving"] >= 1.5 > reported[21]["data"]
+    assert reported[22]["data"] >= 1.5 > reported[22]["saving"]
+    assert (reported[28]["batches"], reported[28]["saving"]) == (401, 0)
+    assert 23 not in reported, "that one held the evaluation's compilation"

@@ -63,14 +63,14 @@ def test_a_training_with_variables_that_pytorch_reads_at_import_is_started_fresh
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text("import sys; print('torch' in sys.modules)")
-    said = []
+    output = []
     for more in ({"WARMWATCH_RUN": "mine"}, {"OMP_NUM_THREADS": "2"}):
         env, errors = environment(tmp_path / "records", **more), tmp_path / "errors"
         training = Training(started(tmp_path / "train.py", tmp_path, env, errors), errors)
         assert training.wait() == 0
         training.process.stdout.close()
-        said += training.output
-    assert said == ["True\n", "False\n"]
+        output += training.output
+    assert output == ["True\n", "False\n"]
 
 
 def test_its_record_is_that_of_a_process_without_a_fork(records: Path) -> None:

@@ -74,11 +74,11 @@ result([own, told, module.tqdm is torch.hub.tqdm, module.tqdm.__name__ == torch.
 
 
 def test_a_progress_bar_that_is_shown_is_the_same_and_goes_away_as_ever(records: Path) -> None:
-    own, told, untouched, named = result_of(records, BARS)
+    own, reported, untouched, named = result_of(records, BARS)
     # how fast a bar goes is its own affair
-    texts = [re.sub(r"\d+:\d+<.*?it/s", "", bar) for bar, _ in (own, told)]
+    texts = [re.sub(r"\d+:\d+<.*?it/s", "", bar) for bar, _ in (own, reported)]
     assert own[0]
-    assert (texts[1], told[1], untouched, named) == (texts[0], own[1], False, True)
+    assert (texts[1], reported[1], untouched, named) == (texts[0], own[1], False, True)
 
 
 # A stand-in for torch.cuda: what a machine without a GPU can show is that nothing else is called.
@@ -164,8 +164,10 @@ counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this tor
 
 @counts_choices
 def test_choices_are_counted_as_they_are_measured_also_where_none_can_be(records: Path) -> None:
-    told, timings, broken_off, raised, restored = result_of(records, CHOICES + MEASURED, plain=True)
-    assert told == [*([COUNTED, done, 3] for done in range(3)), [0, 0, 0], [0, 0, 0]]
+    reported, timings, broken_off, raised, restored = result_of(
+        records, CHOICES + MEASURED, plain=True
+    )
+    assert reported == [*([COUNTED, done, 3] for done in range(3)), [0, 0, 0], [0, 0, 0]]
     assert timings == ["inf"] * 3
     assert (broken_off, raised) == ([[COUNTED, 0, 3], [COUNTED, 1, 3], [0, 0, 0]], True)
     assert restored == [True, True]

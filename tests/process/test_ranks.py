@@ -125,8 +125,8 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
         wait_until(lambda: places.has("compiling", 1))
         # the others have compiled, and wait for rank 1 in the first backward's collective
         others = "1 rank waits" if ranks == 2 else f"{ranks - 1} ranks wait"
-        said = rf"train: compiling( .+)? for \S+ s \(\w+\).*, rank 1 of {ranks}; {others} for it"
-        wait_until(lambda: re.match(said, only_run(url)["summary"]))
+        pattern = rf"train: compiling( .+)? for \S+ s \(\w+\).*, rank 1 of {ranks}; {others} for it"
+        wait_until(lambda: re.match(pattern, only_run(url)["summary"]))
         run = only_run(url)
         assert (run["world_size"], run["missing_ranks"]) == (ranks, [])
         timeouts = [rank["collective_timeout_seconds"] for rank in run["ranks"]]

@@ -137,24 +137,24 @@ def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
 ) -> None:
     """Once each: what a compilation's record has is in its line, the rest in lines of its own."""
     body = f"{SKIPPED}result([losses, logs, raised, skips])"
-    said = []
+    parsed = []
     for attach in (False, True):
         with training(records, body, attach=attach) as started:
             result = started.result()
             assert started.wait() == 0
-        said.append((result, re.sub(r"[A-Z]\d{4} \S+ \d+ ", "", started.stderr), started.output))
-    assert said[0] == said[1]
+        parsed.append((result, re.sub(r"[A-Z]\d{4} \S+ \d+ ", "", started.stderr), started.output))
+    assert parsed[0] == parsed[1]
     folder = slots.only(records)
     counted = slots.read(folder).compile.cudagraph_skips
     events = slots.events(folder)
-    told = [event for event in events if event["event"] == "cudagraph_skip"]
+    reported = [event for event in events if event["event"] == "cudagraph_skip"]
     recorded = [event for event in events if event.get("cudagraph_skip")]
-    assert len(told) + len(recorded) == counted == result[3]
-    ran = [event for event in told if "mutated inputs" in event["reason"]]
+    assert len(reported) + len(recorded) == counted == result[3]
+    ran = [event for event in reported if "mutated inputs" in event["reason"]]
     assert [event["line"] for event in ran] == [12, 13, 14, 15]
     assert {(event["name"], event["file"]) for event in ran} == {("forward", "train.py")}
-    assert "secret" not in str(told)
-    assert "alice" not in str(told)
+    assert "secret" not in str(reported)
+    assert "alice" not in str(reported)
 
 
 def test_after_a_detach_only_pytorch_logs_them_and_at_most_a_hundred_are_reported(
@@ -183,8 +183,8 @@ result(found)
 """
     assert result_of(records, body) == [False, True, True, True, 151]
     folder = slots.only(records)
-    told = [event for event in slots.events(folder) if event["event"] == "cudagraph_skip"]
-    assert [event["reason"] for event in told] == [f"no {number}" for number in range(100)]
+    reported = [event for event in slots.events(folder) if event["event"] == "cudagraph_skip"]
+    assert [event["reason"] for event in reported] == [f"no {number}" for number in range(100)]
     assert slots.read(folder).compile.cudagraph_skips == 150
 
 

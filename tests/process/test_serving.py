@@ -79,7 +79,7 @@ def test_a_server_is_ready_once_it_is_warm_and_one_recompile_does_not_change_tha
     (rank,) = before.runs[0].ranks
     assert (rank.judgement.state.value, rank.judgement.warm_by) == ("warm", "ready")
     assert "warm since ready() was called; nothing has compiled for" in summary(before)
-    (told,) = status(after)["runs"][0]["ranks"]
-    assert told["compile"]["recompiles_after_warm"] == 1
-    (late,) = [one for one in told["compile"]["last"] if "3" in str(one.get("reason"))]
+    (reported,) = status(after)["runs"][0]["ranks"]
+    assert reported["compile"]["recompiles_after_warm"] == 1
+    (late,) = [one for one in reported["compile"]["last"] if "3" in str(one.get("reason"))]
     assert late["category"] == "shape"

@@ -66,16 +66,16 @@ def test_an_eager_training_with_kernels_is_warm_when_they_are(records: Path) -> 
     folder = slots.only(records)
     counts, where = slots.read(folder).compile, slots.read(folder).identity
     assert "triton" in where.hooks
-    told = [e for e in slots.events(folder) if e["event"] == "compilation"]
-    assert [(e["kind"], e["name"], e.get("cache"), e.get("reason")) for e in told] == [
+    reported = [e for e in slots.events(folder) if e["event"] == "compilation"]
+    assert [(e["kind"], e["name"], e.get("cache"), e.get("reason")) for e in reported] == [
         ("triton", "tuned", "miss", None),
         ("triton", "plain", "miss", None),
         ("triton", "tuned", None, "n: expected 4096, actual 4112"),
         ("triton", "plain", "miss", "BLOCK: expected 64, actual 128"),
     ]
     assert counts.compilations[KINDS.index("triton")] == 4
-    asked = CACHES.index("triton")
-    assert (counts.cache_hits[asked], counts.cache_misses[asked]) == (0, 4)
+    requested = CACHES.index("triton")
+    assert (counts.cache_hits[requested], counts.cache_misses[requested]) == (0, 4)
     spent = dict(zip(PHASES, counts.phase_ns, strict=True))
     assert {name for name, ns in spent.items() if ns} == {"autotune", "kernel_compile"}
     assert counts.recompiles_after_warm == 2
@@ -85,8 +85,8 @@ def test_with_a_full_cache_no_kernel_is_built_and_that_is_reported(records: Path
     result_of(records, TRAINING, env={"WARMWATCH_DISABLE": "1"})  # where a kernel is, is in its key
     result_of(records, TRAINING)
     counts = slots.read(slots.only(records)).compile
-    asked = CACHES.index("triton")
-    assert (counts.cache_hits[asked], counts.cache_misses[asked]) == (4, 0)
+    requested = CACHES.index("triton")
+    assert (counts.cache_hits[requested], counts.cache_misses[requested]) == (4, 0)
 
 
 def test_a_users_own_hooks_stay_where_they_are(records: Path) -> None:

@@ -162,9 +162,9 @@ def test_a_directory_that_fails_after_the_timeout_is_retried_until_it_is_writabl
     disk: Path,
 ) -> None:
     with started(FAILS, disk) as process:
-        _, said = process.communicate()
-        assert process.returncode == 0, said
-    warnings = [line for line in said.splitlines() if "warmwatch: " in line]
+        _, output = process.communicate()
+        assert process.returncode == 0, output
+    warnings = [line for line in output.splitlines() if "warmwatch: " in line]
     assert ["does not answer" in line for line in warnings] == [True, False]
     assert "the record cannot be written now (not yet); will retry" in warnings[1]
     slot = slots.read(slots.only(disk))

@@ -177,14 +177,14 @@ def test_of_two_starts_the_later_is_the_present_one_though_the_clock_was_set_bac
     set_back = later.header.attached_epoch_ns - DAY * 10**9
     later = replace(later, header=replace(later.header, attached_epoch_ns=set_back))
     with held(write_record(memory, later, name="second")):
-        said = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-m", "warmwatch_monitor", "status", "--json", "--dir", str(memory)],
             env=environment(),
             capture_output=True,
             text=True,
             check=False,
         )
-        (run,) = json.loads(said.stdout)["runs"]
+        (run,) = json.loads(output.stdout)["runs"]
         assert [(rank["rank"], rank["steps"]) for rank in run["ranks"]] == [(0, 1)]
 
 

@@ -49,9 +49,9 @@ def build(source: Path, place: Path) -> Path:
 def test_pytest_finds_the_plugin_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [one for one in archive.namelist() if one.endswith("/entry_points.txt")]
-        told = archive.read(name).decode()
+        reported = archive.read(name).decode()
         assert "warmwatch/pytest_plugin.py" in archive.namelist()
-    assert "[pytest11]\nwarmwatch = warmwatch.pytest_plugin\n" in told
+    assert "[pytest11]\nwarmwatch = warmwatch.pytest_plugin\n" in reported
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,10 @@ def test_it_requires_nothing(wheel: Path) -> None:
 def test_without_the_extra_the_agent_imports_and_the_command_gives_advice(bare: Path) -> None:
     agent = call(bare / "bin/python", "-c", "import warmwatch.auto; print('attached')", cwd=bare)
     assert (agent.stdout, agent.stderr) == ("attached\n", "")
-    told = call(bare / "bin/warmwatch", "status", cwd=bare)
-    assert told.returncode == 2
-    assert "; get them with: pip install 'PATH[monitor]', where PATH is" in told.stderr
-    assert len(told.stderr.splitlines()) == 1
+    reported = call(bare / "bin/warmwatch", "status", cwd=bare)
+    assert reported.returncode == 2
+    assert "; get them with: pip install 'PATH[monitor]', where PATH is" in reported.stderr
+    assert len(reported.stderr.splitlines()) == 1
 
 
 def test_the_agent_works_with_torch_and_no_extra(wheel: Path, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_kernel_that_is_gone_is_forgotten_and_a_busy_one_bounded() -> None:
     memory, kernel = Memory(), Kernel()
     for block in range(200):
         memory.changed(kernel, compiled(block=block))
-    ((_, kept),) = memory._known.values()
-    assert len(kept) == 64
+    ((_, retained),) = memory._known.values()
+    assert len(retained) == 64
     del kernel
     assert not memory._known

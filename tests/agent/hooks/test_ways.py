@@ -73,8 +73,8 @@ def test_a_missing_value_is_unknown() -> None:
         "dynamic": None,
         "fullgraph": False,
     }
-    said = way_of((inductor(),), {"dynamic": False, "nopython": True})
-    assert (said["dynamic"], said["fullgraph"]) == (False, True)
+    found = way_of((inductor(),), {"dynamic": False, "nopython": True})
+    assert (found["dynamic"], found["fullgraph"]) == (False, True)
 
 
 def test_only_the_first_of_many_options_are_reported() -> None:

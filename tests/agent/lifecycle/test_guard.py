@@ -33,10 +33,10 @@ def refusing() -> Iterator[logging.Handler]:
 def test_a_failing_log_handler_affects_neither_the_training_nor_the_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(_guard, "_sink", lambda where, error: told.append(f"{where}: {error}"))
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, error: reported.append(f"{where}: {error}"))
     _guard.report("here", KeyError("ours"))
-    assert told == ["here: 'ours'"]
+    assert reported == ["here: 'ours'"]
 
 
 @pytest.mark.usefixtures("refusing")

@@ -187,9 +187,9 @@ def test_the_agent_waits_as_long_as_the_verdict_does() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "1e9"])
 def test_a_setting_that_cannot_be_is_a_complaint(text: str) -> None:
-    said = settings_from({"WARMWATCH_QUIET": text})
-    assert said.quiet == (None if text == "0" else QUIET)
-    assert bool(said.complaints) == (text != "0")
+    found = settings_from({"WARMWATCH_QUIET": text})
+    assert found.quiet == (None if text == "0" else QUIET)
+    assert bool(found.complaints) == (text != "0")
 
 
 SERVER = """
@@ -215,9 +215,9 @@ def test_a_real_process_notices_by_itself_that_it_is_warm(records: Path) -> None
         one.reach("warm")
         counts = slots.read(slots.only(records)).compile
         one.go()
-        told = one.result()
+        reported = one.result()
         assert one.wait() == 0, one.stderr
-    assert told == [False, [True], "warm", "recompiling", 1]
+    assert reported == [False, [True], "warm", "recompiling", 1]
     assert (counts.warmups, counts.optimizers, counts.agent_errors) == (1, 0, 0)
     assert counts.first_warmup.ended_ns == counts.last_end_ns
     after = slots.read(slots.only(records)).compile

@@ -180,14 +180,14 @@ def test_a_tqdm_bar_is_cleared_for_the_line(said: Said) -> None:
 def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
     said: Said, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
     words = "warm since step 4, after 2 min; 36 ms a step"
     with caplog.at_level(logging.INFO, logger="warmwatch"):
         with monkeypatch.context() as refusing:
             refusing.setattr(sys.stderr, "write", None)
             announcer().warm()
-        assert (caplog.messages, told) == ([words], ["say"])
+        assert (caplog.messages, reported) == ([words], ["say"])
         refused = logging.Handler()
         logging.getLogger("warmwatch").addHandler(refused)  # whose emit() raises
         try:
@@ -195,16 +195,16 @@ def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
         finally:
             logging.getLogger("warmwatch").removeHandler(refused)
     assert said.getvalue().count(words) == 1
-    assert told == ["say", "say"]
+    assert reported == ["say", "say"]
 
 
 def test_a_stream_that_refuses_costs_a_counted_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
     announcer().warm()
     monkeypatch.setattr(sys, "stderr", None)
     announcer().warm()
-    assert told == ["say"]
+    assert reported == ["say"]

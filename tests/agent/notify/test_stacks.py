@@ -175,13 +175,13 @@ def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
     [("", 60.0), ("5", 5.0), ("0.2", 0.2), ("off", None), ("0", None), ("OFF", None)],
 )
 def test_the_limit_is_a_setting(text: str, seconds: float | None) -> None:
-    said = settings_from({"WARMWATCH_STACKS": text})
-    assert (said.stacks, said.complaints) == (seconds, ())
+    found = settings_from({"WARMWATCH_STACKS": text})
+    assert (found.stacks, found.complaints) == (seconds, ())
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "1e9", "0.001"])
-def test_a_limit_that_is_none_is_a_complaint_and_the_usual_one(text: str) -> None:
-    said = settings_from({"WARMWATCH_STACKS": text})
-    assert said.stacks == 60.0
-    (complaint,) = said.complaints
+def test_an_invalid_limit_is_reported_and_the_default_applies(text: str) -> None:
+    found = settings_from({"WARMWATCH_STACKS": text})
+    assert found.stacks == 60.0
+    (complaint,) = found.complaints
     assert complaint.startswith(f"WARMWATCH_STACKS={text!r} is neither off nor a number of seconds")

@@ -100,7 +100,7 @@ def test_a_name_keeps_what_can_be_printed(given: str, taken: str) -> None:
 
 
 @pytest.mark.parametrize("value", [5, "", "  ", b"gpt2", Path("gpt2")])
-def test_a_name_that_is_none_is_refused(value: Any) -> None:
+def test_an_invalid_name_is_refused(value: Any) -> None:
     taken, (complaint,) = checked({"run": value})
     assert (taken, complaint[:18]) == ({}, "attach(run=...) is")
 

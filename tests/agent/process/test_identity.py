@@ -68,7 +68,7 @@ def test_the_launcher_s_variables_identify_a_process(
     assert (known.rank, known.local_rank, known.world_size) == (rank, local_rank, world_size)
 
 
-def test_a_batch_script_that_starts_one_process_is_no_world_of_all_tasks() -> None:
+def test_a_batch_script_that_starts_one_process_is_not_a_world_of_all_tasks() -> None:
     """Slurm sets the number of tasks that the job may have; none was started."""
     batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
     known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
@@ -207,9 +207,9 @@ def test_a_child_belongs_to_its_trainings_launch_under_slurm_too(
     script = tmp_path / "train.py"
     script.write_text(CHILDREN)
     command = [sys.executable, str(script)]
-    said = subprocess.check_output(command, env={**os.environ, **environ}, text=True).split()
-    assert len(said) == 3
-    assert len(set(said)) == 1
+    output = subprocess.check_output(command, env={**os.environ, **environ}, text=True).split()
+    assert len(output) == 3
+    assert len(set(output)) == 1
 
 
 def test_a_launch_differs_from_a_later_one_and_from_another_container_s() -> None:

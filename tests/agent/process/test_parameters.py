@@ -60,8 +60,8 @@ def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
 def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(_guard, "_sink", lambda where, _error: told.append(where))
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
     strange = type("Strange", (), {"param_groups": [{"params": [object()]}]})()
     assert seen(sgd(3), strange) is None
-    assert told == ["parameters"]
+    assert reported == ["parameters"]

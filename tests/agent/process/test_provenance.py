@@ -138,7 +138,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Monke
     assert at_start({}, 60.0)["commit"] == HASH
 
 
-def test_a_folder_that_is_none_of_gits_is_passed_over(tmp_path: Path) -> None:
+def test_a_folder_outside_of_git_is_skipped(tmp_path: Path) -> None:
     path = work_tree(tmp_path, HASH)
     (path.parent / ".git").mkdir()
     assert commit_of(str(path)) == HASH

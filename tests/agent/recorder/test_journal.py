@@ -53,13 +53,13 @@ def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
     for event in ("warm", "exit"):
         writer.note(event, LINES, {}, essential=True)
     assert writer.flush(60)
-    *kept, warm, exit_ = slots.events(slots.only(place))
+    *retained, warm, exit_ = slots.events(slots.only(place))
     assert (warm["event"], exit_["event"]) == ("warm", "exit")
-    assert [line["t"] for line in kept] == list(range(len(kept))), "the first ones"
+    assert [line["t"] for line in retained] == list(range(len(retained))), "the first ones"
     essential = sum(len(line) for line in journal(place).splitlines(True)[-2:])
     line = len(journal(place).splitlines(True)[0])
     assert ROOM - 2 * line < len(journal(place)) - essential <= ROOM
-    assert writer.dropped == LINES - len(kept)
+    assert writer.dropped == LINES - len(retained)
     writer.publish([0] * record.COMPILE_WORDS)
     assert writer.flush(60)
     assert slots.read(slots.only(place)).compile.journal_dropped == writer.dropped
@@ -101,11 +101,11 @@ def test_a_full_journal_still_gets_the_warm_line_and_the_end(
         check=True,
     )
     folder = slots.only(memory)
-    told = [event["event"] for event in slots.events(folder)]
-    assert told[-2:] == [warm, "exit"]
+    reported = [event["event"] for event in slots.events(folder)]
+    assert reported[-2:] == [warm, "exit"]
     counts = slots.read(folder).compile
     assert counts.agent_errors == 50
-    assert counts.journal_dropped >= 50 - told.count("error") > 0
+    assert counts.journal_dropped >= 50 - reported.count("error") > 0
 
 
 def test_a_journal_takes_a_64th_of_the_room_that_its_filesystem_had() -> None:
@@ -160,7 +160,7 @@ def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
     assert copies.dropped == 1000
     answers.set()
     assert copies.flush(60)
-    told = slots.events(slots.only(tmp_path))
-    assert len(told) == 2001
-    assert (told[1999]["t"], told[-1]["event"]) == (1999, "exit")
+    reported = slots.events(slots.only(tmp_path))
+    assert len(reported) == 2001
+    assert (reported[1999]["t"], reported[-1]["event"]) == (1999, "exit")
     assert copies.close(60)

@@ -50,9 +50,9 @@ PARAMETER = (
 def test_the_advice_for_a_size_follows_from_its_guard(
     reason: str, dynamic: bool | None, words: str
 ) -> None:
-    said = advice("shape", "forward", reason, dynamic=dynamic) or ""
-    assert words in said
-    assert (MARK in said) is (words == MARK)
+    text = advice("shape", "forward", reason, dynamic=dynamic) or ""
+    assert words in text
+    assert (MARK in text) is (words == MARK)
 
 
 # Whether fewer compilations follow where the batch is marked decides whether the advice is right.
@@ -93,8 +93,8 @@ def test_the_advice_to_mark_a_size_is_given_where_that_saves_recompiles(records:
     ]
     advised = {}  # the last of each stands
     for one in lines:
-        said = advice(one.category, one.kind, one.reason, dynamic=one.dynamic) or ""
-        advised[one.name, one.dynamic] = MARK in said
+        text = advice(one.category, one.kind, one.reason, dynamic=one.dynamic) or ""
+        advised[one.name, one.dynamic] = MARK in text
     saves = {(name, dynamic): marked < plain for name, dynamic, plain, marked in done}
     assert saves == {
         ("plain", None): True,

@@ -142,7 +142,7 @@ def test_a_hostile_text_costs_no_more_time_than_a_reason(part: str) -> None:
 
 def test_a_type_is_read_in_what_leaves_the_process_too() -> None:
     """The quote that older versions leave open does not hide what follows."""
-    for said in ("'t' to be a tensor type, '", "'L['t']' to be <class 'torch.Tensor'>,"):
-        reason = f"0/0: expected type of {said} but found <class '__main__.Mine'>"
+    for found in ("'t' to be a tensor type, '", "'L['t']' to be <class 'torch.Tensor'>,"):
+        reason = f"0/0: expected type of {found} but found <class '__main__.Mine'>"
         reduced = recompile(reason)
         assert plain(reduced, category_of(reduced)) == "`t`: type went from Tensor to Mine"

@@ -104,8 +104,8 @@ def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None
     other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
     telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
     one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
-    said = most_specific_first([other_mode, telling, one_string])
-    assert said == "\n".join(
+    found = most_specific_first([other_mode, telling, one_string])
+    assert found == "\n".join(
         [telling, "0/2: lr == 0.3", other_mode, "0/3: GLOBAL_STATE changed: grad_mode"]
     )
 

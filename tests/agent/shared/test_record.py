@@ -250,8 +250,8 @@ def test_a_writer_that_was_interrupted_spares_the_last_whole_block(stopped: int)
     data[begin : begin + stopped] = torn[begin : begin + stopped]
     before = bytes(data)
     record.store_compile(data, [6] * record.COMPILE_WORDS)
-    kept = slice(record.COMPILE_BLOCK.place(2), record.COMPILE_BLOCK.place(2) + 2048)
-    assert data[kept] == before[kept]
+    retained = slice(record.COMPILE_BLOCK.place(2), record.COMPILE_BLOCK.place(2) + 2048)
+    assert data[retained] == before[retained]
     assert flatten(read(data).compile) == [6] * record.COMPILE_WORDS
 
 
@@ -397,8 +397,10 @@ def test_what_a_terminal_would_obey_is_shown_instead_in_lists_too() -> None:
 
 
 def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
-    told = {"inductor": "warm", "aot": {"dir": 7}}
-    identity = record_identity.unpack_identity(json.dumps({"run": "a", "caches": told}).encode())
+    reported = {"inductor": "warm", "aot": {"dir": 7}}
+    identity = record_identity.unpack_identity(
+        json.dumps({"run": "a", "caches": reported}).encode()
+    )
     assert identity.caches == {"inductor": "warm"}
 
 
@@ -410,7 +412,7 @@ def test_an_amount_beyond_any_is_refused(value: float) -> None:
 
 
 def test_an_invalid_field_is_described_in_the_message() -> None:
-    for name, value, said in (
+    for name, value, found in (
         ("run", 7, "is not text: 7"),
         ("run", "x" * 201, "has more than 200 characters: 'xxx"),
         ("run", "\ud800", "is not Unicode text: "),
@@ -432,10 +434,10 @@ def test_an_invalid_field_is_described_in_the_message() -> None:
         body = json.dumps({"run": "gpt2", name: value}).encode()
         with pytest.raises(record.RecordError) as refused:
             record_identity.unpack_identity(body)
-        assert str(refused.value).startswith(f"its identity's {name} {said}")
+        assert str(refused.value).startswith(f"its identity's {name} {found}")
         assert len(str(refused.value)) < 160
-        told = str(refused.value).partition(": ")[2]
-        assert told == repr(value)[:80]
+        reported = str(refused.value).partition(": ")[2]
+        assert reported == repr(value)[:80]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])

@@ -58,8 +58,8 @@ def test_a_promise_is_broken_where_nothing_follows_it() -> None:
 def test_only_a_finish_without_an_exit_code_is_taken_back(
     end: int, exit_code: int, kept: int
 ) -> None:
-    said = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
-    assert record.without_end(said) == said._replace(end_code=kept)
+    counts = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
+    assert record.without_end(counts) == counts._replace(end_code=kept)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_the_lock_query_covers_the_whole_slot(tmp_path: Path, byte: int) -> None
 def test_a_lock_holder_in_another_namespace_has_no_pid() -> None:
     answer = record.LOCK_QUESTION.replace(b"\0\0", (fcntl.F_WRLCK).to_bytes(2, "little"), 1)
     for pid, named in ((4711, 4711), (0, 0), (-1, 0)):
-        told = answer[:24] + pid.to_bytes(4, "little", signed=True) + answer[28:]
-        assert record.lock_holder(told) == named
+        reported = answer[:24] + pid.to_bytes(4, "little", signed=True) + answer[28:]
+        assert record.lock_holder(reported) == named
 
 
 def slot(steps: StepCounts, **counts: int) -> Slot:

@@ -54,10 +54,10 @@ def test_a_look_is_read_as_it_was_written() -> None:
     ("there", "left_out"), [(0, 0), (99, 0), (100, 0), (101, 1), (1000, 900)], ids=str
 )
 def test_a_deep_stack_keeps_both_ends(there: int, left_out: int) -> None:
-    kept, missing = cut([FRAME._replace(line=number) for number in range(there)])
+    retained, missing = cut([FRAME._replace(line=number) for number in range(there)])
     assert missing == left_out
     inner, outer = range(there)[:80], range(there)[80 + left_out :]
-    assert [frame.line for frame in kept] == [*inner, *outer]
+    assert [frame.line for frame in retained] == [*inner, *outer]
 
 
 def test_a_name_is_cut_where_it_is_written_and_where_it_is_read() -> None:

@@ -160,8 +160,8 @@ def test_batches_are_counted_between_steps_and_waits_where_they_are_felt() -> No
     hot = hot_words(buffer)
 
     def batch(wait: float) -> None:
-        asked, clock.now = clock.now, clock.now + round(wait * 1e9)
-        batches.on_batch(asked)
+        requested, clock.now = clock.now, clock.now + round(wait * 1e9)
+        batches.on_batch(requested)
 
     assert batches.behind(0) is None
     batch(5)

@@ -258,7 +258,7 @@ def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
     done = pytest_of(FAILS)
     done.assert_outcomes(passed=2, failed=11, skipped=1)
     text = done.stdout.str()
-    for said in (
+    for output in (
         "test_recompiles compiled otherwise than expected:",
         "  2 graphs, expected 1",
         "  1 recompile, expected 0",
@@ -276,7 +276,7 @@ def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
         "warmwatch_compiles counts graphs, breaks, recompiles, fallbacks, failures, not 'graph'",
         "use @pytest.mark.warmwatch_compiles(graphs=1, breaks=0, recompiles=0)",
     ):
-        assert said in text, said
+        assert output in text, output
     assert "test_raises_by_itself compiled" not in text
     assert "test_case_raises compiled" not in text
 

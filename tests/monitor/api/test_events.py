@@ -73,9 +73,9 @@ def test_a_client_gets_the_current_status_and_then_changes(tmp_path: Path) -> No
         first = next(iter(listener))
         assert (first["event"], first["data"]["runs"][0]["state"]) == ("snapshot", "compiling")
         one.warm()
-        told = listener.until("warm")["data"]
-        assert (told["run"], told["rank"], told["steps"]) == ("gpt2", 0, 1)
-        assert told["summary"].startswith("gpt2: warm")
+        reported = listener.until("warm")["data"]
+        assert (reported["run"], reported["rank"], reported["steps"]) == ("gpt2", 0, 1)
+        assert reported["summary"].startswith("gpt2: warm")
         one.compiles()
         assert listener.until("reopened")["data"]["run"] == "gpt2"
         assert listener.reply.headers["content-type"] == "text/event-stream"
@@ -128,21 +128,25 @@ def test_one_run_can_be_requested_before_it_exists(tmp_path: Path) -> None:
 
 
 def test_some_kinds_of_events_can_be_requested(tmp_path: Path) -> None:
-    with training(tmp_path) as one, daemon(tmp_path) as url, listening(url, "?kinds=run") as heard:
-        events = iter(heard)
+    with (
+        training(tmp_path) as one,
+        daemon(tmp_path) as url,
+        listening(url, "?kinds=run") as received,
+    ):
+        events = iter(received)
         assert next(events)["event"] == "snapshot"
         one.warm()
-        told = [next(events)]
-        while told[-1]["data"]["state"] != "warm":
-            told.append(next(events))
-    assert {event["event"] for event in told} == {"run"}
+        reported = [next(events)]
+        while reported[-1]["data"]["state"] != "warm":
+            reported.append(next(events))
+    assert {event["event"] for event in reported} == {"run"}
 
 
 def test_a_sample_has_the_progress_of_a_compilation(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url:
         one.counts(31, 86)
-        with listening(url, "?samples=true") as heard:
-            while not (rank := heard.until("sample")["data"]["ranks"][0])["progress"]:
+        with listening(url, "?samples=true") as received:
+            while not (rank := received.until("sample")["data"]["ranks"][0])["progress"]:
                 pass
     assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
 
@@ -189,8 +193,8 @@ def test_the_number_of_event_clients_is_limited(tmp_path: Path) -> None:
             assert one.recv(12) == b"HTTP/1.1 200"
         refused = ask(url, "/events")
         assert refused.status == 503
-        said = f"250 clients of user {os.geteuid()} listen already"
-        assert said in json.loads(refused.body)["detail"]
+        expected = f"250 clients of user {os.geteuid()} listen already"
+        assert expected in json.loads(refused.body)["detail"]
         crowd.close()
         wait_until(lambda: listens(url))
 

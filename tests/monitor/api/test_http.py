@@ -67,14 +67,14 @@ def test_a_slow_answer_is_reused_for_later_snapshots(
     cpu, now = [0.0], [100.0]
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
-    kept, made = Kept(), iter(range(100))
+    retained, made = Kept(), iter(range(100))
 
     def answer(seconds: float) -> int:
         def make() -> int:
             cpu[0] += seconds
             return next(made)
 
-        return int(kept.get_costly(b.snapshot(), "metrics", make))
+        return int(retained.get_costly(b.snapshot(), "metrics", make))
 
     assert [answer(0.01), answer(0.01)] == [0, 1]
     assert [answer(0.1), answer(0.1)] == [2, 2]
@@ -289,9 +289,11 @@ def test_metrics_are_prometheus_text_or_openmetrics_as_requested() -> None:
     plain = get("/metrics")
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert 'warmwatch_build_info{version="0.1.0"} 1.0' in plain.text
-    asked = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
-    assert asked.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-    assert asked.text.endswith("# EOF\n")
+    requested = get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert requested.headers["content-type"].startswith(
+        "application/openmetrics-text; version=1.0.0"
+    )
+    assert requested.text.endswith("# EOF\n")
 
 
 def test_it_is_always_healthy_and_ready_after_the_first_read() -> None:
@@ -379,8 +381,8 @@ def test_answers_of_one_snapshot_are_encoded_once(
                 for path in ("/status", "/status?run=gpt2", "/metrics"):
                     await http.get(path)
             assert sorted(made) == ["render", "status", "status"]
-            asked = {"accept": "application/openmetrics-text; version=1.0.0"}
-            assert (await http.get("/metrics", headers=asked)).text.endswith("# EOF\n")
+            requested = {"accept": "application/openmetrics-text; version=1.0.0"}
+            assert (await http.get("/metrics", headers=requested)).text.endswith("# EOF\n")
             feed.snapshot = b.snapshot(STATES["compiling"])
             assert (await http.get("/status")).json()["compiling"] is True
             assert len(made) == 5
@@ -474,11 +476,11 @@ def test_waits_that_started_at_different_times_share_one_encoded_answer(
 
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
-        kept = answers.Answers(feed.latest, "0.1.0")
+        retained = answers.Answers(feed.latest, "0.1.0")
         waits = []
         for number in range(50):
             feed.snapshot = replace(feed.snapshot, epoch=b.EPOCH + number)
-            waits.append(asyncio.create_task(kept.wait("warm", "gpt2", 3600, stays)))
+            waits.append(asyncio.create_task(retained.wait("warm", "gpt2", 3600, stays)))
             await asyncio.sleep(0)
         event = replace(b.snapshot(STATES["warm"]), epoch=b.EPOCH + 50)
         feed.snapshot = event
@@ -512,9 +514,9 @@ def test_other_requests_are_served_while_waits_are_answered(
 
     async def scenario() -> None:
         feed = Feed(named(b.COMPILING))
-        kept = answers.Answers(feed.latest, "0.1.0")
+        retained = answers.Answers(feed.latest, "0.1.0")
         waits = [
-            asyncio.create_task(kept.wait("warm", f"run{number}", 3600, stays))
+            asyncio.create_task(retained.wait("warm", f"run{number}", 3600, stays))
             for number in range(10)
         ]
         await asyncio.sleep(0)
@@ -533,21 +535,21 @@ def test_a_wait_whose_client_left_is_dropped_without_encoding_an_answer(
 ) -> None:
     async def scenario() -> None:
         feed = Feed(b.snapshot(STATES["compiling"]))
-        kept = answers.Answers(feed.latest, "0.1.0")
+        retained = answers.Answers(feed.latest, "0.1.0")
         gone = asyncio.Event()
 
         async def leaving() -> None:
             await gone.wait()
 
-        waiting = asyncio.create_task(kept.wait("warm", None, 3600, leaving))
+        waiting = asyncio.create_task(retained.wait("warm", None, 3600, leaving))
         await feed.asked.wait()
         await asyncio.sleep(0)
-        assert len(kept._waiters._waiting) == 1
+        assert len(retained._waiters._waiting) == 1
         monkeypatch.setattr(answers, "status", None)
         gone.set()
         with pytest.raises(GoneError):
             await asyncio.wait_for(waiting, 60)
-        assert kept._waiters._waiting == {}
+        assert retained._waiters._waiting == {}
 
     asyncio.run(scenario())
 
@@ -577,9 +579,9 @@ def test_a_client_that_leaves_while_others_are_answered_leaks_nothing() -> None:
         await asyncio.sleep(0)
         broken.set()
         snapshot[0] = b.snapshot()
-        said = await asyncio.gather(*waits, return_exceptions=True)
-        assert {type(one) for one in said} <= {GoneError, KeyError}
-        assert GoneError in {type(one) for one in said}
+        answers = await asyncio.gather(*waits, return_exceptions=True)
+        assert {type(one) for one in answers} <= {GoneError, KeyError}
+        assert GoneError in {type(one) for one in answers}
 
     asyncio.run(scenario())
     gc.collect()

@@ -150,7 +150,7 @@ def test_a_warm_up_in_steps_of_less_than_5_ms_is_noise_and_is_not_compared() -> 
     assert "note: gpt2: its steady step takes 0.39 ms" in found
 
 
-def test_each_cause_is_said_once_with_its_remedy() -> None:
+def test_each_cause_is_reported_once_with_its_remedy() -> None:
     mutated = "skipping cudagraphs due to mutated inputs"
     skip = replace(FIRST, cudagraph_skip=mutated)
     ran = CudagraphSkip(at_ns=5, reason=mutated, name="step", file="train.py", line=8)
@@ -190,7 +190,7 @@ def ranks(*slots: b.Slot) -> tuple[b.Slot, ...]:
     return tuple(b.as_rank(slot, rank, len(slots)) for rank, slot in enumerate(slots))
 
 
-def test_ranks_that_count_alike_share_a_table_and_a_line() -> None:
+def test_ranks_with_equal_counts_share_a_table_and_a_line() -> None:
     four = run_of(*ranks(DONE, DONE, counting(graphs=2), DONE))
     file = baseline.written(baseline.of(four))
     assert '[runs.gpt2.ranks."0-1,3"]' in file
@@ -239,7 +239,7 @@ def test_what_never_compiled_or_was_never_warm_does_not_pass() -> None:
     assert Kind.NEVER_WARM in kinds(against(DONE, b.ended("finished", b.WARMING)))
 
 
-def test_another_torch_is_said_and_forbids_nothing() -> None:
+def test_another_torch_version_is_reported_and_changes_no_result() -> None:
     newer = replace(DONE, identity=replace(DONE.identity, torch="2.14.0"))
     comparison = against(DONE, newer)
     assert kinds(comparison) == [Kind.ANOTHER_TORCH]
@@ -274,7 +274,7 @@ def test_a_file_that_is_no_baseline_is_refused_with_the_place(file: str, words: 
         baseline.parsed(file)
 
 
-def test_a_baseline_keeps_its_settings_and_has_no_ratio_that_nobody_looks_at() -> None:
+def test_an_update_preserves_settings_and_writes_no_ignored_ratio() -> None:
     before = held(*run_of(DONE), tolerance=0.25, ignore=("warmup_ratio", "kernels"))
     again = baseline.written(baseline.of(run_of(DONE), before))
     assert "tolerance = 0.25" in again

@@ -100,8 +100,8 @@ def test_without_a_command_and_a_training_it_suggests_three_commands(
 ) -> None:
     monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
-    said = CliRunner().invoke(cli, []).stdout
-    suggested = [line for line in said.splitlines() if line.startswith("  warmwatch ")]
+    output = CliRunner().invoke(cli, []).stdout
+    suggested = [line for line in output.splitlines() if line.startswith("  warmwatch ")]
     assert [line.split()[1] for line in suggested] == ["run", "demo", "doctor"]
 
 
@@ -172,8 +172,8 @@ def test_a_run_s_name_sends_no_escape_sequence_to_a_terminal(tmp_path: Path) -> 
 @pytest.mark.parametrize("spelling", [*SWITCHES, "ON", " Yes "])
 def test_a_boolean_setting_accepts_all_usual_spellings(spelling: str) -> None:
     on = SWITCHES[spelling.strip().lower()]
-    told = {"WARMWATCH_OBSERVE": spelling, "WARMWATCH_OTLP": spelling}
-    settings = load(told, 1000, {})
+    reported = {"WARMWATCH_OBSERVE": spelling, "WARMWATCH_OTLP": spelling}
+    settings = load(reported, 1000, {})
     assert (settings.observe, settings.otlp) == (on, on)
 
 

@@ -208,7 +208,7 @@ def test_unusable_credential_files_are_a_usage_error(words: list[str], said: str
 class _Prometheus(BaseHTTPRequestHandler):
     """Answers a valid token with an empty result; redirects other requests to another host name."""
 
-    asked: list[tuple[str, str | None]]
+    requested: list[tuple[str, str | None]]
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -226,14 +226,14 @@ class _Prometheus(BaseHTTPRequestHandler):
 def prometheus(authority: Authority) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*authority.sign("prometheus"))
-    asked: list[tuple[str, str | None]] = []
-    handler = type("Handler", (_Prometheus,), {"asked": asked})
+    requested: list[tuple[str, str | None]] = []
+    handler = type("Handler", (_Prometheus,), {"asked": requested})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"https://127.0.0.1:{server.server_port}", asked
+            yield f"https://127.0.0.1:{server.server_port}", requested
         finally:
             server.shutdown()
             thread.join()
@@ -241,10 +241,10 @@ def prometheus(authority: Authority) -> Iterator[tuple[str, list[tuple[str, str 
 
 def test_prometheus_gets_the_same_credentials(tmp_path: Path, authority: Authority) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    with prometheus(authority) as (url, asked):
+    with prometheus(authority) as (url, requested):
         how = ("--ca", str(authority.file), "--token-file", str(tmp_path / "token"))
         assert run("status", "--prometheus", url, *how).exit_code == 5
-        assert {who for _, who in asked} == {f"Bearer {TOKEN}"}
+        assert {who for _, who in requested} == {f"Bearer {TOKEN}"}
         refused = run("status", "--prometheus", url, *how[:2])
         assert refused.exit_code == 6
         assert f"{url} answers with HTTP 401; give --token-file or --user-file" in refused.stderr

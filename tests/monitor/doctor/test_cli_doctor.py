@@ -85,7 +85,7 @@ def test_no_torch_beside_the_monitor_is_no_trouble(monkeypatch: pytest.MonkeyPat
     assert doctor().exit_code == 0
 
 
-def test_a_directory_that_nobody_can_make_is_a_trouble(
+def test_a_directory_that_cannot_be_created_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
@@ -124,7 +124,7 @@ def test_what_a_dead_run_of_another_release_left_is_no_trouble_and_leaves_by_its
     assert "removes this user's oldest beyond 200" in result.stdout
 
 
-def test_records_of_ended_runs_are_counted_and_said_to_leave(tmp_path: Path) -> None:
+def test_records_of_ended_runs_are_counted_and_reported_as_expiring(tmp_path: Path) -> None:
     write_record(tmp_path, warm())
     result = doctor()
     assert "1 records can be read, 0 of living processes" in result.stdout
@@ -141,7 +141,7 @@ def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> 
     assert "events: KeyError: 'x'" in line
 
 
-def test_where_no_training_has_a_record_it_says_when_there_will_be_one(tmp_path: Path) -> None:
+def test_without_a_record_it_explains_when_one_is_created(tmp_path: Path) -> None:
     assert "until then nothing can show it" in doctor().stdout
     with held(write_record(tmp_path, warm())):
         assert "until then nothing can show it" not in doctor().stdout
@@ -163,7 +163,7 @@ def compiled(
     )
 
 
-def test_a_rank_that_compiled_and_marks_no_step_is_told_what_to_call(tmp_path: Path) -> None:
+def test_a_rank_that_compiled_without_steps_gets_advice(tmp_path: Path) -> None:
     with held(write_record(tmp_path, compiled(100))):
         result = doctor()
     line = one_trouble(result)
@@ -221,9 +221,12 @@ def test_this_host_is_looked_at_as_one_to_compile_on(
 
 
 def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
-    words, told = CliRunner().invoke(cli, ["doctor"]), CliRunner().invoke(cli, ["doctor", "--json"])
-    answer = json.loads(told.stdout)
-    assert told.exit_code == words.exit_code == (1 if answer["to_do"] else 0)
+    words, reported = (
+        CliRunner().invoke(cli, ["doctor"]),
+        CliRunner().invoke(cli, ["doctor", "--json"]),
+    )
+    answer = json.loads(reported.stdout)
+    assert reported.exit_code == words.exit_code == (1 if answer["to_do"] else 0)
     assert {one["mark"] for one in answer["findings"]} <= {"fine", "note", "trouble"}
     assert answer["to_do"] == sum(one["mark"] == "trouble" for one in answer["findings"])
     assert all(one["what"].splitlines()[0] in words.stdout for one in answer["findings"][:3])
@@ -232,11 +235,11 @@ def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
 def test_a_record_directory_that_is_open_to_all_is_to_be_a_file_system_of_its_own(
     tmp_path: Path,
 ) -> None:
-    said = f"any user can fill the file system of {tmp_path}, which others need too"
+    expected = f"any user can fill the file system of {tmp_path}, which others need too"
     tmp_path.chmod(0o1777)
-    assert said in doctor().stdout
+    assert expected in doctor().stdout
     tmp_path.chmod(0o755)
-    assert said not in doctor().stdout
+    assert expected not in doctor().stdout
     assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))
 
 

@@ -56,7 +56,7 @@ def test_of_a_good_host_nothing_is_to_be_done() -> None:
         ),
     ],
 )
-def test_workers_beyond_what_the_cgroup_grants_are_told_what_to_set(
+def test_more_workers_than_the_cgroup_allows_get_advice(
     host: dict[str, object], mark: Mark, what: str, advice: str
 ) -> None:
     (found,) = graver(replace(HOST, **host))
@@ -77,7 +77,7 @@ def test_workers_beyond_what_the_cgroup_grants_are_told_what_to_set(
         ({"free_ratio": 0.01}, Mark.TROUBLE, "nearly full"),
     ],
 )
-def test_a_cache_directory_that_is_no_good_is_told_of_with_its_variable(
+def test_an_unusable_cache_directory_is_reported_with_its_variable(
     cache: dict[str, object], mark: Mark, what: str
 ) -> None:
     (found,) = graver(replace(HOST, caches=(replace(CACHE, **cache),)))
@@ -86,7 +86,7 @@ def test_a_cache_directory_that_is_no_good_is_told_of_with_its_variable(
     assert "TORCHINDUCTOR_CACHE_DIR" in found.advice
 
 
-def test_a_cold_cache_is_told_of_where_other_nodes_wait_for_it() -> None:
+def test_a_cold_cache_is_reported_if_other_nodes_wait_for_it() -> None:
     cold = replace(HOST, caches=(replace(CACHE, empty=True),))
     assert graver(cold) == []
     assert graver(replace(cold, nodes=1)) == []
@@ -141,7 +141,7 @@ def test_limits_of_cgroup_v2_are_the_tightest_of_the_group_and_those_above(tmp_p
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_is_kept_of_files_is_not_used_memory(version: int, tmp_path: Path) -> None:
+def test_cached_files_do_not_count_as_used_memory(version: int, tmp_path: Path) -> None:
     """A training that has read its data set fills a container with it, whatever the limit is."""
     if version == 2:
         files(
@@ -198,7 +198,7 @@ def test_directories_are_those_that_were_chosen(tmp_path: Path) -> None:
     assert compile_host(chosen).caches[1].empty is False
 
 
-def test_a_launcher_says_how_many_nodes_there_are() -> None:
+def test_the_number_of_nodes_comes_from_the_launcher() -> None:
     assert compile_host({}).nodes is None
     assert compile_host({"SLURM_NNODES": "4"}).nodes == 4
     assert compile_host({"GROUP_WORLD_SIZE": "2"}).nodes == 2

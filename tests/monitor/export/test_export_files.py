@@ -134,7 +134,7 @@ def test_perfettos_own_trace_processor_reads_all_of_it(perfetto: tuple[str, Path
     assert ["forward forward (model.py:31)", "80000000000", "compilations", "gpt2 rank 1"] in slices
 
 
-def test_tables_are_csv_that_tells_what_is_not_known_by_nothing(tmp_path: Path) -> None:
+def test_unknown_values_are_empty_in_csv_tables(tmp_path: Path) -> None:
     written = write_csv(tables(rich()), tmp_path / "made")
     assert {path.name for path in written} == {
         *("ranks.csv", "compilations.csv", "samples.csv", "gpus.csv"),
@@ -159,7 +159,7 @@ def test_no_text_of_a_table_steers_a_terminal(tmp_path: Path) -> None:
     assert r",\x1b]0;evil\x07\u202e," in (tmp_path / "compilations.csv").read_text()
 
 
-def test_without_pyarrow_one_sentence_says_how_to_get_it(
+def test_without_pyarrow_one_sentence_explains_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -39,7 +39,7 @@ def seen(slot: Any, *, alive: bool = True, epoch: float = b.EPOCH) -> Snapshot:
     return Snapshot(epoch=epoch, now_ns=b.NOW, runs=b.runs(view))
 
 
-def test_a_living_run_is_written_at_once_then_once_a_minute_and_when_it_ends(
+def test_a_live_run_is_written_immediately_then_every_minute_and_at_its_end(
     tmp_path: Path,
 ) -> None:
     time = Time()
@@ -62,7 +62,7 @@ def test_a_living_run_is_written_at_once_then_once_a_minute_and_when_it_ends(
     assert (found.state, found.ended) == ("finished", pytest.approx(b.EPOCH - 12))
 
 
-def test_what_could_not_be_written_is_said_and_written_later(tmp_path: Path) -> None:
+def test_a_failed_write_is_reported_and_retried(tmp_path: Path) -> None:
     time = Time()
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
     (tmp_path / "history.db").mkdir()
@@ -76,7 +76,7 @@ def test_what_could_not_be_written_is_said_and_written_later(tmp_path: Path) -> 
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
-def test_a_run_that_no_row_holds_has_no_other_written_anew(
+def test_a_run_that_fits_no_row_does_not_rewrite_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, time = a.store(tmp_path), Time()
@@ -100,7 +100,7 @@ def test_a_run_that_no_row_holds_has_no_other_written_anew(
     assert tried == [["bad", "gpt2"], ["bad"]]
 
 
-def test_while_nothing_can_be_written_no_run_is_kept_that_is_gone(
+def test_a_run_that_is_gone_is_not_retained_while_writes_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk may be full for weeks, and can be read meanwhile."""
@@ -152,7 +152,7 @@ def past(seconds: int, began: float) -> Mapping[str, Any]:
     }
 
 
-def test_what_was_seen_as_time_went_is_kept_across_two_daemons(tmp_path: Path) -> None:
+def test_the_trace_continues_across_two_daemons(tmp_path: Path) -> None:
     began = b.EPOCH - 300
     for first in (began, began + 100):  # the second daemon's last hour begins where it began
         keeper = Keeper(a.store(tmp_path), lambda *_, at=first: past(100, at), Time().clock())
@@ -171,9 +171,9 @@ def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> No
     began = b.EPOCH - 300
     seconds = past(100, began)
     (rank,) = seconds["ranks"]
-    told = {"states": [(began, "finished"), (began + 60, "compiling")]}
+    reported = {"states": [(began, "finished"), (began + 60, "compiling")]}
     keeper = Keeper(
-        a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **told}]}, Time().clock()
+        a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **reported}]}, Time().clock()
     )
     keeper.take(seen(b.WARM, epoch=began + 100))
     keeper.look()
@@ -183,7 +183,7 @@ def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> No
     assert samples.epochs[0] == began + 60
 
 
-def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
+def test_a_second_is_stored_when_it_is_over(tmp_path: Path) -> None:
     began = b.EPOCH - 300
     keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
     keeper.take(seen(b.WARM, epoch=began + 99))
@@ -193,7 +193,7 @@ def test_the_second_that_is_not_over_is_kept_when_it_is(tmp_path: Path) -> None:
     assert samples.epochs[-1] == began + 98
 
 
-def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:
+def test_a_long_run_is_stored_more_coarsely_and_loses_no_compile_time() -> None:
     trace = Trace(TRACED_OF_RANK, 100)
     for epoch, values in rank_rows(past(5_000, 64_000.0), "gpt2", 0):
         trace.add(epoch, values)
@@ -207,7 +207,7 @@ def test_a_long_run_is_kept_more_coarsely_and_loses_no_compile_time() -> None:
     assert all(one == 0.5 for one in found.columns["step_seconds"])
 
 
-def test_a_trace_goes_on_from_what_was_kept_of_it() -> None:
+def test_a_stored_trace_is_continued() -> None:
     trace = Trace(TRACED_OF_GPU, 100)
     for second in range(1_000):
         trace.add(6_400.0 + second, dict.fromkeys(TRACED_OF_GPU, float(second)))
@@ -244,7 +244,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def test_a_daemon_remembers_what_lives_when_it_is_told_to_end(memory: Path, state: Path) -> None:
+def test_a_daemon_stores_live_runs_when_it_is_terminated(memory: Path, state: Path) -> None:
     slot = compiling()
     folder = write_record(memory, slot)
     with held(folder), keeping(memory, state) as (process, url):
@@ -299,7 +299,7 @@ def _state(url: str) -> str:
     return str(runs[0]["state"]) if runs else ""
 
 
-def test_a_record_without_a_disk_tells_what_its_slot_says(tmp_path: Path) -> None:
+def test_a_record_without_a_disk_is_summarized_from_its_slot(tmp_path: Path) -> None:
     """As one that was removed between the look and the keeping."""
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
     keeper.take(seen(replace(b.WARM), alive=True))

@@ -93,7 +93,7 @@ def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -
     assert loaded(store).state == "warm", "it lives after all: what is lost was never said"
 
 
-def test_a_process_that_attaches_anew_goes_on_after_the_end(tmp_path: Path) -> None:
+def test_a_process_that_attaches_again_continues_after_the_end(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.account()])
     again = a.rank(answer=a.answer(attached_at=BEGAN + 50, state="warm"))
@@ -181,7 +181,7 @@ def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
     assert store.count() == 20
 
 
-def test_on_a_machine_that_was_not_used_for_long_nothing_leaves_at_once(tmp_path: Path) -> None:
+def test_after_a_long_idle_time_no_run_expires_immediately(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
     store.save(a.account(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
     assert store.count() == 25
@@ -201,9 +201,9 @@ def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
     for batch in range(4):
         store.save(a.account(f"{batch}-{n}", seen=BEGAN + batch, summary=text) for n in range(40))
     assert (tmp_path / "history.db").stat().st_size <= 1_100_000
-    kept = {one.id.partition("-")[0] for one in store.listed()}
-    assert "3" in kept
-    assert "0" not in kept
+    stored = {one.id.partition("-")[0] for one in store.listed()}
+    assert "3" in stored
+    assert "0" not in stored
 
 
 def test_it_is_for_its_owner_alone_and_logs_ahead_where_it_can(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_it_is_for_its_owner_alone_and_logs_ahead_where_it_can(tmp_path: Path) -
     assert rows(with_parents, "PRAGMA journal_mode") == [(mode,)]
 
 
-def test_a_home_on_a_server_is_told_from_a_disk_here() -> None:
+def test_a_network_home_is_distinguished_from_a_local_disk() -> None:
     table = "\n".join(
         (
             "22 1 254:0 / / rw - ext4 /dev/vda rw",
@@ -277,7 +277,7 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_write_at_once_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_two_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     writers = [python(WRITE, str(tmp_path), name) for name in ("a", "b")]
     for one in writers:
         _, errors = one.communicate()
@@ -297,7 +297,7 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_what_was_there(tmp_path: P
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_who_reads_after_a_writer_was_killed_finds_what_was_whole(
+def test_a_reader_finds_complete_data_after_a_writer_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "shares_memory", lambda _: False)  # as on a server
@@ -382,7 +382,7 @@ def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 999])
-def test_a_file_that_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "history.db").write_bytes(content)
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
         with pytest.raises(
@@ -392,7 +392,7 @@ def test_a_file_that_is_damaged_is_said_to_be(tmp_path: Path, content: bytes) ->
     assert (tmp_path / "history.db").read_bytes() == content
 
 
-def test_pages_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
+def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save(a.account(str(n)) for n in range(50))
     file = tmp_path / "history.db"
@@ -402,7 +402,7 @@ def test_pages_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
         store.listed()
 
 
-def test_values_that_are_not_ours_are_said_to_be(tmp_path: Path) -> None:
+def test_foreign_values_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.account()])
     connection = sqlite3.connect(tmp_path / "history.db")
@@ -436,9 +436,9 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
     connection.close()
     with pytest.raises(
         StoreError, match=r"has content that warmwatch did not write: run 'one': "
-    ) as told:
+    ) as reported:
         store.load("one")
-    assert said in str(told.value)
+    assert said in str(reported.value)
     with pytest.raises(StoreError, match=r"\(one\) cannot be stored: run 'one': "):
         store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
     told_of = {one.id for one in store.summaries(["one", "two", "three"])}  # without samples
@@ -449,7 +449,7 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
     assert {one.id for one in earlier(store, now)} >= {"two", "three"}
 
 
-def test_a_directory_in_its_place_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_directory_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "history.db").mkdir()
     with pytest.raises(
         StoreError, match=r"history\.db is a directory; remove it, or set WARMWATCH"
@@ -459,7 +459,7 @@ def test_a_directory_in_its_place_is_said_to_be_one(tmp_path: Path) -> None:
         a.store(tmp_path).listed()
 
 
-def test_a_file_in_the_place_of_its_directory_is_said(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(StoreError, match=r"state cannot be used .*; set WARMWATCH_STATE to a dir"):
         a.store(tmp_path / "state").save([])
@@ -489,7 +489,7 @@ def test_root_makes_nothing_in_anothers_home(
     assert not list(place.iterdir()), "a file of root's, which its owner could never write to"
 
 
-def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> None:
+def test_a_busy_writer_is_awaited_and_then_reported(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.account()])
     other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -500,7 +500,7 @@ def test_a_writer_that_is_busy_is_waited_for_and_then_said(tmp_path: Path) -> No
     a.store(tmp_path, patience=0.05).save([a.account()])
 
 
-def test_one_who_reads_waits_for_no_writer(tmp_path: Path) -> None:
+def test_a_reader_waits_for_no_writer(tmp_path: Path) -> None:
     if not database.shares_memory(tmp_path):
         pytest.skip("no log ahead of writing here")
     store = a.store(tmp_path, patience=0.0)
@@ -518,14 +518,14 @@ def test_a_directory_in_memory_shares_memory() -> None:
     assert database.shares_memory(Path(MEMORY))
 
 
-def test_an_end_is_kept_also_where_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_an_end_is_stored_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living(seen=BEGAN + 3600)])
     store.save([a.account()])
     assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
 
 
-def test_an_older_end_is_none_of_ranks_that_attached_after_it(tmp_path: Path) -> None:
+def test_an_older_end_does_not_apply_to_ranks_that_attached_later(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     anew = a.rank(answer=a.answer(attached_at=BEGAN + 100))
     store.save([a.living(seen=BEGAN + 130, ranks=(anew,))])

@@ -62,7 +62,7 @@ def as_named(slot: Slot, **identity: Any) -> Slot:
 COMPILATION = {"t": b.ago(130), "event": "compilation", "kind": "forward", "id": "0/0"}
 
 
-def test_it_says_what_the_run_was_and_what_each_rank_compiled(tmp_path: Path) -> None:
+def test_a_summary_describes_the_run_and_what_each_rank_compiled(tmp_path: Path) -> None:
     lines = [
         {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
         {"t": b.ago(200), "event": "wrapped", "mode": "max-autotune", "options": {"x": "ab12"}},
@@ -91,20 +91,20 @@ def test_it_says_what_the_run_was_and_what_each_rank_compiled(tmp_path: Path) ->
     ("triton", "known"),
     [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],
 )
-def test_the_cache_of_a_triton_that_nothing_uses_says_nothing(
+def test_the_cache_of_an_unused_triton_is_left_out(
     triton: str, known: dict[str, str], tmp_path: Path
 ) -> None:
     slot = as_named(b.WARM, caches={"inductor": "cold", "triton": "cold"}, triton=triton)
     assert made(slot, [], tmp_path).what.caches == known
 
 
-def test_what_nobody_told_is_absent(tmp_path: Path) -> None:
+def test_what_was_not_reported_is_absent(tmp_path: Path) -> None:
     account = made(b.COMPILING, [], tmp_path)
     assert (account.ended, account.what.code, account.what.commit) == (None, None, None)
     assert account.ranks[0].samples is None
 
 
-def test_one_start_of_a_run_has_one_id_whoever_looks_and_when() -> None:
+def test_one_start_of_a_run_has_one_id_for_every_reader_at_any_time() -> None:
     slots = [as_named(b.as_rank(b.WARM, rank, 2), launch=LAUNCH) for rank in (0, 1)]
     run, _ = run_of(*slots)
     known = id_of(run)
@@ -170,7 +170,7 @@ def test_trainings_that_a_batch_script_starts_one_after_another_are_runs_each(
         {"t": 1, "event": ["compilation"]},
     ],
 )
-def test_a_line_that_no_agent_writes_tells_nothing(tmp_path: Path, bad: dict[str, Any]) -> None:
+def test_a_line_that_no_agent_writes_is_ignored(tmp_path: Path, bad: dict[str, Any]) -> None:
     write(tmp_path, [bad, COMPILATION])
     found = parse_journal(str(tmp_path))
     assert [one.compilation.id for one in found.compilations] == ["0/0"]
@@ -208,7 +208,7 @@ def test_of_a_journal_of_any_length_so_many_lines_are_read(
     assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
 
 
-def test_a_journal_is_read_again_where_it_has_grown_and_kept_where_it_has_gone(
+def test_a_grown_journal_is_read_again_and_a_removed_one_stays_cached(
     tmp_path: Path,
 ) -> None:
     journals = Journals()

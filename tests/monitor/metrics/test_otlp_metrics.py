@@ -129,7 +129,7 @@ def test_gauges_have_no_start() -> None:
     assert {point.start_time_unix_nano for one in gauges for point in one} == {0}
 
 
-def test_what_counts_since_nobody_knows_when_begins_when_it_is_first_sent() -> None:
+def test_a_counter_of_unknown_start_begins_when_it_is_first_sent() -> None:
     by, name = Converter("0.1.0", "x"), "warmwatch_gpu_energy_joules_total"
 
     def began(joules: float, later: float) -> list[float]:
@@ -167,7 +167,7 @@ def test_a_snapshot_with_nothing_in_it_is_sent_too() -> None:
     assert names == {"warmwatch_records_refused", "warmwatch_build_info"}
 
 
-def test_a_monitor_that_is_not_asked_for_it_imports_none_of_it() -> None:
+def test_without_the_option_the_monitor_imports_none_of_it() -> None:
     code = (
         "import sys, warmwatch_monitor.server.command, warmwatch_monitor.api.routes, uvicorn\n"
         "print([n for n in sys.modules if n.startswith(('opentelemetry.sdk',"

@@ -50,7 +50,7 @@ def test_it_waits_for_the_first_look_then_sends_each_with_its_own_health() -> No
     assert [one.exports[0].up for one in outbox.sent][:2] == [None, True]
 
 
-def test_an_exporter_that_breaks_is_down_says_why_and_recovers() -> None:
+def test_a_failing_exporter_is_down_with_its_error_and_recovers() -> None:
     outbox = Outbox()
     outbox.error = KeyError("x")
     sender = Sender(outbox, b.snapshot)
@@ -63,7 +63,7 @@ def test_an_exporter_that_breaks_is_down_says_why_and_recovers() -> None:
     outbox.error = KeyError("y")
     wait_until(lambda: sender.latest().exports[0].error == "KeyError: 'y'")
     sender.stop()
-    kept = sender.latest().exports[0].last_success
+    retained = sender.latest().exports[0].last_success
     assert last is not None
-    assert kept is not None
-    assert kept >= last
+    assert retained is not None
+    assert retained >= last

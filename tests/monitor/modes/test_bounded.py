@@ -35,14 +35,16 @@ def ended(
         )
 
 
-def test_it_is_asked_as_ctrl_c_asks(tmp_path: Path) -> None:
+def test_it_is_interrupted_like_with_ctrl_c(tmp_path: Path) -> None:
     line = "trap 'echo bye; exit 3' INT; READY; while :; do sleep 0.05; done"
     assert ended(tmp_path, line) == (3, "seen")
     assert (tmp_path / "output").read_text() == "bye\n"
 
 
 @pytest.mark.parametrize("ignores", ["INT", "INT TERM"])
-def test_who_does_not_listen_is_ended_all_the_same(tmp_path: Path, ignores: str) -> None:
+def test_a_process_that_ignores_the_interrupt_is_terminated_or_killed(
+    tmp_path: Path, ignores: str
+) -> None:
     code, _ = ended(tmp_path, f"trap '' {ignores}; READY; while :; do sleep 0.05; done", QUICK)
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
@@ -87,7 +89,7 @@ def test_one_that_ends_by_itself_was_not_ended(tmp_path: Path) -> None:
     assert ended(tmp_path, "exit 7") == (7, None)
 
 
-def test_what_is_heard_is_counted_and_ends_nothing() -> None:
+def test_received_signals_are_counted_and_end_nothing() -> None:
     before = signal.getsignal(signal.SIGINT)
     with heard() as stops:
         os.kill(os.getpid(), signal.SIGINT)
@@ -98,9 +100,9 @@ def test_what_is_heard_is_counted_and_ends_nothing() -> None:
 
 def test_what_is_ignored_stays_ignored() -> None:
     """As under nohup."""
-    says = (
+    snippet = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "from warmwatch_monitor.modes.bounded import heard\n"
         "with heard(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
     )
-    assert subprocess.check_output([sys.executable, "-c", says], text=True) == "True\n"
+    assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "True\n"

@@ -91,8 +91,8 @@ def notes(of: Modes) -> dict[str, str]:
     """What is said of each mode."""
     document: Document = page(of)
     items = [one.items for one in document.sections if one.title == "To be known"]
-    told = [(*item.words.partition(": "), item.more) for each in items for item in each]
-    return {mode: "; ".join((words, *more)) for mode, _, words, more in told}
+    reported = [(*item.words.partition(": "), item.more) for each in items for item in each]
+    return {mode: "; ".join((words, *more)) for mode, _, words, more in reported}
 
 
 def test_the_table_is_the_hand_made_one() -> None:
@@ -129,7 +129,7 @@ def test_what_is_within_the_spread_is_no_faster() -> None:
     assert "eager cannot be told from it" in shown
 
 
-def test_a_mode_that_fails_is_said_to_and_the_others_stand() -> None:
+def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
     failed = account("max-autotune", 9.0, 0.04)
     (rank,) = failed.ranks
     answer = {**rank.answer, "end": {"exception": "OutOfMemoryError"}, "state": "failed"}
@@ -142,10 +142,10 @@ def test_a_mode_that_fails_is_said_to_and_the_others_stand() -> None:
         training_steps=1000,
     )
     assert [one.outcome for one in of.rows] == [*["measured"] * 3, "failed", "failed"]
-    said = notes(of)
-    assert "exit code 1, OutOfMemoryError" in said["max-autotune"]
-    assert "out/max-autotune.log" in said["max-autotune"]
-    assert "signal 9" in said["max-autotune-no-cudagraphs"]
+    message = notes(of)
+    assert "exit code 1, OutOfMemoryError" in message["max-autotune"]
+    assert "out/max-autotune.log" in message["max-autotune"]
+    assert "signal 9" in message["max-autotune-no-cudagraphs"]
     assert page(of).answer.startswith("1,000 steps take 52.7 s in ")
 
 
@@ -155,7 +155,7 @@ def test_an_end_by_us_is_no_failure() -> None:
     assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
 
 
-def test_of_one_that_left_without_a_word_nobody_knows_that_it_failed() -> None:
+def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
     """As ``os._exit(0)`` does; one whose command failed has."""
     summary = "gpt2/default: lost after 200 steps; the process said nothing"
     gone = replace(account("default", 17.2, 0.0356), state="lost", summary=summary)
@@ -179,22 +179,20 @@ def test_of_one_that_left_without_a_word_nobody_knows_that_it_failed() -> None:
         ({"conditions": [{"condition": "thrashing", "words": "thrashing: 7"}]}, "thrashing: 7"),
     ],
 )
-def test_each_thing_that_is_to_be_known_of_a_mode_is_said(
-    changes: dict[str, Any], words: str
-) -> None:
+def test_each_caveat_of_a_mode_is_reported(changes: dict[str, Any], words: str) -> None:
     odd = account("reduce-overhead", 17.4, 0.0353, **changes)
     of = made(*usual()[:2], tried("reduce-overhead", odd))
     assert list(notes(of)) == ["reduce-overhead"]
     assert words in notes(of)["reduce-overhead"]
 
 
-def test_what_could_not_be_imposed_is_said() -> None:
+def test_a_call_that_did_not_get_the_mode_is_reported() -> None:
     ways = (Wrapping(mode="default"), Wrapping(mode="max-autotune"), Wrapping(backend="eager"))
     odd = account("max-autotune", 17.4, 0.0353)
     odd = replace(odd, what=replace(odd.what, wrappings=ways))
-    said = notes(made(*usual(), tried("max-autotune", odd)))["max-autotune"]
-    assert "compiled by eager was left as it is" in said
-    assert "default held as well" in said
+    message = notes(made(*usual(), tried("max-autotune", odd)))["max-autotune"]
+    assert "compiled by eager was left as it is" in message
+    assert "default held as well" in message
 
 
 def test_what_captured_nothing_is_never_the_faster_one() -> None:
@@ -207,7 +205,7 @@ def test_what_captured_nothing_is_never_the_faster_one() -> None:
     assert "The shortest step is default's" in page(also).answer
 
 
-def test_nothing_that_was_seen_is_said_too() -> None:
+def test_a_mode_without_any_data_is_reported() -> None:
     of = made(tried("eager", ended_by="timeout", seconds=60.0), untried=("default",))
     assert of.baseline is None
     shown = text(of)
@@ -218,9 +216,9 @@ def test_nothing_that_was_seen_is_said_too() -> None:
 
 def test_it_is_json_and_markdown_as_well() -> None:
     of = cleaned(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
-    told = json.loads(as_text(of))
-    assert [row["mode"] for row in told["rows"]] == list(H100_TABLE)
-    assert told["schema_version"] == 1
+    reported = json.loads(as_text(of))
+    assert [row["mode"] for row in reported["rows"]] == list(H100_TABLE)
+    assert reported["schema_version"] == 1
     written = markdown(page(of))
     assert "| mode | first step |" in written
     assert "TORCHINDUCTOR\\_MAX\\_AUTOTUNE in the environment holds in every mode" in written
@@ -264,9 +262,9 @@ def test_drift_is_shown_beside_its_noise_and_limited() -> None:
         "default: its loss drifts by 0.003 at step 2 (2.006, eager 2); noise 1e-06; 2 losses"
         in shown
     )
-    kept = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-2)
-    assert [one.max_drift_exceeded for one in kept.rows] == [None, False]
-    assert kept.recommended == "default"
+    retained = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-2)
+    assert [one.max_drift_exceeded for one in retained.rows] == [None, False]
+    assert retained.recommended == "default"
 
 
 @pytest.mark.parametrize(
@@ -280,7 +278,7 @@ def test_drift_is_shown_beside_its_noise_and_limited() -> None:
         ),
     ],
 )
-def test_equal_losses_noise_and_losses_that_are_not_finite_are_told_apart(
+def test_equal_losses_noise_and_non_finite_losses_are_distinguished(
     losses: tuple[float, ...], words: str
 ) -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
@@ -422,7 +420,7 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
     assert environment_of("eager", off) == {"A": "b", "TORCHDYNAMO_DISABLE": "1"}
 
 
-def test_graphs_that_nobody_counts_are_no_reason_to_call_it_eager() -> None:
+def test_uncounted_graphs_do_not_make_a_run_eager() -> None:
     unknown = account("default", 17.2, 0.0356, **{"compile.graphs": None})
     assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
 

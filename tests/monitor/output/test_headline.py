@@ -28,13 +28,13 @@ STATES = sorted(b.in_every_state())
 
 @given(NAMES, st.text(max_size=300), CLAUSES)
 def test_any_clauses_behind_any_words_fit(name: str, head: str, clauses: list[Clause]) -> None:
-    said = headline(name, head, clauses)
-    assert len(said.summary) <= LONGEST
+    text = headline(name, head, clauses)
+    assert len(text.summary) <= LONGEST
     rest = [one for one in sorted(clauses, key=lambda one: one.importance) if one.text]
-    shown = said.summary
+    shown = text.summary
     if shown != f"{shortened(name)}: {head}"[:LONGEST]:
         # what is not in the details is in the summary, in full
-        left = list(said.details)
+        left = list(text.details)
         for one in reversed(rest):
             if left and left[-1] == one.detail:
                 left.pop()
@@ -44,7 +44,7 @@ def test_any_clauses_behind_any_words_fit(name: str, head: str, clauses: list[Cl
 
 
 def test_a_clause_that_does_not_fit_keeps_less_important_ones_out() -> None:
-    said = headline(
+    text = headline(
         "gpt2",
         "warm",
         [
@@ -54,12 +54,12 @@ def test_a_clause_that_does_not_fit_keeps_less_important_ones_out() -> None:
             Clause("call it", Importance.REMEDY),
         ],
     )
-    assert said == ("gpt2: warm; rank 1 is lost; b", ("a" * 200, "GPU 0 at 99 %", "call it"))
+    assert text == ("gpt2: warm; rank 1 is lost; b", ("a" * 200, "GPU 0 at 99 %", "call it"))
 
 
 def test_what_to_do_is_never_in_the_headline() -> None:
-    said = headline("gpt2", "warm", [Clause("call it", Importance.REMEDY)])
-    assert said == ("gpt2: warm", ("call it",))
+    text = headline("gpt2", "warm", [Clause("call it", Importance.REMEDY)])
+    assert text == ("gpt2: warm", ("call it",))
 
 
 def named(view: RankView, run: str, words: str) -> RankView:
@@ -115,10 +115,10 @@ def test_the_headline_of_any_runs_fits(runs: list[tuple[str, str]], words: str) 
     snapshot = b.snapshot(*views)
     for run in snapshot.runs:
         assert len(run_answer(run).summary) <= LONGEST
-    said = answer(snapshot)
-    assert len(said.summary) <= LONGEST
+    text = answer(snapshot)
+    assert len(text.summary) <= LONGEST
     made = status(snapshot)
-    assert (made["summary"], made["details"]) == (said.summary, list(said.details))
+    assert (made["summary"], made["details"]) == (text.summary, list(text.details))
 
 
 @settings(deadline=None)
@@ -126,11 +126,11 @@ def test_the_headline_of_any_runs_fits(runs: list[tuple[str, str]], words: str) 
 def test_what_has_ended_is_not_in_the_headline_of_what_lives(runs: list[tuple[str, str]]) -> None:
     views = {run: b.in_every_state(f"run-{run}")[state] for state, run in runs}
     snapshot = b.snapshot(*views.values())
-    said = answer(snapshot).summary
+    text = answer(snapshot).summary
     living = [run for run in snapshot.runs if run.state not in ENDED]
     for run in snapshot.runs:
         if living and run.state in ENDED:
-            assert run.run not in said
+            assert run.run not in text
             assert any(d.startswith("earlier: ") for d in answer(snapshot).details)
 
 

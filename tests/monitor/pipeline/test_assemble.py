@@ -41,13 +41,13 @@ def through_prometheus(view: RankView) -> RankView:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_sentence_is_the_same_less_what_no_series_tells(state: str) -> None:
+def test_the_sentence_is_the_same_without_what_no_series_reports(state: str) -> None:
     """Reasons are in no label: they are not bounded."""
     snapshot = b.snapshot(STATES[state])
     what, reason = " `forward` (model.py:31)", ": batch size (dim 0 of `i`) went from 16 to 14"
-    told = summary(assemble(samples(snapshot), b.EPOCH))
+    reported = summary(assemble(samples(snapshot), b.EPOCH))
     whole = summary(snapshot).replace(reason, "").replace(what, "")
-    assert told == whole
+    assert reported == whole
 
 
 def quiet(seconds: float) -> RankView:
@@ -85,23 +85,23 @@ def slower() -> RankView:
 )
 def test_every_series_that_is_read_is_queried(view: RankView) -> None:
     """What nobody asks the server for would be missing with a real one alone."""
-    told = samples(b.snapshot(view))
-    asked = [
+    reported = samples(b.snapshot(view))
+    requested = [
         re.compile("|".join(re.findall(r'__name__=~"([^"]+)"', query))) for query in _queries(None)
     ]
     fetched = [
         one
-        for one in told
-        if any(names.fullmatch(f"warmwatch_{one.name}") for names in asked)
+        for one in reported
+        if any(names.fullmatch(f"warmwatch_{one.name}") for names in requested)
         or one.name == "rank_gpu_info"
     ]
-    assert len(fetched) < len(told), "histograms are not fetched"
-    assert assemble(fetched, b.EPOCH) == assemble(told, b.EPOCH)
+    assert len(fetched) < len(reported), "histograms are not fetched"
+    assert assemble(fetched, b.EPOCH) == assemble(reported, b.EPOCH)
 
 
 def test_a_silent_rank_has_its_numbers() -> None:
-    said = summary(assemble(samples(b.snapshot(quiet(38))), b.EPOCH))
-    assert said.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
+    text = summary(assemble(samples(b.snapshot(quiet(38))), b.EPOCH))
+    assert text.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
 
 
 def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent() -> None:
@@ -113,12 +113,12 @@ def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent()
 
 
 def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
-    told = assemble(samples(b.snapshot(slower())), b.EPOCH)
-    assert summary(told).startswith(
+    reported = assemble(samples(b.snapshot(slower())), b.EPOCH)
+    assert summary(reported).startswith(
         "gpt2: warm but slower: 400 ms a step (24 ms before, 17x); nothing compiles"
     )
-    assert "cause" not in summary(told)
-    known = status(told)["runs"][0]["ranks"][0]["slower"]
+    assert "cause" not in summary(reported)
+    known = status(reported)["runs"][0]["ranks"][0]["slower"]
     assert known["seconds"] == pytest.approx(0.4)
     assert known["since_step"] is known["causes"] is None
     numberless = [one for one in samples(b.snapshot(slower())) if "slower_" not in one.name]
@@ -128,23 +128,28 @@ def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_figures_are_those_of_the_record_or_not_known(state: str) -> None:
-    known, told = STATES[state].figures, through_prometheus(STATES[state]).figures
-    assert told.steps.clean.median == known.steps.clean.median
-    assert told.progress.stall_limit_seconds == known.progress.stall_limit_seconds
-    assert told.compile.seconds == pytest.approx(known.compile.seconds)
-    assert told.compile.recompiles == known.compile.recompiles
-    assert told.warmups.latest == known.warmups.latest
-    assert told.steps.clean.count == known.steps.clean.count
-    assert told.steps.clean.upto is told.steps.clean.p99 is None
-    assert told.steps.first_seconds is told.steps.last_seconds is told.steps.first_at is None
-    assert told.steps.touched_lately is told.steps.touched.count is None
-    assert told.warmups.count is told.warmups.first is told.agent.errors is None
-    assert told.life.alive == (state not in {"finished", "failed", "lost"})
-    assert (told.life.end, told.steps.batches) == (known.life.end, known.steps.batches)
-    assert told.who.attempt is told.life.pid is None
+    known, reported = STATES[state].figures, through_prometheus(STATES[state]).figures
+    assert reported.steps.clean.median == known.steps.clean.median
+    assert reported.progress.stall_limit_seconds == known.progress.stall_limit_seconds
+    assert reported.compile.seconds == pytest.approx(known.compile.seconds)
+    assert reported.compile.recompiles == known.compile.recompiles
+    assert reported.warmups.latest == known.warmups.latest
+    assert reported.steps.clean.count == known.steps.clean.count
+    assert reported.steps.clean.upto is reported.steps.clean.p99 is None
+    assert (
+        reported.steps.first_seconds
+        is reported.steps.last_seconds
+        is reported.steps.first_at
+        is None
+    )
+    assert reported.steps.touched_lately is reported.steps.touched.count is None
+    assert reported.warmups.count is reported.warmups.first is reported.agent.errors is None
+    assert reported.life.alive == (state not in {"finished", "failed", "lost"})
+    assert (reported.life.end, reported.steps.batches) == (known.life.end, known.steps.batches)
+    assert reported.who.attempt is reported.life.pid is None
 
 
-def test_what_no_series_tells_is_null_in_the_answer() -> None:
+def test_what_no_series_reports_is_null_in_the_answer() -> None:
     (run,) = status(assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH))["runs"]
     (rank,) = run["ranks"]
     assert run["compile_joules"] is rank["energy"] is rank["process"] is rank["attempt"] is None
@@ -158,12 +163,12 @@ def test_a_count_that_its_torch_does_not_keep_is_not_known_here_either() -> None
     assert figures.agent.missing == ("compilations", "recompile_limit")
 
 
-def test_a_rank_of_which_no_state_is_told_is_left_out() -> None:
-    kept = [s for s in samples(b.snapshot(STATES["warm"])) if s.name != "state"]
-    assert assemble(kept, b.EPOCH).runs == ()
+def test_a_rank_without_a_state_is_left_out() -> None:
+    retained = [s for s in samples(b.snapshot(STATES["warm"])) if s.name != "state"]
+    assert assemble(retained, b.EPOCH).runs == ()
 
 
-def test_a_state_is_taken_over_and_never_judged_anew() -> None:
+def test_a_state_is_copied_and_never_judged_again() -> None:
     """Its last step is long past what this clock would call a stall."""
     (run,) = assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH + 1000).runs
     assert run.state is State.WARM

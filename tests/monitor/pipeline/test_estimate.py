@@ -243,7 +243,7 @@ def test_another_host_is_another_device_where_there_is_no_gpu() -> None:
 
 def compiling(**identity: Any) -> Slot:
     """43 s into its first compilation."""
-    told = {
+    reported = {
         "script": "train.py",
         "host": "node1",
         "caches": COLD,
@@ -252,7 +252,7 @@ def compiling(**identity: Any) -> Slot:
         "pid": 7,
     }
     return replace(
-        b.slot(compile=b.COMPILING.compile, **{**told, **identity}),
+        b.slot(compile=b.COMPILING.compile, **{**reported, **identity}),
         header=replace(b.COMPILING.header, attached_epoch_ns=round((BEGAN + 5000) * 1e9)),
     )
 
@@ -346,7 +346,7 @@ def test_a_history_that_cannot_be_read_leaves_the_estimate_out_and_nothing_else(
     assert polled.runs[0].state.value == "compiling"
 
 
-def test_the_history_is_asked_by_a_command_only_where_something_compiles(tmp_path: Path) -> None:
+def test_a_command_queries_the_history_only_if_something_compiles(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_text("no database")
     warm = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
     polled = _polled(tmp_path, warm)
@@ -415,13 +415,13 @@ MANY = Estimate(
         ),
     ],
 )
-def test_the_sentence_says_what_is_left(known: Estimate, said: str) -> None:
+def test_the_sentence_contains_the_time_left(known: Estimate, said: str) -> None:
     assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {said}"
 
 
 def test_the_answer_and_the_series_have_it_where_it_is_known() -> None:
-    told = status(seen(MANY))["runs"][0]["ranks"][0]["compile"]["estimate"]
-    assert told == {
+    reported = status(seen(MANY))["runs"][0]["ranks"][0]["compile"]["estimate"]
+    assert reported == {
         "of": "warmup",
         "so_far_seconds": 43.0,
         "last_seconds": 113.0,
@@ -460,7 +460,7 @@ def test_a_peer_that_has_done_it_is_the_precedent_of_a_rank_that_is_at_it() -> N
     assert alone.ranks[0].estimate is None
 
 
-def test_a_peer_that_is_at_it_itself_is_none() -> None:
+def test_a_rank_that_still_compiles_is_no_precedent() -> None:
     both: tuple[RunView, ...] = b.runs(
         b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.COMPILING, 1, 2))
     )

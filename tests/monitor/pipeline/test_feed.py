@@ -40,7 +40,7 @@ def feed(hands: Hands, *told: object, interval: float = 1.0, takes: float = 0.0)
     return Feed("gpus", source, hands.clock(), interval)
 
 
-def test_before_the_first_read_it_is_down_and_says_so() -> None:
+def test_before_the_first_read_it_is_down_with_a_reason() -> None:
     hands = Hands()
     assert feed(hands).current(hands.ns) == (
         None,
@@ -161,7 +161,7 @@ class Stopping:
         self.pauses.append(round(seconds, 6))
 
 
-def test_it_follows_in_its_rhythm_and_tells_after_each_read() -> None:
+def test_it_reads_at_its_interval_and_notifies_after_each_read() -> None:
     for takes, pause in ((0.25, 0.75), (3.0, 0.01)):
         hands, told, stopping = Hands(), [], Stopping(2)
         one = feed(hands, "a", "b", takes=takes)

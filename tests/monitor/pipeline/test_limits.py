@@ -392,10 +392,10 @@ def test_the_sentence_names_it_shortly_and_the_details_in_full() -> None:
     training = Training(**AS_READ)
     training.after(20)
     view = replace(training.view(), limited_by=limited_by(AT_WORK))
-    said = answer(b.snapshot(view))
+    text = answer(b.snapshot(view))
     whole = "limited by compute: tensor cores 52 %, SMs 88 %, memory bandwidth 43 %, at its power"
-    assert any(one.startswith(whole) for one in said.details)
-    assert len(said.summary) <= 120
+    assert any(one.startswith(whole) for one in text.details)
+    assert len(text.summary) <= 120
 
 
 HOST = HostReading(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)

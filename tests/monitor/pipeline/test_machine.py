@@ -40,7 +40,7 @@ def values(snapshot: Snapshot) -> dict[str, float]:
     return {s.name: s.value for s in samples if "_host_" in s.name or "_threads" in s.name}
 
 
-def test_the_machine_is_read_as_the_kernel_tells_it() -> None:
+def test_the_host_readings_match_the_kernel_s() -> None:
     read = read_machine()
     assert read is not None
     lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
@@ -78,7 +78,7 @@ def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) 
     assert snapshot.host.cpus == os.cpu_count()
 
 
-def test_a_machine_that_cannot_be_read_is_absent_and_the_source_says_so(
+def test_an_unreadable_host_is_absent_and_its_source_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken() -> HostReading:
@@ -110,7 +110,7 @@ def test_what_is_not_known_of_the_host_has_no_series_and_is_null() -> None:
     assert "warmwatch_host_load1" not in values(b.snapshot(host=unloaded))
 
 
-def test_the_status_answer_tells_the_host() -> None:
+def test_the_status_answer_contains_the_host() -> None:
     assert status(b.snapshot(host=HOST))["host"] == {
         "memory_total_bytes": 64,
         "memory_available_bytes": 48,

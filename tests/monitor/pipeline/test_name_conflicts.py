@@ -58,13 +58,13 @@ def test_ranks_that_several_launchers_started_are_one_run() -> None:
     assert said(Assembly(sources.settings("/d")), *ranks) == {"gpt2": ["0", "1"]}
 
 
-def test_a_run_that_is_started_anew_continues_under_its_name() -> None:
+def test_a_restarted_run_continues_under_its_name() -> None:
     assembly = Assembly(sources.settings("/d"))
     dead = record("dead", pid=1, attached=20, alive=False)
     assert said(assembly, dead, record("anew", pid=2)) == {"gpt2": ["anew"]}
 
 
-def test_a_child_that_is_no_rank_never_speaks_for_its_parent() -> None:
+def test_a_child_that_is_no_rank_never_represents_its_parent() -> None:
     """It steps and ends before the parent has said anything: the run goes on, and is not warm."""
     parent = record("parent", pid=7, attached=20)
     living = record("child", pid=8, launch="process:7:4026531836:99", steps=STEPS)
@@ -83,7 +83,7 @@ def test_a_child_that_is_no_rank_never_speaks_for_its_parent() -> None:
             assert run.state is State.STARTING
 
 
-def test_a_child_that_is_a_rank_speaks_where_its_parent_only_started_it() -> None:
+def test_a_child_that_is_a_rank_replaces_a_parent_that_only_started_it() -> None:
     parent = record("parent", pid=7, attached=20)
     rank = record("rank", pid=8, launch="process:7:4026531836:99", steps=STEPS, world_size=1)
     (run,) = group((parent, rank), {}, b.NOW)

@@ -211,14 +211,14 @@ def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threadin
             seen = poller.latest()
             leap[0] += 2 * 10**9
             wait_until(lambda seen=seen: poller.latest().now_ns > seen.now_ns)
-        said = health(poller.latest())["records"].error
-        assert said in ("no answer for 8 s", "no answer for 10 s")
+        result = health(poller.latest())["records"].error
+        assert result in ("no answer for 8 s", "no answer for 10 s")
         assert poller.latest().runs == ()
         stuck.set()
         wait_until(lambda: poller.latest().runs)
 
 
-def test_after_the_process_stood_still_nothing_is_told_of_what_was_read_before(
+def test_after_a_suspension_no_earlier_reading_is_reported(
     stuck: threading.Event,
 ) -> None:
     """Neither that a source is silent, nor what a rank would be if it had not moved meanwhile."""
@@ -285,7 +285,7 @@ def threads_of(name: str) -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == f"warmwatch-{name}"]
 
 
-def test_a_driver_that_hangs_is_called_once_however_often_one_asks(
+def test_a_hanging_driver_is_called_once_for_any_number_of_reads(
     stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiting command polls for hours: not one more thread may enter the driver meanwhile."""
@@ -323,7 +323,7 @@ def test_a_driver_that_hangs_is_called_once_however_often_one_asks(
     assert not threads_of("nvml")
 
 
-def test_a_source_that_answers_again_is_read_anew(stuck: threading.Event) -> None:
+def test_a_source_that_recovers_is_read_again(stuck: threading.Event) -> None:
     feed = Feed("slow", stuck.wait, Clock(), 1.0)
     assert not feed.read_within(0.05)
     assert not feed.read_within(0.05), "the same read is still under way"

@@ -117,7 +117,7 @@ def test_the_publisher_goes_on_after_the_assembly_as_a_whole_raised(
         watching.stop()
 
 
-def test_its_health_says_when_and_how_long() -> None:
+def test_its_health_contains_when_and_how_long() -> None:
     now = publisher(poller(GOOD, clock=Hands().clock()).poll_once())
     assert (now.up, now.last_success, now.read_seconds, now.error) == (True, EPOCH, 0.0, None)
 
@@ -132,7 +132,7 @@ def probe(path: str, latest: Callable[[], Snapshot]) -> httpx.Response:
 
 
 @pytest.mark.parametrize(("interval", "patience"), [(0.2, 5.0), (10.0, 60.0)])
-def test_an_old_snapshot_is_neither_ready_nor_healthy_and_says_how_old_it_is(
+def test_an_old_snapshot_is_neither_ready_nor_healthy_and_its_age_is_reported(
     interval: float, patience: float
 ) -> None:
     """Its age is judged when it is asked for, for nobody else is there to do it."""
@@ -147,16 +147,16 @@ def test_an_old_snapshot_is_neither_ready_nor_healthy_and_says_how_old_it_is(
     ]
     hands.passed = patience + 7
     late = publisher(watching.latest())
-    said = f"nothing has been published for {patience + 7:.0f} s"
-    assert (late.up, late.error, late.last_success) == (False, said, EPOCH)
+    expected = f"nothing has been published for {patience + 7:.0f} s"
+    assert (late.up, late.error, late.last_success) == (False, expected, EPOCH)
     for path in ("/-/ready", "/-/healthy"):
         answer = probe(path, watching.latest)
-        assert (answer.status_code, answer.text) == (503, said + "\n")
+        assert (answer.status_code, answer.text) == (503, expected + "\n")
     text = probe("/metrics", watching.latest).text
     assert 'warmwatch_source_up{source="publisher"} 0.0' in text
 
 
-def test_an_old_snapshot_is_the_same_one_for_a_second_and_says_how_old_it_is_after_it() -> None:
+def test_an_old_snapshot_stays_the_same_for_a_second_and_then_reports_its_age() -> None:
     """What was made of it is kept for as long as it is the same; just then nothing is cheap."""
     hands = Hands()
     watching = poller(GOOD, clock=hands.clock())

@@ -49,7 +49,7 @@ def test_a_rank_that_waits_for_one_that_compiles_is_not_stalled() -> None:
     assert waiting(reading(1, steps=STEPPED, compile=COMPILED)) is not State.STALLED
 
 
-def test_a_rank_is_stalled_where_nobody_compiles_for_it() -> None:
+def test_a_rank_is_stalled_if_no_rank_compiles() -> None:
     assert waiting(reading(1, steps=STEPPED, compile=WARMED)) is State.STALLED
     alone = states(reading(0, steps=STEPPED, compile=replace(WARMED, last_end_ns=b.ago(301))))
     assert alone == {0: State.STALLED}
@@ -67,7 +67,7 @@ def test_of_several_the_one_that_compiled_last_is_waited_for() -> None:
         assert states(first, *others)[0] is not State.STALLED
 
 
-def test_a_rank_compiled_when_its_record_says_so_and_it_lives() -> None:
+def test_a_rank_compiles_if_its_record_shows_it_and_it_is_alive() -> None:
     assert compiled_ns(reading(0, steps=STEPPED), NOW) == 0
     assert compiled_ns(reading(0, alive=False, steps=STEPPED, compile=COMPILED), NOW) == 0
     assert compiled_ns(reading(0, steps=STEPPED, compile=COMPILING), NOW) == NOW
@@ -109,7 +109,7 @@ def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_end
 
 
 @pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90), (None, 100)])
-def test_of_two_starts_that_lived_at_once_both_stay_when_they_have_ended(
+def test_two_starts_that_overlapped_both_stay_after_their_end(
     gone_ns: int | None, stepped: float
 ) -> None:
     one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
@@ -175,7 +175,7 @@ def test_ranks_that_did_the_same_have_no_differences() -> None:
     assert of_run(b.WARM)["skew"] is None
 
 
-def test_it_says_where_ranks_compiled_different_things() -> None:
+def test_it_reports_where_ranks_compiled_different_graphs() -> None:
     longer = tuple(ns + 40 * SECOND * (n == 0) for n, ns in enumerate(b.WARM.compile.phase_ns))
     other = compiled(
         graphs=b.WARM.compile.graphs + 2, recompiles=b.categories(shape=2), phase_ns=longer
@@ -295,7 +295,7 @@ def test_the_rank_that_the_others_wait_for_has_its_causes() -> None:
     )
 
 
-def test_nothing_is_said_of_differences_while_one_compiles() -> None:
+def test_differences_are_not_reported_while_a_rank_compiles() -> None:
     assert of_run(b.WARM, b.RECOMPILING)["skew"]["differences"] == []
 
 

@@ -58,7 +58,7 @@ MOVES = st.sampled_from((0, 1, 2, -3600))  # the last: before the K-th clean ste
 
 @given(st.lists(st.tuples(st.sampled_from(SLOTS), CHANGES, MOVES), max_size=8))
 @settings(deadline=None)
-def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
+def test_cached_figures_never_differ_from_newly_computed_ones(
     looks: list[tuple[Slot, dict[str, Any], int]],
 ) -> None:
     """Blocks that are the same object, of which others have changed beside them, included."""
@@ -72,7 +72,7 @@ def test_what_is_kept_from_look_to_look_never_differs_from_what_is_made_anew(
     assert found == [anew(one) for one in made]
 
 
-def test_nothing_is_kept_of_records_that_are_no_more() -> None:
+def test_nothing_is_cached_of_removed_records() -> None:
     first = reading(b.WARM)
     group([first], {}, NOW)
     known = cached_figures(first)
@@ -139,6 +139,6 @@ def test_a_length_of_time_is_measured_on_the_machines_own_clock() -> None:
     assert progress.quiet_seconds == pytest.approx(0.02)
 
 
-def test_a_rank_that_was_touched_lately_says_how_often() -> None:
+def test_a_rank_with_recent_activity_reports_how_often() -> None:
     counts = CompileCounts(begun=1, touched_steps=(20, 19, 9, *[0] * 7), activities_seen=1)
     assert figures(b.slot(StepCounts(steps=20), counts)).steps.touched_lately == 2

@@ -67,7 +67,7 @@ def test_runs_are_in_order_of_names_and_ranks_in_order() -> None:
     ],
     ids=lambda rival: rival.folder,
 )
-def test_of_two_records_of_one_rank_the_right_one_speaks(
+def test_of_two_records_of_one_rank_the_right_one_is_shown(
     loser: RecordReading, winner: RecordReading
 ) -> None:
     """A living one before a dead, of the living one with facts, then the newest."""
@@ -93,7 +93,7 @@ def test_of_two_records_of_one_rank_the_right_one_speaks(
         "of a scheduler",
     ],
 )
-def test_a_helper_never_speaks_for_the_rank_beside_it(
+def test_a_helper_never_replaces_a_rank(
     launch: str, pid: int, world_size: int | None, helps: bool
 ) -> None:
     """Not even where it is newer, and has facts while the rank has none."""
@@ -117,13 +117,13 @@ RANK: dict[str, object] = {"world_size": 2, "steps": TELLING}
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_who_waits_for_the_ranks_it_started_speaks_for_none_of_them(*, alive: bool) -> None:
+def test_a_parent_that_waits_for_its_ranks_is_none_of_them(*, alive: bool) -> None:
     """It outlives them, and had imported PyTorch's compiler before it started them."""
     rank = of(8, "rank", alive=alive, attached=20, **RANK)
     assert speaker(PARENT, rank) == speaker(rank, PARENT) == "rank"
 
 
-def test_of_the_ranks_that_it_started_one_after_another_the_last_speaks() -> None:
+def test_of_ranks_started_one_after_another_the_last_is_shown() -> None:
     first = of(8, "a rank that died", alive=False, attached=20, **RANK)
     again = of(9, "a rank anew", alive=False, attached=10, **RANK)
     for order in permutations((PARENT, first, again)):
@@ -139,7 +139,7 @@ def test_what_lives_gives_way_to_no_dead_that_it_has_not_started(other: dict[str
     assert speaker(PARENT, dead) == speaker(dead, PARENT) == "parent"
 
 
-def test_who_speaks_is_the_same_in_whichever_order_records_lie() -> None:
+def test_the_chosen_record_does_not_depend_on_their_order() -> None:
     """A helper gives way to the process that started it, and that one to the rank that it made."""
     rivals = (
         PARENT,
@@ -164,7 +164,7 @@ def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
     assert run.state is State.WARMING
 
 
-def test_a_rank_gets_what_the_host_says_of_its_own_process() -> None:
+def test_a_rank_gets_the_host_data_of_its_own_process() -> None:
     process = ProcessReading(pid=7, cpu_seconds=1.0, resident_bytes=2)
     (run,) = group([reading("0", pid=7), reading("1", rank=1, pid=8)], {7: process}, NOW)
     assert [rank.process for rank in run.ranks] == [process, None]
@@ -234,7 +234,7 @@ def test_a_rank_waits_for_a_living_one_that_works(
     assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
 
 
-def test_a_run_of_which_nobody_lives_has_nobody_to_wait_for() -> None:
+def test_a_run_without_live_ranks_waits_for_no_rank() -> None:
     (run,) = group([reading("0", alive=False, steps=QUIET)], {}, NOW, working={"0": NOW})
     assert run.state is State.LOST
 
@@ -315,14 +315,14 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
     clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
     one = reading("0", alive=False, steps=steps, clean=clean, baseline_steps=4)
     one = replace(one, gone_ns=6)
-    told = facts(one, 5, 7, 9)
-    assert (told.attached_ns, told.warm_steps) == (one.slot.header.attached_ns, 3)
-    assert (told.steps, told.compile, told.alive) == (steps, one.slot.compile, False)
-    assert (told.gone_ns, told.last_batch_ns) == (6, 8)
-    assert (told.peers_compiled_ns, told.working_ns, told.pause_ns) == (5, 7, 9)
-    assert told.baseline_steps == 4
-    assert told.longest_step_ns == 20_500_000_000, "the end of its bin"
-    assert told.median_step_ns == pytest.approx(1e9, rel=0.03)
+    reported = facts(one, 5, 7, 9)
+    assert (reported.attached_ns, reported.warm_steps) == (one.slot.header.attached_ns, 3)
+    assert (reported.steps, reported.compile, reported.alive) == (steps, one.slot.compile, False)
+    assert (reported.gone_ns, reported.last_batch_ns) == (6, 8)
+    assert (reported.peers_compiled_ns, reported.working_ns, reported.pause_ns) == (5, 7, 9)
+    assert reported.baseline_steps == 4
+    assert reported.longest_step_ns == 20_500_000_000, "the end of its bin"
+    assert reported.median_step_ns == pytest.approx(1e9, rel=0.03)
     bare = facts(reading("1"))
     assert (bare.peers_compiled_ns, bare.working_ns, bare.pause_ns) == (0, 0, 0)
     assert bare.baseline_steps == 0

@@ -163,7 +163,7 @@ def test_what_comes_after_the_last_step_is_no_step() -> None:
     assert spent.clean_joules / spent.clean_steps == pytest.approx(TRAIN_WATTS * 0.036, rel=0.06)
 
 
-def test_a_monitor_that_comes_late_says_of_how_much_it_speaks() -> None:
+def test_a_late_monitor_reports_the_time_it_covers() -> None:
     looks = [look for look in every(1.0, TRAINING.end) if look >= 30]
     spent = follow(TRAINING, looks).spending
     assert spent.compile_seconds == pytest.approx(9.4 + 10.5, abs=0.01)
@@ -199,8 +199,8 @@ def test_two_gpus_are_two_times_the_joules_and_the_same_seconds() -> None:
 
 def test_the_recorded_training_on_an_h100_costs_what_its_intervals_say() -> None:
     """Its real activities, with a GPU that draws 118 W in them and 600 W else."""
-    told = json.loads(CAPTURE.read_text())["events"]
-    activities = tuple(_intervals(told))
+    reported = json.loads(CAPTURE.read_text())["events"]
+    activities = tuple(_intervals(reported))
     end = activities[-1][1] + 20
     past = Past(activities=activities, steps=(activities[0][1] + 60, end - 1), end=end)
     spent = follow(past, every(1.0, end), lag=0.1).spending
@@ -251,7 +251,7 @@ def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
     assert before.compile_seconds <= past.compile_seconds(at + lag) + 1e-6
 
 
-def test_an_account_is_kept_until_its_record_is_gone_and_then_for_its_retention() -> None:
+def test_a_summary_stays_while_its_record_exists_and_then_for_the_retention() -> None:
     views = b.runs(TRAINING.view(1.0, 1.0))
     reading = views[0].ranks[0].reading
     assert reading is not None

@@ -105,7 +105,7 @@ def test_before_the_first_mark_nothing_is_a_step() -> None:
     assert spent(STARTED, *windows) == Spending(clean_joules=700.0, clean_steps=1.0)
 
 
-def test_what_stands_still_is_a_window_and_what_falls_is_none() -> None:
+def test_a_constant_value_makes_a_window_and_a_falling_one_does_not() -> None:
     still = seen(20, 2000.0, compiled=20, begun=1)
     assert spent(STARTED, COMPILED, still) == Spending(compile_joules=1000.0, compile_seconds=20.0)
     fell = seen(20, 1999.0, compiled=20, begun=1)
@@ -117,7 +117,7 @@ def test_what_stands_still_is_a_window_and_what_falls_is_none() -> None:
     )
 
 
-def test_compile_time_that_seems_to_fall_is_none() -> None:
+def test_compile_time_that_falls_makes_no_window() -> None:
     """By what ended after the reading: the next difference has it."""
     less = seen(20, 3000.0, compiled=9, begun=1)
     more = seen(30, 4000.0, compiled=20, begun=2)
@@ -178,11 +178,11 @@ def test_compile_time_is_never_negative() -> None:
     assert compile_ns_at(b.view(b.slot(compile=active)), ns(5), ns(20)) == 0
     ended = CompileCounts(begun=1, ended=1, last_end_ns=ns(10), phase_ns=b.phases(dynamo=3))
     view = b.view(b.slot(compile=ended))
-    told = {at: compile_ns_at(view, ns(at), ns(20)) / SECOND for at in (5, 9, 10, 11)}
-    assert told == {5: 0, 9: 2, 10: 3, 11: 3}
+    reported = {at: compile_ns_at(view, ns(at), ns(20)) / SECOND for at in (5, 9, 10, 11)}
+    assert reported == {5: 0, 9: 2, 10: 3, 11: 3}
 
 
-def test_what_is_in_a_directory_that_nobody_can_look_into_is_not_gone() -> None:
+def test_records_in_an_unreadable_directory_are_not_gone() -> None:
     accounts = {folder: EnergyUsed() for folder in ("/d/a/0", "/d/b/0", "/d/b/1")}
     found = retained(accounts, {"/d/a", "/d/b/1"}, 7, 100)
     assert {folder: account.gone_ns for folder, account in found.items()} == {

@@ -47,7 +47,7 @@ def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
     assert after.slot.identity.gpus == ("GPU-1",)
 
 
-def test_an_account_without_new_energy_and_work_that_nobody_saw_stay_the_same() -> None:
+def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() -> None:
     account, work = EnergyUsed(), Work(cpu_seconds=3.0)
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert fold(account, b.view(b.WARM), b.NOW) is account
@@ -58,9 +58,9 @@ def test_the_log_of_a_journal_is_cached_until_the_journal_grows(
     tmp_path: Path,
 ) -> None:
     """A rank that compiled steps hundreds of times between two lines of its journal."""
-    told = {"event": "compilation", "t": 5, "id": "0/1", "kind": "forward", "seconds": 1.5}
+    reported = {"event": "compilation", "t": 5, "id": "0/1", "kind": "forward", "seconds": 1.5}
     folder = write_record(
-        tmp_path, warm(), events=[told, {"event": "fallback", "t": 6, "steps": 1}]
+        tmp_path, warm(), events=[reported, {"event": "fallback", "t": 6, "steps": 1}]
     )
     source = RecordsSource([str(tmp_path)], retention=900)
 
@@ -78,7 +78,7 @@ def test_the_log_of_a_journal_is_cached_until_the_journal_grows(
     step(10)
     assert log() is before
     with (folder / record.JOURNAL).open("a") as journal:
-        journal.write(json.dumps(told | {"id": "0/2"}) + "\n")
+        journal.write(json.dumps(reported | {"id": "0/2"}) + "\n")
     assert [one.id for one in log().compilations] == ["0/1", "0/2"]
 
 

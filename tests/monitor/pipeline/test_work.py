@@ -196,7 +196,7 @@ PROCESS = st.none() | st.builds(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(PROCESS, GPUS, st.booleans()), max_size=20))
-def test_what_was_seen_is_never_unsaid_and_never_lies_in_the_future(
+def test_observed_work_never_decreases_and_never_lies_in_the_future(
     readings: list[tuple[ProcessReading | None, list[GpuReading], bool]],
 ) -> None:
     work = Work()

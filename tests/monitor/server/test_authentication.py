@@ -426,10 +426,10 @@ def test_an_old_connection_cannot_bypass_a_newly_required_certificate(
 ) -> None:
     """It is refused, or was closed; in no case answered."""
     (tmp_path / "ca.pem").write_bytes(authority.file.read_bytes())
-    asked = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+    requested = "  client_ca_file: ca.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
     digest = f"bearer_token_sha256: [{sha256(TOKEN.encode()).hexdigest()}]\n"
     at_first = change == "another authority"
-    config = write(tmp_path, tls(authority, asked) if at_first else tls(authority) + digest)
+    config = write(tmp_path, tls(authority, requested) if at_first else tls(authority) + digest)
     shown = authority.trusted()
     if at_first:
         shown.load_cert_chain(*authority.sign("client"))
@@ -440,7 +440,7 @@ def test_an_old_connection_cannot_bypass_a_newly_required_certificate(
             (tmp_path / "other").mkdir()
             Authority(tmp_path / "other").file.rename(tmp_path / "ca.pem")
         else:
-            write(tmp_path, tls(authority, asked))
+            write(tmp_path, tls(authority, requested))
         wait_until(lambda: not _gets_in(url, shown))
         try:
             assert _status_on(old) == 421
@@ -581,11 +581,11 @@ def test_an_owner_sees_nothing_of_a_claimed_gpu_without_a_process_of_the_run(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
 def test_a_user_token_neither_finds_nor_waits_for_another_user_s_run(two_users: str) -> None:
     one, other = OWNERS
-    asked = {"Authorization": f"Bearer {one}"}
-    assert ask(two_users, f"/status?run=gpt2@{one}", **asked).status == 200
+    requested = {"Authorization": f"Bearer {one}"}
+    assert ask(two_users, f"/status?run=gpt2@{one}", **requested).status == 200
     # both ways to an answer: the fast path, and the routes, which take what is odd
     for path in (f"/status?run=gpt2@{other}", f"/status?run=gpt2@{other}&more=1"):
-        assert ask(two_users, path, **asked).status == 404
+        assert ask(two_users, path, **requested).status == 404
     for path in ("/status?wait=warm&timeout=60", "/status?wait=warm&timeout=60&more=1"):
         waited = _answer(two_users, str(one), path)
         assert waited["reached"] is True

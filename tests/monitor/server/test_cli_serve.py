@@ -212,8 +212,8 @@ def test_without_the_extra_it_prints_the_pip_command() -> None:
 def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
     fine = serve("--check-config", "--dir", str(tmp_path), "--address", "127.0.0.1:10464")
     assert (fine.returncode, fine.stderr) == (0, "")
-    said = "the settings are fine: would serve http://127.0.0.1:10464 and read"
-    assert fine.stdout == f"{said} {tmp_path}\n"
+    expected = "the settings are fine: would serve http://127.0.0.1:10464 and read"
+    assert fine.stdout == f"{expected} {tmp_path}\n"
     for wrong in (
         ("--interval", "x"),
         ("--web-config", str(tmp_path / "none")),
@@ -293,11 +293,11 @@ def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_pat
     ):
         manager.bind(str(tmp_path / ".notify"))
         manager.settimeout(60)
-        told: list[str] = []
+        reported: list[str] = []
 
         def hears(words: str) -> bool:
-            while not any(words in one for one in told):
-                told.append(manager.recv(4096).decode())
+            while not any(words in one for one in reported):
+                reported.append(manager.recv(4096).decode())
             return True
 
         variables = {"NOTIFY_SOCKET": str(tmp_path / ".notify"), "WATCHDOG_USEC": "400000"}
@@ -308,14 +308,14 @@ def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_pat
             assert hears("READY=1")
             assert hears("STATUS=gpt2: warm since step")
             assert hears("WATCHDOG=1")
-            told.clear()
+            reported.clear()
             assert hears("WATCHDOG=1"), "again and again"
             process.send_signal(signal.SIGHUP)
-            told.clear()
+            reported.clear()
             assert hears("RELOADING=1\nMONOTONIC_USEC=")
             assert hears("READY=1")
             assert status(url)["warm"], "a hang-up ends nothing"
-            told.clear()
+            reported.clear()
             process.send_signal(signal.SIGSTOP)
             manager.settimeout(1)
             with contextlib.suppress(TimeoutError):

@@ -208,10 +208,10 @@ def test_a_pipelined_request_gets_the_first_answer_and_a_close(
         daemon_process("--dir", str(tmp_path)) as (_, url),
         connected(url, 1, 3 * one) as (peer,),
     ):
-        said = _all_of(peer)
-        assert said.count(b"HTTP/1.1 200 OK") == 1
-        assert b"connection: close" in said
-        assert said.endswith(b"healthy\n")
+        output = _all_of(peer)
+        assert output.count(b"HTTP/1.1 200 OK") == 1
+        assert b"connection: close" in output
+        assert output.endswith(b"healthy\n")
 
 
 class Hands:
@@ -323,18 +323,18 @@ def test_a_client_that_pipelined_after_a_wait_and_left_is_detected() -> None:
     """The server frees its slot and buffers immediately."""
 
     async def scenario() -> None:
-        asked, left = asyncio.Event(), asyncio.Event()
+        requested, left = asyncio.Event(), asyncio.Event()
 
         async def app(scope: Scope, receive: Receive, _send: Send) -> None:
             if scope["type"] == "http":
-                asked.set()
+                requested.set()
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 left.set()
 
         async def peer(_reader: asyncio.StreamReader, writer: Writer) -> None:
             writer.write(ONE + ONE)
-            await asked.wait()
+            await requested.wait()
             writer.transport.abort()
             await asyncio.wait_for(left.wait(), 120)
 
@@ -348,11 +348,11 @@ def test_a_client_that_reads_nothing_of_its_answers_is_closed() -> None:
     hands, body = Hands(10), b"x" * (1 << 26)
 
     async def scenario() -> None:
-        asked: list[str] = []
+        requested: list[str] = []
 
         async def app(scope: Scope, _receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
-                asked.append(scope["path"])
+                requested.append(scope["path"])
                 length = (b"content-length", b"%d" % len(body))
                 await send({"type": "http.response.start", "status": 200, "headers": [length]})
                 await send({"type": "http.response.body", "body": body})
@@ -361,7 +361,7 @@ def test_a_client_that_reads_nothing_of_its_answers_is_closed() -> None:
             writer.write(ONE)
             await reader.readexactly(10)
             writer.write(ONE)
-            while len(asked) < 2:  # noqa: ASYNC110 - no event to await
+            while len(requested) < 2:  # noqa: ASYNC110 - no event to await
                 await asyncio.sleep(0.01)
             assert len(hands.all) == 1
             hands.now += TAKE_SECONDS
@@ -380,10 +380,10 @@ def test_waiting_clients_get_an_answer_at_shutdown_without_a_log_line(tmp_path: 
         with connected(url, 300, request) as peers:
             ask(url)  # bytes sent earlier have been read
             process.terminate()
-            said = [_all_of(peer) for peer in peers]
+            output = [_all_of(peer) for peer in peers]
         assert process.communicate(timeout=240)[1] == ""
     assert process.returncode == 0
-    assert {(one[9:12], b"the daemon is stopping" in one) for one in said} == {(b"503", True)}
+    assert {(one[9:12], b"the daemon is stopping" in one) for one in output} == {(b"503", True)}
 
 
 def test_a_stopping_server_finishes_only_answers_that_are_being_read(
@@ -426,7 +426,7 @@ def test_a_stopping_server_finishes_only_answers_that_are_being_read(
 
 
 def _all_of(peer: socket.socket) -> bytes:
-    said = b""
+    output = b""
     while part := peer.recv(65_536):
-        said += part
-    return said
+        output += part
+    return output

@@ -103,8 +103,8 @@ def test_stored_functions_are_bounded_and_the_others_summed() -> None:
         folded.fold(
             Compilation(id=f"{n}/0", kind="forward", at_ns=n, seconds=float(n), name=f"f{n}")
         )
-    *kept, rest = folded.dearest
-    assert [one.name for one in kept] == [f"f{n}" for n in range(MOST + 39, 39, -1)]
+    *retained, rest = folded.dearest
+    assert [one.name for one in retained] == [f"f{n}" for n in range(MOST + 39, 39, -1)]
     assert (rest.name, rest.others, rest.compilations) == (None, 40, 40)
     total = sum(one.seconds for one in folded.dearest)
     assert math.isclose(total, sum(range(MOST + 40)))
@@ -144,9 +144,9 @@ MODEL = FunctionCost(
 def test_status_has_the_ten_most_expensive_functions_and_the_table_names_them() -> None:
     long = FunctionCost(name="a_function_with_a_rather_long_name", file="quite_a_module.py", line=9)
     run = rank_with(MODEL, long, *[FunctionCost(name=f"f{n}", seconds=1.0) for n in range(20)])
-    told = run["ranks"][0]["compile"]["functions"]
-    assert [one["name"] for one in told[:3]] == ["forward", long.name, "f0"]
-    assert len(told) == 10
+    reported = run["ranks"][0]["compile"]["functions"]
+    assert [one["name"] for one in reported[:3]] == ["forward", long.name, "f0"]
+    assert len(reported) == 10
     title, head, first, second, numbers, *_ = table([run], 80)
     assert title == "gpt2, rank 0: what each function cost to compile"
     assert head.split() == ["function", "count", "took", "mostly", "ops", "kernels", "cached"]
@@ -165,10 +165,10 @@ def test_generated_functions_have_descriptive_names() -> None:
     resumed = "torch_dynamo_resume_in_torch_dynamo_resume_in_forward_at_8_at_10"
     rest = FunctionCost(name=resumed, file="t.py", line=10, seconds=1.0)
     run = rank_with(wrapper, rest)
-    told = run["ranks"][0]["compile"]["functions"]
+    reported = run["ranks"][0]["compile"]["functions"]
     names = ["the model", "forward after a graph break (t.py:10)"]
-    assert [one["called"] for one in told] == names
-    assert [told[0]["name"], told[1]["name"]] == ["inner", resumed], "as PyTorch has it"
+    assert [one["called"] for one in reported] == names
+    assert [reported[0]["name"], reported[1]["name"]] == ["inner", resumed], "as PyTorch has it"
     rows = [line for line in table([run], 80)[2:] if not line.startswith(" ")]
     assert [row.split("  ")[0] for row in rows] == names
 
@@ -197,11 +197,11 @@ def test_the_table_reports_that_no_function_has_compiled() -> None:
 
 
 def test_without_a_run_the_command_adds_nothing(tmp_path: Path) -> None:
-    bare, asked = (
+    bare, requested = (
         CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
         for words in ([], ["--functions"])
     )
-    assert (asked.exit_code, asked.output) == (5, bare.output)
+    assert (requested.exit_code, requested.output) == (5, bare.output)
 
 
 def test_an_evicted_function_counts_once_among_the_others() -> None:

@@ -687,8 +687,8 @@ def test_an_impossibly_large_number_refuses_the_record(
 ) -> None:
     """It would stand in a sentence; what an agent lets stand at the largest word does not."""
     slot = warm()
-    told = replace(slot.compile, tokens_per_step=2, tokens_before=2**64 - 1)
-    write_record(tmp_path, replace(slot, compile=told), name="good")
+    reported = replace(slot.compile, tokens_per_step=2, tokens_before=2**64 - 1)
+    write_record(tmp_path, replace(slot, compile=reported), name="good")
     damaged = replace(getattr(slot, block), **{word: number})
     write_record(tmp_path, replace(slot, **{block: damaged}), name="bad")
     found = RecordsSource([str(tmp_path)], retention=900).read()

@@ -161,10 +161,10 @@ WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process u
 
 
 def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -> None:
-    told = status(b.snapshot(observed=(SEEN,)))
-    assert told["runs"] == []
-    assert (told["compiling"], told["warm"]) == (None, None)
-    assert told["observed"] == [
+    reported = status(b.snapshot(observed=(SEEN,)))
+    assert reported["runs"] == []
+    assert (reported["compiling"], reported["warm"]) == (None, None)
+    assert reported["observed"] == [
         {
             "pid": 4711,
             "command": "python train.py",
@@ -175,18 +175,18 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
             "evidence": WORDS,
         }
     ]
-    assert told["summary"] == (
+    assert reported["summary"] == (
         "no run is known here, but python train.py (pid 4711) looks like a training; "
         "it has no agent and is likely to compile"
     )
-    assert told["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
+    assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
 
 
 def test_a_run_with_the_agent_has_its_own_verdict_beside_an_unattached_process() -> None:
     warm = b.in_every_state()["warm"]
-    told = status(b.snapshot(warm, observed=(SEEN,)))
-    assert told["warm"] is True
-    assert "train.py" not in told["summary"]
+    reported = status(b.snapshot(warm, observed=(SEEN,)))
+    assert reported["warm"] is True
+    assert "train.py" not in reported["summary"]
 
 
 def test_an_idle_unattached_process_has_no_line_beside_a_run_with_the_agent() -> None:

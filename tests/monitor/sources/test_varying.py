@@ -30,8 +30,8 @@ def reason(sizes: tuple[int, ...], tensor: str = "tokens") -> str:
 
 
 def forward(n: int, why: str, t: int = 5) -> dict[str, object]:
-    told = {"seconds": 8.0, "name": "forward", "reason": why, "category": "shape"}
-    return {"t": t, "event": "compilation", "kind": "forward", "id": f"0/{n}", **told}
+    reported = {"seconds": 8.0, "name": "forward", "reason": why, "category": "shape"}
+    return {"t": t, "event": "compilation", "kind": "forward", "id": f"0/{n}", **reported}
 
 
 def backward(n: int) -> dict[str, object]:
@@ -83,8 +83,8 @@ def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> No
 
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
-    told = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or "
-    assert f"{told}pad to 64" in words
+    reported = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or "
+    assert f"{reported}pad to 64" in words
 
 
 def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
@@ -111,8 +111,8 @@ def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) 
     )
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.NOW))
     found = evidence(rank(journal, slot))
-    said = "pad to 64 (a clean step took 36 ms before it changed, 41 ms since)"
-    assert any(words.endswith(said) for words in found), found
+    expected = "pad to 64 (a clean step took 36 ms before it changed, 41 ms since)"
+    assert any(words.endswith(expected) for words in found), found
 
 
 def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path) -> None:
@@ -158,15 +158,17 @@ def numbered(values: tuple[int, ...], seconds: float | None = 0.1) -> list[dict[
             "User stack trace:"
             for n in reversed(range(new))
         )
-        told = {**forward(new, why), "category": "python_value", "seconds": seconds}
-        lines.append(told)
+        reported = {**forward(new, why), "category": "python_value", "seconds": seconds}
+        lines.append(reported)
     return lines
 
 
 def test_a_number_that_keeps_recompiling_a_function_is_reported(tmp_path: Path) -> None:
     view = rank(followed(tmp_path / "events.jsonl", *numbered((5, -6, 7, 8))))
-    told = "`self.step` took 3 values from -6 to 7; each cost 100 ms: pass it as a tensor, or keep "
-    assert f"{told}it out of the compiled function" in evidence(view)
+    reported = (
+        "`self.step` took 3 values from -6 to 7; each cost 100 ms: pass it as a tensor, or keep "
+    )
+    assert f"{reported}it out of the compiled function" in evidence(view)
     (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
     assert (shown["tensor"], shown["dim"], shown["values"]) == ("self.step", None, [-6, 5, 7])
 

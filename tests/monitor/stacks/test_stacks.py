@@ -114,7 +114,9 @@ def test_the_same_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_no_py_spy")
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_json_without_stacks_says_why_and_exits_1(tmp_path: Path, *, is_empty: bool) -> None:
+def test_json_without_stacks_contains_the_reason_and_exits_1(
+    tmp_path: Path, *, is_empty: bool
+) -> None:
     with held(write_record(tmp_path, compiling() if is_empty else warm())):
         shown = stacks("--json", "--rank", "0", "--dir", str(tmp_path))
     (rank,) = json.loads(shown.stdout)["ranks"]
@@ -196,7 +198,7 @@ def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: 
 
 
 @pytest.mark.usefixtures("_no_py_spy")
-def test_what_cannot_be_shown_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_stacks_that_cannot_be_shown_are_reported_in_a_sentence(tmp_path: Path) -> None:
     empty = stacks("--dir", str(tmp_path))
     assert (empty.exit_code, empty.stderr[:27]) == (5, "warmwatch: no run is known ")
     with held(write_record(tmp_path, warm())):
@@ -214,7 +216,7 @@ def test_what_cannot_be_shown_is_said_in_a_sentence(tmp_path: Path) -> None:
         assert "the agent writes stacks of compilations, and nothing compiles" in named.stderr
 
 
-def test_py_spy_is_asked_first_and_told_down_to_base_names(
+def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = tmp_path / "py-spy"
@@ -279,7 +281,7 @@ def test_a_py_spy_that_hangs_is_not_waited_for(
         (None, 1000, 0, "give it SYS_PTRACE"),
     ],
 )
-def test_why_the_kernel_refuses_is_said_with_what_to_do(
+def test_a_refusal_of_the_kernel_is_reported_with_a_remedy(
     owner: int | None, uid: int, scope: int | None, words: str
 ) -> None:
     import re
@@ -331,7 +333,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_py_spy_on_the_path_is_run_if_nobody_else_can_replace_it(on_path: Path) -> None:
+def test_py_spy_on_the_path_is_run_if_no_other_user_can_replace_it(on_path: Path) -> None:
     assert py_spy.find() == str(on_path)
 
 

@@ -13,8 +13,8 @@ from warmwatch_monitor.status.words.sentence import summary
 
 
 def with_baseline(slot: Slot, steps: int, seconds: float | None = None) -> Slot:
-    told = {"baseline_steps": steps, "baseline_seconds": seconds}
-    return replace(slot, identity=replace(slot.identity, **told))
+    reported = {"baseline_steps": steps, "baseline_seconds": seconds}
+    return replace(slot, identity=replace(slot.identity, **reported))
 
 
 def answer(slot: Slot) -> dict[str, object] | None:
@@ -51,8 +51,8 @@ def test_a_warm_rank_reports_gain_and_break_even() -> None:
     needed = (120.3 - 0.036) / (0.048 - 0.036)
     assert known["break_even_steps"] == pytest.approx(needed, rel=0.1)
     assert known["paid_back_at_step"] == 20 + known["break_even_steps"]  # type: ignore[operator]
-    said = summary(b.snapshot(b.view(slot)))
-    assert f"1.3x as fast as eager; break-even at step {known['paid_back_at_step']:,}" in said
+    text = summary(b.snapshot(b.view(slot)))
+    assert f"1.3x as fast as eager; break-even at step {known['paid_back_at_step']:,}" in text
     assert "the first 20 steps ran eagerly on purpose, 48 ms each" in evidence(b.view(slot))
 
 
@@ -61,8 +61,8 @@ def test_without_a_speed_up_there_is_no_break_even() -> None:
     known = answer(slot)
     assert known is not None
     assert (known["break_even_steps"], known["paid_back_at_step"]) == (None, None)
-    said = summary(b.snapshot(b.view(slot)))
-    assert "0.83x as fast as eager, so compiling never breaks even" in said
+    text = summary(b.snapshot(b.view(slot)))
+    assert "0.83x as fast as eager, so compiling never breaks even" in text
 
 
 @pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager", "stalled"])

@@ -19,25 +19,25 @@ HELD = replace(b.WARM.compile, memory=(10, 20, 30, 40), memory_ns=b.ago(130))
 def back(snapshot: Snapshot) -> RankView:
     """The one rank as a Prometheus that scraped it tells of it."""
     body = render(snapshot, None)[0].decode()
-    told = [
+    reported = [
         Sample(name=s.name.removeprefix("warmwatch_"), labels=dict(s.labels), value=s.value)
         for family in plain(body)
         for s in family.samples
     ]
-    ((rank,),) = (run.ranks for run in assemble(told, b.EPOCH).runs)
+    ((rank,),) = (run.ranks for run in assemble(reported, b.EPOCH).runs)
     return rank
 
 
 def test_a_prometheus_gives_the_same_back() -> None:
     compiling = b.view(replace(b.COMPILING, compile=COUNTED))
-    asked = replace(b.EAGER, compile=replace(b.EAGER.compile, wrappers=2, disabled=2))
+    requested = replace(b.EAGER, compile=replace(b.EAGER.compile, wrappers=2, disabled=2))
     tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
-    for view in (compiling, tuned, b.view(replace(b.WARM, compile=HELD)), b.view(asked)):
-        told = back(b.snapshot(view)).figures
-        assert told.compile.open == view.figures.compile.open
-        assert told.compile.wrappers == view.figures.compile.wrappers
-        assert told.compile.disabled == view.figures.compile.disabled
-        assert (told.memory and told.memory.bytes) == (
+    for view in (compiling, tuned, b.view(replace(b.WARM, compile=HELD)), b.view(requested)):
+        reported = back(b.snapshot(view)).figures
+        assert reported.compile.open == view.figures.compile.open
+        assert reported.compile.wrappers == view.figures.compile.wrappers
+        assert reported.compile.disabled == view.figures.compile.disabled
+        assert (reported.memory and reported.memory.bytes) == (
             view.figures.memory and view.figures.memory.bytes
         )
 
@@ -54,8 +54,8 @@ def test_progress_is_in_the_sentence_in_status_and_in_series() -> None:
 
 def test_with_several_graphs_the_current_one_is_named() -> None:
     counts = replace(COUNTED, compilations=b.kinds(forward=1, backward=1))
-    said = summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))
-    assert ", graph 3: kernels 31 of 86" in said
+    text = summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))
+    assert ", graph 3: kernels 31 of 86" in text
 
 
 def test_without_a_count_or_compilation_there_is_no_progress() -> None:

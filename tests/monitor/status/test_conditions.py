@@ -93,16 +93,16 @@ def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
 def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     over = view(NOTHING, journal={"breaks": (BROKEN,)})
     slot = b.ended("finished", over.reading.slot)
-    said = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
-    assert "finished after" in said
-    assert said.endswith(f"; {CAPTURED_NOTHING}")
+    text = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
+    assert "finished after" in text
+    assert text.endswith(f"; {CAPTURED_NOTHING}")
 
 
 def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)
-    said = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
-    assert "; 3 graph breaks, the first: Unsupported: a module that is wrapped by DDP" in said
+    text = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
+    assert "; 3 graph breaks, the first: Unsupported: a module that is wrapped by DDP" in text
 
 
 def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
@@ -111,9 +111,9 @@ def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
     assert b.in_words(failed).endswith("; 2 compilations failed")
     why = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), failure="torch._dynamo.exc.Broken")
     failed = view(replace(tried, failures=3), compilations=(why,))
-    said = b.in_words(failed)
-    assert said.startswith("gpt2: warm, but every compilation failed: this is eager speed")
-    assert said.endswith("; 3: Broken")
+    text = b.in_words(failed)
+    assert text.startswith("gpt2: warm, but every compilation failed: this is eager speed")
+    assert text.endswith("; 3: Broken")
     assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
 
 

@@ -32,8 +32,8 @@ def lost(*, base: Slot = TRAINED, gone: float = 3.0) -> RankView:
 
 def end(view: RankView) -> dict[str, Any]:
     (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
-    said: dict[str, Any] = rank["end"]
-    return said
+    found: dict[str, Any] = rank["end"]
+    return found
 
 
 ENDS = {
@@ -77,9 +77,9 @@ def test_each_end_has_its_words_and_its_facts(
     view: RankView, sentence: str, told: tuple[object, ...]
 ) -> None:
     assert summary(b.snapshot(view)) == f"gpt2: {sentence}"
-    said = end(view)
-    assert (said["how"], said["exit_code"], said["exception"]) == told
-    assert said["out_of_memory"] is (True if view.oom_killed else None)
+    text = end(view)
+    assert (text["how"], text["exit_code"], text["exception"]) == told
+    assert text["out_of_memory"] is (True if view.oom_killed else None)
 
 
 @pytest.mark.parametrize("view", [b.view(TRAINED), b.view(b.COMPILING)])
@@ -100,7 +100,7 @@ def ranks(*gone: float | None) -> tuple[str, dict[str, Any]]:
     return summary(snapshot), status(snapshot)["runs"][0]
 
 
-def test_a_whole_run_that_is_gone_at_once_was_perhaps_ended_from_outside() -> None:
+def test_a_run_whose_ranks_are_all_lost_together_was_perhaps_ended_from_outside() -> None:
     sentence, run = ranks(3.0, 4.2, 5.0)
     assert sentence == (
         "gpt2: lost after 12 steps; all ranks ended within 2.0 s: ended from outside?"
@@ -122,7 +122,7 @@ def test_a_part_of_a_run_that_dies_stays_grave() -> None:
     assert (dead["state"], dead["end"]["ended_together"]) == (State.LOST.value, False)
 
 
-def test_ranks_that_died_alike_are_reported_together() -> None:
+def test_ranks_that_died_the_same_way_are_reported_together() -> None:
     assert ranks(None, 3.0, 3.0)[0].endswith("; ranks 1 and 2 are lost")
     assert ranks(None, 3.0, 3.0, 3.0)[0].endswith("; ranks 1-3 are lost")
 

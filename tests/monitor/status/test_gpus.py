@@ -169,7 +169,7 @@ def test_what_compilation_cost_is_in_the_answer_for_each_rank_and_in_sum() -> No
     assert run["compile_joules"] == 20_800.0
 
 
-def test_of_a_compilation_that_nobody_measured_no_joules_are_known() -> None:
+def test_an_unmeasured_compilation_has_no_energy() -> None:
     (run,) = status(b.snapshot(b.view(b.WARM, spending=Spending())))["runs"]
     assert run["ranks"][0]["energy"]["compile_joules"] is None
     assert run["compile_joules"] is None

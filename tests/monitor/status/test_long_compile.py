@@ -90,8 +90,8 @@ def test_a_hung_compilation_has_other_words_than_a_working_one(view: RankView, d
 
 def test_a_first_compilation_is_held_against_the_limit_alone() -> None:
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(4000), longest_activity_ns=7)
-    (said,) = status(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))["runs"]
-    assert "compiling for 67 min (inductor); too long: the limit is 60 min" in said["summary"]
+    (output,) = status(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))["runs"]
+    assert "compiling for 67 min (inductor); too long: the limit is 60 min" in output["summary"]
 
 
 def test_a_sentence_goes_by_the_clock_of_the_compilation_that_is_too_long() -> None:

@@ -69,10 +69,10 @@ def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None
     ]
     snapshot = b.snapshot(view)
     assert "warm since step 4" in summary(snapshot)
-    told = status(snapshot)["runs"][0]["ranks"][0]["long_steps"]
-    assert [(one["step"], one["evaluation"]) for one in told] == [(400, False), (800, False)]
-    assert told[0]["checkpoint_seconds"] == 38.0
-    assert told[1]["words"] in evidence(view)
+    reported = status(snapshot)["runs"][0]["ranks"][0]["long_steps"]
+    assert [(one["step"], one["evaluation"]) for one in reported] == [(400, False), (800, False)]
+    assert reported[0]["checkpoint_seconds"] == 38.0
+    assert reported[1]["words"] in evidence(view)
 
 
 def test_a_last_step_that_is_also_the_longest_is_reported_once() -> None:
@@ -94,8 +94,8 @@ def follow(tmp_path: Path, *lines: dict[str, object]) -> Journal:
 def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path) -> None:
     lengths = (7, 90, 8, 9, 10, 11, 12, 13)
     lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
-    kept = follow(tmp_path, *lines).long_steps
-    assert [one.step for one in kept] == [2, *range(9 - LONG_STEPS_KEPT, 9)]
+    retained = follow(tmp_path, *lines).long_steps
+    assert [one.step for one in retained] == [2, *range(9 - LONG_STEPS_KEPT, 9)]
 
 
 def test_a_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def _of(run: object) -> dict[str, object]:
 
 def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> None:
     slot = saves(43, b.WARM)
-    told = {"batches": 9, "last_batch_ns": b.ago(50), "batch_wait_ns": 12 * b.SECOND}
-    steps = replace(slot.steps, last_step_ns=b.ago(44), **told)
+    reported = {"batches": 9, "last_batch_ns": b.ago(50), "batch_wait_ns": 12 * b.SECOND}
+    steps = replace(slot.steps, last_step_ns=b.ago(44), **reported)
     snapshot = b.snapshot(b.view(replace(slot, steps=steps)))
     (view,) = snapshot.runs[0].ranks
     assert (
@@ -81,8 +81,8 @@ def test_a_notebook_between_cells_reports_it_with_the_time() -> None:
     counts = replace(b.STALLED.compile, between_cells_since_ns=b.ago(74))
     snapshot = b.snapshot(b.view(replace(b.STALLED, compile=counts)))
     assert summary(snapshot).endswith("; between the cells of a notebook for 74 s")
-    told = status(snapshot)["runs"][0]["ranks"][0]
-    assert (told["state"], told["pauses"]["between_cells_since"]) == ("warm", b.EPOCH - 74)
+    reported = status(snapshot)["runs"][0]["ranks"][0]
+    assert (reported["state"], reported["pauses"]["between_cells_since"]) == ("warm", b.EPOCH - 74)
     text = render(snapshot, None)[0].decode()
     assert "warmwatch_between_cells_start_timestamp_seconds{" in text
     assert "between_cells" not in render(b.snapshot(b.view(b.WARM)), None)[0].decode()
@@ -151,8 +151,8 @@ def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those
 
 
 def evaluates(since: float, base: Slot = b.STALLED) -> Slot:
-    told = {"evaluations": 2, "evaluating_ns": 8 * b.SECOND}
-    counts = replace(base.compile, evaluating_since_ns=b.ago(since), **told)
+    reported = {"evaluations": 2, "evaluating_ns": 8 * b.SECOND}
+    counts = replace(base.compile, evaluating_since_ns=b.ago(since), **reported)
     return replace(base, compile=counts)
 
 

@@ -67,7 +67,7 @@ def test_a_rank_that_waits_for_a_working_rank_reports_it() -> None:
     assert summary(b.snapshot(waits, evaluates)) == f"{SILENT}; another rank works"
 
 
-def test_where_nothing_moves_it_is_stalled_and_where_steps_go_on_nothing_is_said() -> None:
+def test_without_progress_it_is_stalled_and_with_steps_nothing_is_reported() -> None:
     long_ago = replace(BATCHES.steps, last_batch_ns=b.ago(74))
     stalled = b.snapshot(b.view(replace(QUIET, steps=long_ago)))
     assert summary(stalled).startswith("gpt2: stalled; ")

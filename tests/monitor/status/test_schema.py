@@ -89,10 +89,10 @@ def everything() -> Snapshot:
     touched = replace(
         b.WARM.compile, touched_steps=(3602, 3601, 3600, *[0] * 7), precompiled=0b11111
     )
-    told = {"collective_timeout": 600.0, "collective_backend": "nccl"}
-    told |= {"baseline_steps": 20, "baseline_seconds": 0.05}
-    told |= {"flops_counted": 1e12, "flops_excluded": ("flex_attention",)}
-    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **told)
+    reported = {"collective_timeout": 600.0, "collective_backend": "nccl"}
+    reported |= {"baseline_steps": 20, "baseline_seconds": 0.05}
+    reported |= {"flops_counted": 1e12, "flops_excluded": ("flex_attention",)}
+    identity = replace(b.WARM.identity, gpus=(GPU.uuid,), host="node7", **reported)
     held = replace(touched, memory=(1, 2, 3, 4), memory_ns=b.ago(9))
     thrashing = replace(b.WARM, compile=held, identity=identity)
     counted = replace(b.RECOMPILING.compile, progress_of=1, progress_done=1, progress_total=2)

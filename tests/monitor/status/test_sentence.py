@@ -280,7 +280,7 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     )
 
 
-def test_a_rank_that_compiles_now_speaks_for_one_that_has_just_compiled() -> None:
+def test_a_rank_that_compiles_now_goes_before_one_that_just_compiled() -> None:
     counts = replace(b.RECOMPILING.compile, active_since_ns=0, activities_seen=3, clean_after=3602)
     ranks = [
         b.as_rank(replace(b.RECOMPILING, compile=counts), 0, 2),

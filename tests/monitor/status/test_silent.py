@@ -43,15 +43,15 @@ def test_ten_usual_steps_and_three_seconds_make_silence(slot: Slot, *, silent: b
 
 
 def test_silence_leads_the_sentence_and_leaves_no_speed_in_it() -> None:
-    said = summary(b.snapshot(b.view(quiet(38))))
-    assert said.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
-    assert "real speed" not in said
-    assert said.count("no step") == 1
+    text = summary(b.snapshot(b.view(quiet(38))))
+    assert text.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
+    assert "real speed" not in text
+    assert text.count("no step") == 1
 
 
 def test_an_eager_run_reports_silence_too() -> None:
-    said = summary(b.snapshot(b.view(quiet(38, b.EAGER))))
-    assert said.startswith("gpt2: no step for 38 s (usually 48 ms) and nothing compiles")
+    text = summary(b.snapshot(b.view(quiet(38, b.EAGER))))
+    assert text.startswith("gpt2: no step for 38 s (usually 48 ms) and nothing compiles")
 
 
 def test_a_stall_comes_later_and_replaces_silence() -> None:

@@ -110,7 +110,7 @@ def test_the_entry_of_an_earlier_warm_up_is_not_taken_for_the_latest() -> None:
     assert of_slot(between)["warmup"]["ended"] is False
 
 
-def test_step_lengths_that_nobody_knows_are_null() -> None:
+def test_unknown_step_lengths_are_null() -> None:
     assert of_slot(b.COMPILING)["step_seconds"] == {
         "first": None,
         "first_at": None,
@@ -133,7 +133,7 @@ def test_step_lengths_are_within_a_bin_of_the_true_ones() -> None:
     assert seconds["median"] == pytest.approx(0.036, rel=0.05)
 
 
-def test_since_is_wall_clock_time_and_null_where_nobody_can_know() -> None:
+def test_since_is_wall_clock_time_and_null_if_unknown() -> None:
     assert of_slot(b.STARTING)["since"] == pytest.approx(b.EPOCH - 4)
     assert of_rank(b.view(b.COMPILING, alive=False))["since"] is None
 

@@ -35,7 +35,7 @@ def worth(gpus: int = 1, identity: dict[str, Any] | None = None, **words: int) -
     return b.view(slot, gpus=readings)
 
 
-def test_nothing_is_said_where_nobody_said_what_a_step_is_worth() -> None:
+def test_without_a_declared_work_per_step_nothing_is_reported() -> None:
     view = worth(tokens_per_step=0)
     assert to_builtins(rank(view).worth) is None
     assert throughput(view) == ""
@@ -45,16 +45,16 @@ def test_mfu_is_six_times_parameters_times_tokens_over_the_peak_of_its_gpus() ->
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384, samples_per_step=16)
     seconds = view.figures.steps.recent_seconds
     assert seconds is not None
-    told = to_builtins(rank(view).worth)
+    reported = to_builtins(rank(view).worth)
     by_hand = 6 * 124e6 * 16_384 / seconds / (2 * H100)
-    assert told["mfu_ratio"] == pytest.approx(by_hand)
-    assert told["tokens_per_second"] == pytest.approx(16_384 / seconds)
-    assert told["formula"] == "6 x parameters x tokens"
-    assert (told["estimated"], told["dtype"]) == (False, "bfloat16")
+    assert reported["mfu_ratio"] == pytest.approx(by_hand)
+    assert reported["tokens_per_second"] == pytest.approx(16_384 / seconds)
+    assert reported["formula"] == "6 x parameters x tokens"
+    assert (reported["estimated"], reported["dtype"]) == (False, "bfloat16")
     assert throughput(view).endswith(f"MFU {by_hand * 100:.2g} %")
 
 
-def test_the_command_says_what_the_clean_steps_come_to() -> None:
+def test_the_command_reports_the_throughput_of_clean_steps() -> None:
     view = worth(2, {"parameters": 124_000_000}, tokens_per_step=16_384)
     shown = lines(status(b.snapshot(view)), now=b.EPOCH, width=80, wrap=False, colour=False)
     assert f"gpt2: at this speed {throughput(view)}" in shown
@@ -63,14 +63,14 @@ def test_the_command_says_what_the_clean_steps_come_to() -> None:
     assert not any("at this speed" in line for line in unsaid)
 
 
-def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
+def test_declared_operations_take_precedence_over_the_formula() -> None:
     said = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
     view = worth(1, said, tokens_per_step=7)
-    told = to_builtins(rank(view).worth)
+    reported = to_builtins(rank(view).worth)
     seconds = view.figures.steps.recent_seconds
     assert seconds is not None
-    assert (told["flops_per_step"], told["formula"]) == (2e12, None)
-    assert told["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
+    assert (reported["flops_per_step"], reported["formula"]) == (2e12, None)
+    assert reported["mfu_ratio"] == pytest.approx(2e12 / seconds / 1978.9e12)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_what_the_user_says_of_operations_outranks_the_formula() -> None:
         ({"flops_per_step": 3e12}, 3e12, None, []),
     ],
 )
-def test_counted_operations_come_before_an_estimate_and_after_what_the_user_says(
+def test_counted_operations_precede_an_estimate_and_follow_declared_ones(
     said: dict[str, Any], flops: float, formula: str | None, excluded: list[str]
 ) -> None:
     counted = {"flops_counted": 2e12, "flops_excluded": ("flex_attention",)}
-    told = to_builtins(rank(worth(1, {**counted, **said}, tokens_per_step=7)).worth)
-    assert (told["flops_per_step"], told["formula"]) == (flops, formula)
-    assert told["excluded"] == excluded
+    reported = to_builtins(rank(worth(1, {**counted, **said}, tokens_per_step=7)).worth)
+    assert (reported["flops_per_step"], reported["formula"]) == (flops, formula)
+    assert reported["excluded"] == excluded
 
 
 @pytest.mark.parametrize("fact", ["graph_breaks", "fallbacks", "failures"])
@@ -116,7 +116,7 @@ def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
     ],
     ids=["none", "unknown", "a part of one", "one without a name"],
 )
-def test_no_utilization_is_said_of_gpus_whose_peak_is_not_known(gpus: Any) -> None:
+def test_gpus_of_unknown_peak_have_no_utilization(gpus: Any) -> None:
     view = replace(worth(1, {"flops_per_step": 1e12}), gpus=gpus)
     assert view.utilization is None
     assert to_builtins(rank(view).worth)["flops_per_step"] == 1e12
@@ -159,7 +159,7 @@ def test_there_is_a_peak_for_each_type_that_a_user_may_name() -> None:
     assert all(any(peaks) for peaks in PEAKS.values())
 
 
-def test_what_a_step_takes_is_as_the_user_said_or_six_for_each_parameter_and_token() -> None:
+def test_operations_of_a_step_are_declared_or_six_for_each_parameter_and_token() -> None:
     assert Worth(tokens=5, parameters=2).operations == 60
     assert Worth(parameters=2).operations is None
 

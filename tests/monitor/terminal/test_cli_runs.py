@@ -248,8 +248,8 @@ def test_a_long_watch_stores_the_ended_runs_of_each_poll(tmp_path: Path) -> None
         slot = replace(slot, identity=replace(slot.identity, run=f"short{at}"))
         runs = b.runs(b.view(slot, alive=False), b.view(b.WARM))
         seen.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
-    kept = [run.run for _, snapshot in seen._ended.values() for run in snapshot.runs]
-    assert kept == ["short0", "short1", "short2"]
+    retained = [run.run for _, snapshot in seen._ended.values() for run in snapshot.runs]
+    assert retained == ["short0", "short1", "short2"]
 
 
 def test_status_of_live_runs_does_not_open_the_history(memory: Path, tmp_path: Path) -> None:

@@ -288,15 +288,17 @@ def test_an_explicit_address_that_does_not_answer_is_an_error(
     address = free_address()
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("WARMWATCH_ADDRESS", address if named == "variable" else free_address())
-    asked = ["--address", address] if named == "option" else []
+    requested = ["--address", address] if named == "option" else []
     with held(write_record(tmp_path, warm())):
-        refused = CliRunner().invoke(cli, [*command, *asked])
+        refused = CliRunner().invoke(cli, [*command, *requested])
         assert (refused.exit_code, refused.stdout) == (6, "")
         assert refused.stderr == (
             f"warmwatch: no daemon answers at {address} (connection refused); start one with: "
             "warmwatch serve, or give --dir to read the records\n"
         )
-        assert CliRunner().invoke(cli, [*command, *asked, "--dir", str(tmp_path)]).exit_code == 0
+        assert (
+            CliRunner().invoke(cli, [*command, *requested, "--dir", str(tmp_path)]).exit_code == 0
+        )
 
 
 def test_with_dir_it_reads_the_records_although_a_daemon_watches_the_same(

@@ -89,8 +89,8 @@ def test_every_category_of_a_recompile_is_documented_with_its_remedy() -> None:
 def _anchor(heading: str) -> str:
     """The fragment that GitHub gives a heading."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-    kept = re.sub(r"[^\w\- ]", "", text.replace("`", "").lower())
-    return kept.strip().replace(" ", "-")
+    retained = re.sub(r"[^\w\- ]", "", text.replace("`", "").lower())
+    return retained.strip().replace(" ", "-")
 
 
 def _prose(page: Path) -> str:

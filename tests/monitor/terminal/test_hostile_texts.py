@@ -198,10 +198,15 @@ def _drain(leader: int, seen: bytearray) -> None:
 
 
 def test_no_answer_of_the_daemon_and_no_line_of_its_log_holds_them(directory: Path) -> None:
-    asked = urllib.parse.quote(HOSTILE)
+    requested = urllib.parse.quote(HOSTILE)
     paths = (
         *("/status", "/metrics", "/docs", "/", "/-/ready", "/openapi.json"),
-        *(f"/status?run={asked}", f"/status?wait={asked}", f"/{asked}", f"/status?timeout={asked}"),
+        *(
+            f"/status?run={requested}",
+            f"/status?wait={requested}",
+            f"/{requested}",
+            f"/status?timeout={requested}",
+        ),
     )
     with daemon_process("--dir", str(directory), "--interval", "0.05") as (process, url):
         wait_until(lambda: "owned" in _get(f"{url}/status"))

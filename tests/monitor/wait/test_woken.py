@@ -71,7 +71,7 @@ def test_it_polls_again_after_an_event_of_its_run_and_not_before(
             stack.enter_context(commanded(each, *words))
             for each, words in zip(fronts, (*named, ()), strict=True)
         ]
-        *asked, asked_of_all = map(listens, fronts)
+        *requested, asked_of_all = map(listens, fronts)
         for phase in (1, 2, 3, 4):
             one.is_in(phase)
             wait_until(partial(is_in, before, phase))
@@ -79,19 +79,19 @@ def test_it_polls_again_after_an_event_of_its_run_and_not_before(
         with training(tmp_path, "bert") as other:
             wait_until(lambda: len(beside.asked) > asked_of_all)
             other.warm()
-            assert [len(each.asked) for each in own] == asked
+            assert [len(each.asked) for each in own] == requested
             one.warm()
             for command in commands:
                 assert command.end()[0] == 0
-        for each, known in zip(own, asked, strict=True):
+        for each, known in zip(own, requested, strict=True):
             assert known < len(each.asked) <= known + 2
 
 
 def is_in(before: Front, phase: int) -> bool:
     """The daemon's own events, for a phase by its position in the record."""
     assert before.target is not None
-    said = json.loads(ask(before.target).body)["runs"][0]["ranks"][0]["compile"]["phase"]
-    return bool(said == PHASES[phase - 1])
+    found = json.loads(ask(before.target).body)["runs"][0]["ranks"][0]["compile"]["phase"]
+    return bool(found == PHASES[phase - 1])
 
 
 def status_of(before: Front, run: str) -> bytes:
@@ -237,10 +237,10 @@ def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> N
 
 def test_ctrl_c_ends_a_wait_on_the_event_stream(tmp_path: Path) -> None:
     with scene(tmp_path) as (_, before), commanded(before) as command:
-        asked = listens(before)
+        requested = listens(before)
         command.process.send_signal(signal.SIGINT)
         assert command.end()[0] == 130
-        assert len(before.asked) == asked
+        assert len(before.asked) == requested
 
 
 @contextmanager
@@ -283,10 +283,10 @@ def test_it_reconnects_to_the_event_stream_of_a_restarted_daemon(tmp_path: Path)
         listens(before)
         end()
         begin()
-        asked = listens(before)
+        requested = listens(before)
         one.warm()
         assert command.end()[0] == 0
-        assert asked < len(before.asked) <= asked + 2
+        assert requested < len(before.asked) <= requested + 2
 
 
 def test_on_a_terminal_the_seconds_advance_while_it_waits_for_events(tmp_path: Path) -> None:
