@@ -88,8 +88,10 @@ def _volumes(daemonset: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["operator", "plain"])
-def test_the_api_takes_what_it_gives(tmp_path: Path, name: str) -> None:
-    for kind, found in rendered(tmp_path, ci_values(name)).items():
+def test_the_api_accepts_the_rendered_manifests(tmp_path: Path, name: str) -> None:
+    manifests = rendered(tmp_path, ci_values(name))
+    assert manifests
+    for kind, found in manifests.items():
         if kind not in ("PodMonitor", "PrometheusRule"):  # not part of Kubernetes
             version = kubernetes_validate.latest_version()
             kubernetes_validate.validate(found, version, strict=True)

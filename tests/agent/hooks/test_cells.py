@@ -88,9 +88,11 @@ def test_it_is_gone_when_it_is_uninstalled(events: Events) -> None:
 def test_without_a_shell_nothing_is_reported_and_nothing_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    heard: Heard = []
     for ipython in (None, SimpleNamespace(get_ipython=lambda: None)):
         monkeypatch.setitem(sys.modules, "IPython", ipython)  # type: ignore[arg-type]
-        notebook_cells.install(listening([])).uninstall()
+        notebook_cells.install(listening(heard)).uninstall()
+    assert heard == []
 
 
 TRAIN = """
