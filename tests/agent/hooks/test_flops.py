@@ -58,6 +58,7 @@ def eager(model: Any, example: Any) -> float:
     return float(counter.get_total_flops())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("llama", [False, True])
 def test_a_decoder_has_six_operations_a_parameter_and_token_and_its_attention(
     models: ModuleType, llama: bool
@@ -69,11 +70,13 @@ def test_a_decoder_has_six_operations_a_parameter_and_token_and_its_attention(
     assert known.excluded == ()
 
 
+@pytest.mark.slow
 def test_convolutions_count_as_pytorch_counts_them(models: ModuleType) -> None:
     model, pictures = models.Residual(), models.torch.randn(4, 3, 64, 64)
     assert counted(model, pictures).flops == pytest.approx(eager(model, pictures), rel=0.03)
 
 
+@pytest.mark.slow
 def test_sizes_that_vary_count_by_their_hints(models: ModuleType) -> None:
     model = models.Decoder(llama=False)
     known = counted(model, models.tokens(), dynamic=True)
