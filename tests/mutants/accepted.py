@@ -54,6 +54,21 @@ ACCEPTED: dict[str, dict[str, str]] = {
             f"recent_lengths: if {_FAST} -> if {_FAST.replace(before, after)}": _FAST_PATH
             for before, after in (("len(words) >=", "len(words) >"), ("(words) <=", "(words) <"))
         },
+        "_since_slowdown: if sum(lengths) < _SLOWED_NS -> if sum(lengths) <= _SLOWED_NS": (
+            "not all steps are longer than their median"
+        ),
+        "_since_slowdown: usual = median_ns(lengths) or 0.0 -> usual = median_ns(lengths) or 1.0": (
+            "there are at least three lengths"
+        ),
+        "queued_ns: return mean if mean > UNEQUAL * median else median -> "
+        "return mean if mean >= UNEQUAL * median else median": "10 % is a rough limit",
+        **{
+            "waits: return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1:]) -> "
+            f"return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) {by}:])": (
+                "a bin is 5 % wide, and the limit is rough"
+            )
+            for by in ("- 1", "+ 2")
+        },
     },
     "warmwatch.shared.record.layout": {
         f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "

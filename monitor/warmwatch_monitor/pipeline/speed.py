@@ -142,9 +142,8 @@ class Speed(Struct, frozen=True, kw_only=True):
     @property
     def is_slow(self) -> bool:
         """Whether the last block is slow."""
-        if not self.blocks or self.reference is None:
-            return False
-        return self.blocks[-1].length >= SLOWER_TIMES * self.reference
+        slow = SLOWER_TIMES * (self.reference or math.inf)
+        return bool(self.blocks) and self.blocks[-1].length >= slow
 
 
 def follow(
@@ -158,15 +157,13 @@ def follow(
     ``now``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
     """
     speed = replace(_followed(known, slot), last_ns=slot.steps.last_step_ns)
-    if slowed is not None:
-        speed = _with_start(speed, slot, slowed)
+    speed = _with_start(speed, slot, slowed)
     if now is None:
         return speed
     speed = replace(speed, now=now)
     if speed.slower:  # causes that no longer hold stay if no other does
-        return _with_period(
-            speed, causes=tuple(causes(speed.before, now)) or speed.periods[-1].causes
-        )
+        found = tuple(causes(speed.before, now))
+        return _with_period(speed, causes=found or speed.periods[-1].causes)
     if speed.is_slow or (known and speed.blocks == known.blocks):
         return speed
     # of the block before: the one in progress may be slow already
@@ -403,9 +400,9 @@ def _was_slow(bins: Sequence[int], lengths: Sequence[int], reference: float) -> 
     )
 
 
-def _with_start(speed: Speed, slot: Slot, slowed: LongStep) -> Speed:
+def _with_start(speed: Speed, slot: Slot, slowed: LongStep | None) -> Speed:
     """With the start from the journal, if no poll saw it and all steps since were slow."""
-    if not speed.slower or speed.periods[-1].since_step is not None:
+    if slowed is None or not speed.slower or speed.periods[-1].since_step is not None:
         return speed
     edge, steps = SLOWER_TIMES * speed.periods[-1].before, slot.steps.steps + 1 - slowed.step
     slow, _ = slow_in(slot.clean_bins, edge * 1e9)

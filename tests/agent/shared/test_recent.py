@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from statistics import median
 
@@ -11,7 +12,14 @@ import pytest
 from support.ranks import SECOND, K, Rank
 from warmwatch.shared import record
 from warmwatch.shared.record import RING, packed, recent_lengths
-from warmwatch.shared.record.recent import gap_ns, is_clean, length_ns, marks_ns, newest_first
+from warmwatch.shared.record.recent import (
+    gap_ns,
+    is_clean,
+    length_ns,
+    marks_ns,
+    newest_first,
+    queued_ns,
+)
 
 MS = 10**6
 
@@ -252,3 +260,53 @@ def test_steps_that_vary_are_no_slowdown(lengths: list[float]) -> None:
 )
 def test_each_stage_is_followed(before: list[float], after: float) -> None:
     assert delay(before, varying(after, 80)) <= 9
+
+
+@pytest.mark.parametrize(
+    ("slow", "before", "counted"),
+    [
+        ([SECOND] * 5, [MS] * 35 + [SECOND] * 5, 5),
+        ([SECOND] * 5, [MS] * 34 + [SECOND] * 5, 44),
+        ([SECOND] * 4 + [SECOND - 1], [MS] * 40, 45),
+        ([2 * SECOND] * 4, [MS] * 40, 44),
+    ],
+    ids=["an eighth before", "more than an eighth before", "less than 5 s", "fewer than 5"],
+)
+def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) -> None:
+    before = [MS, *before[1:]]  # a short step ends the newest ones
+    assert len(recent_lengths(slow + before)) == counted
+
+
+@pytest.mark.parametrize(
+    ("lengths", "waits", "expected"),
+    [
+        ([1, 1, 19, 1, 1, 1, 18, 1, 1], 0, (19 + 3) / 4),
+        ([1, 1, 19, 1, 1, 1, 20, 1, 21, 1], 0, (19 + 3 + 20 + 1) / 6),
+        ([1, 1, 19, 1, 1, 1], 0, 1.0),
+        ([1, 1, 19, 1, 1, 1], 5, (95 + 5 * 19) / 100),
+        ([1, 1, 1, 1], 5, (95 + 5 * 19) / 100),
+        ([1, 1, 1, 1], 6, 1.0),
+        ([10, 10, 10, 10, 11], 0, 10.0),
+        ([10, 10, 20, 10, 10, 10, 20, 10, 10], 0, (20 + 30) / 4),
+        ([10, 10, 15, 10, 15, 10, 15, 10], 0, 10.0),
+    ],
+    ids=[
+        *("two waits", "three waits", "one wait and none before", "one wait", "none, few before"),
+        *("none, many before", "alike", "twice as long", "half as long again"),
+    ],
+)
+def test_a_step_of_a_loop_that_queues_its_work(
+    lengths: list[int], waits: int, expected: float
+) -> None:
+    """``waits`` of 100 earlier steps took 19 ms, the others 1 ms."""
+    bins = [0] * record.BINS
+    bins[bisect_left(record.BOUNDS_NS, MS)] += 100 - waits
+    bins[bisect_left(record.BOUNDS_NS, 19 * MS)] += waits
+    total = (100 - waits + 19 * waits) * MS
+    found = queued_ns([one * MS for one in lengths], bins, total)
+    assert found == pytest.approx(expected * MS)
+
+
+def test_before_three_steps_a_loop_that_queues_its_work_has_no_length() -> None:
+    assert queued_ns([], [0] * record.BINS, 0) is None
+    assert queued_ns([MS] * 3, [0] * record.BINS, 0) == MS, "no earlier step is known"
