@@ -35,6 +35,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
+_NO_FASTER = "no faster"
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
     "budget": "it was ended at the end of the budget, after",
@@ -78,7 +79,7 @@ def _reasons(best: Row, of: Modes) -> Iterator[str]:
     if best.mode == of.baseline:
         yield ": no measured mode takes less time"
     elif (pays := best.break_even) is not None and best.speed_up is not None:
-        yield f": {_times(best)} times {of.baseline}'s speed" if _times(best) != "no faster" else ""
+        yield f": {_times(best)} times {of.baseline}'s speed" if _times(best) != _NO_FASTER else ""
         if pays.outcome == "paid_back":
             yield f", its compile cost of {took(pays.cost_seconds or 0.0)} paid back"
             yield f" after {pays.step:,} steps"
@@ -164,7 +165,8 @@ def _answer(of: Modes) -> str:
         )
         return f"{whole}{beside}{_alike(best, totals, of.training_steps)}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
-    gain = f", {_times(best)} times {of.baseline}'s speed" if best.speed_up else ""
+    times = _times(best)
+    gain = f", {times} times {of.baseline}'s speed" if times not in (None, _NO_FASTER) else ""
     return f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_alike(best, known)}."
 
 
@@ -372,15 +374,20 @@ def _length(of: Measured | None) -> str | None:
     if of.uncertainty is None:
         return took(of.value)
     if of.value < 0.9995:
-        return f"{of.value * 1e3:.3g} ± {of.uncertainty * 1e3:.2g} ms"
-    return f"{of.value:.4g} ± {of.uncertainty:.2g} s"
+        return f"{of.value * 1e3:.3g} ± {_two_digits(of.uncertainty * 1e3)} ms"
+    return f"{of.value:.4g} ± {_two_digits(of.uncertainty)} s"
+
+
+def _two_digits(value: float) -> str:
+    """Two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _times(one: Row) -> str | None:
     if one.speed_up is None or not one.captured:
         return None
     if one.break_even is not None and one.break_even.outcome == "no_difference":
-        return "no faster"
+        return _NO_FASTER
     return f"{one.speed_up.value:.3g}"
 
 

@@ -19,7 +19,7 @@ from warmwatch_monitor.output.states import STYLES
 _LEAST = 40
 # a rule below the head, of a character that every terminal and log has
 _BOX = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
-
+_BETWEEN = 3  # characters between two columns: their padding, and one of the box
 
 Charts = Mapping[str, Sequence[Text]]
 _NONE: Charts = MappingProxyType({})
@@ -103,7 +103,8 @@ def fitting(table: Table, width: int) -> Table:
 
 def _width(table: Table) -> int:
     columns = zip((column.name for column in table.columns), *table.rows, strict=True)
-    return sum(max(map(cell_len, column)) + 2 for column in columns)
+    widest = [max(map(cell_len, column)) for column in columns]
+    return sum(widest) + _BETWEEN * (len(widest) - 1)
 
 
 def _table(table: Table) -> RichTable:
