@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from warmwatch_monitor.settings import DEFAULT_ADDRESS, Address, Settings
 
 _BACKLOG = 1024
 _PROBE_SECONDS = 1.0
+_LOCK_SECONDS = 2.0  # longer than a probe
 
 
 def listen(address: Address) -> socket.socket:
@@ -89,19 +92,39 @@ def local_listener(settings: Settings) -> Iterator[socket.socket | None]:
 
 def _listen_at(path: Path) -> socket.socket:
     """Raises OSError: the socket cannot be created, or another daemon listens there."""
-    if not path.parent.exists():
+    with contextlib.suppress(FileExistsError):
         path.parent.mkdir()
         path.parent.chmod(0o755)  # whatever the umask
-    _remove_stale(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(str(path))
-        path.chmod(0o666)  # the guard decides who may read what
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
+    with _locked(path.parent):
+        _remove_stale(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(path))
+            path.chmod(0o666)  # the guard decides who may read what
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
     return listener
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Daemons that start at the same moment must not remove each other's socket as a stale one.
+
+    Any user may hold this lock, so a daemon waits for it for a limited time, then goes on.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        until = time.monotonic() + _LOCK_SECONDS
+        while time.monotonic() < until:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _remove_stale(path: Path) -> None:

@@ -6,7 +6,9 @@ import http.client
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,14 @@ from warmwatch_monitor.server.listening import local_listener
 from warmwatch_monitor.settings import Address, load
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+RAW = """
+import socket
+def raw(path, target):
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(path)
+        peer.sendall(f"GET {target} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+        return int(peer.recv(64).split()[1])
+"""
 NOWHERE = Address(host="127.0.0.1", port=9)
 
 
@@ -100,11 +110,16 @@ def _runs(body: bytes) -> list[Any]:
 def test_a_local_user_reads_their_own_runs_without_the_required_token() -> None:
     program = "from warmwatch_monitor.client.daemon import Daemon, query_daemon\n"
     program += "from warmwatch_monitor.settings import Address\n"
+    program += RAW
     with protected() as path, someone(ALICE, program) as alice:
         assert _runs(ask(path).body) == [f"of-{ALICE}@{ALICE}", f"of-{MALLORY}@{MALLORY}"]
         daemon = f"Daemon(Address('127.0.0.1', 9), service_user='0', sockets=({path!r},))"
         alice.begin(f"print([run['run'] for run in query_daemon({daemon})['runs']], flush=True)")
         assert alice.line() == str([f"of-{ALICE}@{ALICE}"])
+        for name, status in ((f"of-{ALICE}", 200), (f"of-{MALLORY}", 404)):
+            assert alice.line() == "done"
+            alice.begin(f"print(raw({path!r}, '/status?run={name}'), flush=True)")
+            assert alice.line() == str(status), "the own name of an own run"
 
 
 def test_the_client_of_a_socket_is_identified_by_its_user() -> None:
@@ -139,7 +154,7 @@ def test_commands_reach_the_daemon_although_another_process_took_its_port(
         someone(MALLORY, listens) as mallory,
     ):
         squatted = f"127.0.0.1:{mallory.line()}"
-        monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
+        monkeypatch.delenv("WARMWATCH_DIR")
         monkeypatch.setattr("warmwatch_monitor.settings.DEFAULT_ADDRESS", squatted)
         monkeypatch.setenv("WARMWATCH_SOCKET", str(path))
         wait_until(lambda: CliRunner().invoke(cli, ["status", "mine"]).exit_code == 0)
@@ -181,3 +196,27 @@ def test_a_stale_socket_is_replaced_and_an_active_one_is_an_error(tmp_path: Path
     with pytest.raises(DaemonError, match="address already in use"), local_listener(settings):
         pass
     assert path.read_text() == "a file"
+
+
+def test_one_of_the_daemons_that_start_at_the_same_moment_listens(tmp_path: Path) -> None:
+    """First without their directory, then with the socket of a daemon that was killed."""
+    path = tmp_path / "new" / "socket"
+    settings = load({"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {})
+    together = threading.Barrier(4, timeout=60)
+
+    def listens() -> bool:
+        together.wait()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(local_listener(settings))
+            except DaemonError:
+                return False
+            finally:
+                together.wait()  # all have tried, and the first one still listens
+            return True
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            assert sum(one.result() for one in [pool.submit(listens) for _ in range(4)]) == 1
+            with socket.socket(socket.AF_UNIX) as killed:
+                killed.bind(str(path))

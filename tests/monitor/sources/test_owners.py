@@ -319,6 +319,7 @@ def test_a_default_directory_of_another_user_is_refused_by_agent_and_reader(
     forged(place, warm(), uid)
     default = {"WARMWATCH_DIR": "", "XDG_RUNTIME_DIR": "/nonexistent", "TMPDIR": str(directory)}
     with someone(ALICE, **default) as alice:
+        alice.do("os.environ.pop('WARMWATCH_DIR')")
         alice.do("warmwatch.shared.places._MEMORY = '/nonexistent'")  # as in some containers
         alice.do(f"places = warmwatch.shared.places.directories(os.environ, {ALICE})")
         alice.do("found = RecordsSource(places, retention=900).read()")
