@@ -23,9 +23,8 @@ from warmwatch_monitor.model import (
     began_launch,
     last_sign_ns,
 )
-from warmwatch_monitor.pipeline.cached_figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.estimates import Precedents
-from warmwatch_monitor.pipeline.figures import figures
+from warmwatch_monitor.pipeline.figures import cached_figures, figures, forget_others
 from warmwatch_monitor.pipeline.memory import workers_memory
 
 _TOGETHER_NS = 10 * 10**9

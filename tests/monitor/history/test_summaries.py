@@ -15,7 +15,7 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.model import Owner, RankView, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
-from warmwatch_monitor.pipeline.cached_figures import forget_others
+from warmwatch_monitor.pipeline.figures import forget_others
 from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records import parsed_journal as told_source
 from warmwatch_monitor.sources.records.parsed_journal import Journals, ParsedJournal, parse_journal

@@ -15,7 +15,7 @@ from support.values import field_names, replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
-from warmwatch_monitor.pipeline.cached_figures import cached_figures, forget_others
+from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.runs import group, view
 from warmwatch_monitor.pipeline.slot_figures import lengths
 

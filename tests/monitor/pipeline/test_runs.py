@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
-from warmwatch_monitor.pipeline.cached_figures import cached_figures
+from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.runs import facts, group, owned, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)

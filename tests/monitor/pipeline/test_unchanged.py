@@ -13,8 +13,8 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
-from warmwatch_monitor.pipeline.cached_figures import cached_figures
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
+from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.sources.records.folder import Folder, Look, SlotFile
 from warmwatch_monitor.sources.records.source import RecordsSource
