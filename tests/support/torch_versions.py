@@ -27,6 +27,7 @@ class Reports:
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
         guards_of_inlined: guards on the builtin ``getattr`` that it adds to a function, because
             the agent wraps a method that Dynamo inlines there.
+        guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
     """
 
     reason: bool = True
@@ -35,6 +36,7 @@ class Reports:
     limit: str = "recompile_limit"
     threads: int = 3
     guards_of_inlined: int = 0
+    guards_parameters: bool = True
 
 
 _VERSIONS = {
@@ -43,9 +45,10 @@ _VERSIONS = {
         missing=("runtime_compilations", "cache_verdicts", "choices"),
         cache_load=False,
         limit="cache_size_limit",
+        guards_parameters=False,
     ),
-    (2, 8): Reports(missing=("cache_verdicts",)),
-    (2, 11): Reports(threads=1),
+    (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False),
+    (2, 11): Reports(threads=1, guards_parameters=False),
     (2, 15): Reports(guards_of_inlined=2),
 }
 
