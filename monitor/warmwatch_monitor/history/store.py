@@ -21,6 +21,7 @@ from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSumm
 from warmwatch_monitor.settings import HistorySettings
 
 _MOST_PERIODS = 16  # in which a rank was slower, as many as a daemon keeps
+_STILL_SLOW = 1.5  # times as long as before
 _RECORDED_ENDS = ENDED_STATES - {"lost"}
 
 
@@ -79,14 +80,18 @@ def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, A
     if _covered(before) > _covered(now):
         found["energy"] = before["energy"]
     if earlier := before.get("slower_periods"):
-        found["slower_periods"] = _periods(earlier, now.get("slower_periods") or ())
+        recent = (now.get("step_seconds") or {}).get("recent") or 0.0
+        found["slower_periods"] = _periods(earlier, now.get("slower_periods") or (), recent)
     return found
 
 
 def _periods(
-    before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]
+    before: Iterable[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], recent_seconds: float
 ) -> list[Mapping[str, Any]]:
-    """The periods of ``now``, and those of ``before`` whose start a later command did not see."""
+    """The periods of ``now``, and those of ``before`` whose start a later command did not see.
+
+    One that lasted then stays so if the last steps are still slow and ``now`` has no later one.
+    """
     found = {one["until_step"]: one for one in before if one["since_step"] is not None}
     lasting = found.pop(None, None)
     for one in now:
@@ -95,6 +100,8 @@ def _periods(
             found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
         else:
             found[end] = one
+    if lasting and not now and recent_seconds >= _STILL_SLOW * lasting["before"]:
+        found[None] = lasting
     return list(found.values())[-_MOST_PERIODS:]
 
 

@@ -132,14 +132,19 @@ LATER = {**SLOWER, "since_step": 500, "until_step": 999}
         ([{**LATER, **LASTING}], [LATER], [LATER]),
         ([SLOWER], [SLOWER, {**LATER, **LASTING}], [SLOWER, {**LATER, **LASTING}]),
         ([SLOWER], [], [SLOWER]),
+        ([{**LATER, **LASTING, "before": 0.024}], [], [{**LATER, **LASTING, "before": 0.024}]),
+        ([{**LATER, **LASTING, "before": 0.025}], [], []),
     ],
 )
 def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
     tmp_path: Path, daemon: list[Any], command: list[Any], found: list[Any]
 ) -> None:
     store = a.store(tmp_path)
+    steps = {"median": 0.03, "recent": 0.036}
     for known in (daemon, command):
-        store.save([a.account(ranks=(a.rank(answer=a.answer(slower_periods=known)),))])
+        store.save(
+            [a.account(ranks=(a.rank(answer=a.answer(slower_periods=known, step_seconds=steps)),))]
+        )
     assert loaded(store).ranks[0].answer["slower_periods"] == found
 
 
