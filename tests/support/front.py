@@ -16,11 +16,15 @@ class Front:
     """A server that a command queries instead of a daemon.
 
     Attributes:
-        target: the daemon's URL; ``None``: there is none. treatment: of who wants ``/events``, in
-        place of the daemon's. silent: nobody is answered at all. asked: when ``/status`` was.
-        listened: how often ``/events`` was asked for. told: parts of it that held an event.
-        asked_unheard: how often ``/status`` was asked before the latest who listens heard the
-        first event; ``None``: nobody has. turned_away: those who came while nobody was there.
+        target: the daemon's URL; ``None``: there is none.
+        treatment: answers a request for ``/events`` in place of the daemon.
+        silent: no request is answered.
+        polls: when ``/status`` was requested.
+        event_requests: number of requests for ``/events``.
+        events_sent: number of its parts that contained an event.
+        polls_before_event: number of polls before the latest client received its first event;
+            ``None``: no client has.
+        turned_away: number of requests while there was no daemon.
     """
 
     def __init__(self, server: socket.socket, target: str | None) -> None:
@@ -28,15 +32,15 @@ class Front:
         self.address = f"127.0.0.1:{server.getsockname()[1]}"
         self.treatment: Treatment | None = None
         self.silent = False
-        self.asked: list[float] = []
-        self.asked_unheard: int | None = None
-        self.listened = self.told = self.turned_away = 0
+        self.polls: list[float] = []
+        self.polls_before_event: int | None = None
+        self.event_requests = self.events_sent = self.turned_away = 0
         self.over = threading.Event()
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the client has polled since the first event, as it does once."""
-        return self.asked_unheard is not None and len(self.asked) > self.asked_unheard
+        return self.polls_before_event is not None and len(self.polls) > self.polls_before_event
 
     def serve(self) -> None:
         with suppress(OSError):  # until it is closed
@@ -51,9 +55,9 @@ class Front:
                 self.over.wait()
             listens = request.startswith(b"GET /events")
             if listens:
-                self.listened += 1
+                self.event_requests += 1
             elif request.startswith(b"GET /status"):
-                self.asked.append(time.monotonic())
+                self.polls.append(time.monotonic())
             target, treatment = self.target, self.treatment
             if target is None:
                 self.turned_away += 1
@@ -67,9 +71,9 @@ class Front:
         with socket.create_connection((where.hostname, where.port)) as behind:
             behind.sendall(request)
             while part := behind.recv(65536):
-                self.told += listens and b"\n\n" in part
+                self.events_sent += listens and b"\n\n" in part
                 if listens and b"event: snapshot\n" in part:
-                    self.asked_unheard = len(self.asked)
+                    self.polls_before_event = len(self.polls)
                 peer.sendall(part)
 
 

@@ -32,7 +32,7 @@ class Waiting:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def told(self) -> str:
+    def line(self) -> str:
         """The next line of its progress."""
         assert self.process.stderr is not None
         return self.process.stderr.readline().rstrip("\n")

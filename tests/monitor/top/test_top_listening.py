@@ -213,10 +213,10 @@ def test_with_a_daemon_samples_update_the_screen_and_requests_are_rare(tmp_path:
     ):
         seen.read_until("gpt2: compiling")
         wait_until(lambda: before.is_caught_up)
-        known, began, since = len(before.asked), time.monotonic(), len(seen.written)
+        known, began, since = len(before.polls), time.monotonic(), len(seen.written)
         while len(set(re.findall(r"for (\d+)", seen.written[since:]))) < 7:
             seen.read()
-        requests, seconds = len(before.asked) - known, time.monotonic() - began
+        requests, seconds = len(before.polls) - known, time.monotonic() - began
         assert requests <= seconds / 5 + 2
         one.warm()
         seen.read_until("warm")
@@ -231,10 +231,10 @@ def test_without_events_it_sends_a_request_each_second(tmp_path: Path) -> None:
         before.treatment = lambda peer: peer.recv(1)  # hangs
         with terminal("top", "--address", before.address) as seen:
             seen.read_until("gpt2: compiling")
-            wait_until(lambda: before.listened)
+            wait_until(lambda: before.event_requests)
             one.warm()
             seen.read_until("warm")
-            known = len(before.asked)
-            wait_until(lambda: len(before.asked) > known + 2)
+            known = len(before.polls)
+            wait_until(lambda: len(before.polls) > known + 2)
             seen.type("q")
             assert seen.read_to_end() == 0

@@ -50,10 +50,10 @@ def test_a_wait_for_warm_ends_immediately_if_the_run_is_warm(tmp_path: Path) -> 
 def test_it_waits_for_a_run_that_does_not_exist_yet(tmp_path: Path, named: tuple[str, ...]) -> None:
     """One line of progress for each change of state, and the answer at the end."""
     with waiting(*named, "--dir", str(tmp_path), "--timeout", "600") as waiter:
-        assert "waiting" in waiter.told()
+        assert "waiting" in waiter.line()
         folder = write_record(tmp_path, compiling())
         with held(folder):
-            while "compiling" not in (line := waiter.told()):
+            while "compiling" not in (line := waiter.line()):
                 assert line, "it ended before it saw the run compile"
             update(folder, warm())
             code, out, err = waiter.end()
@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_during_a_wait_ends_it_with_4(tmp_path: Path) -> No
         held(write_record(tmp_path, compiling())) as training,
         waiting("--dir", str(tmp_path), "--timeout", "600") as waiter,
     ):
-        assert "compiling" in waiter.told()
+        assert "compiling" in waiter.line()
         training.kill()
         code, out, err = waiter.end()
     assert (code, out) == (4, "")
@@ -93,12 +93,12 @@ def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(tmp_path: Path, how:
     """Warm or not: it reports the earlier run and waits for the one that begins."""
     write_record(tmp_path, ended(warm(), how), name="before")
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
-        told = waiter.told()
+        told = waiter.line()
         assert told.startswith(f"gpt2: {how}")
         assert told.endswith("that was before this wait; waiting for it to start again")
         folder = write_record(tmp_path, compiling(), name="anew")
         with held(folder):
-            while "compiling" not in (line := waiter.told()):
+            while "compiling" not in (line := waiter.line()):
                 assert line, "it ended before it saw the run compile"
             update(folder, warm())
             assert waiter.end()[0] == 0
@@ -185,7 +185,7 @@ def test_it_waits_for_the_end_of_a_live_run(tmp_path: Path) -> None:
         held(write_record(tmp_path, compiling())) as training,
         waiting("--until", "ended", "--dir", str(tmp_path), "--timeout", "60") as waiter,
     ):
-        assert "compiling" in waiter.told()
+        assert "compiling" in waiter.line()
         training.kill()
         code, out, _ = waiter.end()
     assert (code, out.startswith("gpt2: lost")) == (0, True)

@@ -47,7 +47,7 @@ def scene(place: Path) -> Iterator[tuple[Training, Front]]:
 def commanded(before: Front, *words: str) -> Iterator[Waiting]:
     """A command that has printed its run's progress."""
     with waiting(*words, "--address", before.address) as command:
-        assert "compiling" in command.told()
+        assert "compiling" in command.line()
         yield command
 
 
@@ -57,7 +57,7 @@ def listens(before: Front) -> int:
     Since it heard the first event it has asked once, for what it was not told of before.
     """
     wait_until(lambda: before.is_caught_up)
-    return len(before.asked)
+    return len(before.polls)
 
 
 def test_it_polls_again_after_an_event_of_its_run_and_not_before(
@@ -75,16 +75,16 @@ def test_it_polls_again_after_an_event_of_its_run_and_not_before(
         for phase in (1, 2, 3, 4):
             one.is_in(phase)
             wait_until(partial(is_in, before, phase))
-        assert len(beside.asked) == asked_of_all
+        assert len(beside.polls) == asked_of_all
         with training(tmp_path, "bert") as other:
-            wait_until(lambda: len(beside.asked) > asked_of_all)
+            wait_until(lambda: len(beside.polls) > asked_of_all)
             other.warm()
-            assert [len(each.asked) for each in own] == requested
+            assert [len(each.polls) for each in own] == requested
             one.warm()
             for command in commands:
                 assert command.end()[0] == 0
         for each, known in zip(own, requested, strict=True):
-            assert known < len(each.asked) <= known + 2
+            assert known < len(each.polls) <= known + 2
 
 
 def is_in(before: Front, phase: int) -> bool:
@@ -149,7 +149,7 @@ def test_without_an_event_stream_it_polls_repeatedly(tmp_path: Path) -> None:
             for name, each in fronts.items()
         }
         for each in fronts.values():
-            wait_until(lambda each=each: each.listened)  # type: ignore[misc]
+            wait_until(lambda each=each: each.event_requests)  # type: ignore[misc]
         one.warm()
         ends = {name: command.end() for name, command in commands.items()}
     for name, (code, out, err) in ends.items():
@@ -161,12 +161,12 @@ def test_a_client_refused_for_too_many_listeners_polls_rarely(tmp_path: Path) ->
     with scene(tmp_path) as (_, before):
         before.treatment = says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
         with commanded(before):
-            wait_until(lambda: before.listened)
-            known = len(before.asked)
+            wait_until(lambda: before.event_requests)
+            known = len(before.polls)
 
             def asks_seldom() -> bool:
                 """It may have polled twice before the stream was known."""
-                gaps = [after - first for first, after in pairwise(before.asked[known:])]
+                gaps = [after - first for first, after in pairwise(before.polls[known:])]
                 return max(gaps, default=0) >= 3
 
             wait_until(asks_seldom)
@@ -186,8 +186,8 @@ def test_phase_events_of_an_older_daemon_cause_no_poll(tmp_path: Path) -> None:
     with scene(tmp_path) as (one, before):
         before.treatment = tell
         with commanded(before) as command:
-            wait_until(lambda: before.listened)
-            wait_until(lambda: time.monotonic() - before.asked[-1] > QUIET_SECONDS)
+            wait_until(lambda: before.event_requests)
+            wait_until(lambda: time.monotonic() - before.polls[-1] > QUIET_SECONDS)
             one.warm()
             wait_until(lambda: b'"warm":true' in status_of(before, "gpt2"))
             over.set()
@@ -240,7 +240,7 @@ def test_ctrl_c_ends_a_wait_on_the_event_stream(tmp_path: Path) -> None:
         requested = listens(before)
         command.process.send_signal(signal.SIGINT)
         assert command.end()[0] == 130
-        assert len(before.asked) == requested
+        assert len(before.polls) == requested
 
 
 @contextmanager
@@ -258,7 +258,7 @@ def restart(
         wait_until(lambda: b'"compiling":true' in ask(url).body)
 
         def end() -> None:
-            before.target = before.asked_unheard = None
+            before.target = before.polls_before_event = None
             process.terminate()
             process.wait(60)
 
@@ -286,7 +286,7 @@ def test_it_reconnects_to_the_event_stream_of_a_restarted_daemon(tmp_path: Path)
         requested = listens(before)
         one.warm()
         assert command.end()[0] == 0
-        assert requested < len(before.asked) <= requested + 2
+        assert requested < len(before.polls) <= requested + 2
 
 
 def test_on_a_terminal_the_seconds_advance_while_it_waits_for_events(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_on_a_terminal_the_seconds_advance_while_it_waits_for_events(tmp_path: P
         terminal("wait", "--address", before.address) as shown,
     ):
         shown.read_until("gpt2: compiling")
-        wait_until(lambda: before.told)
+        wait_until(lambda: before.events_sent)
         later = r"\r(\d+)[^\r]*: gpt2: compiling.*\r(?!\1\b)\d+[^\r]*: gpt2: compiling"
         shown.read_until_match(later, len(shown.written))
         one.warm()
