@@ -328,7 +328,7 @@ BY_HELPERS = [
     ("torch.serialization", "_legacy_save", "saving"),
     ("torch.hub", "tqdm", "kernels"),
 ]
-# ``cells`` looks into IPython, see test_cells.py; the others check what is imported later.
+# ``cells`` looks into IPython, see test_notebook_cells.py; the others check what is imported later.
 WITHOUT_NAMES = {"cells", "flex_attention"}
 
 

@@ -183,7 +183,7 @@ def reasons(case: Case) -> Findings:
 def _recorded(case: Case, words: str) -> str:
     """PyTorch's text as a record has it: in full if the scenario requests that, else redacted.
 
-    That the reduction itself is right is proved apart, see tests/agent/hooks/test_reduction.py.
+    That the reduction itself is right is proved apart, see tests/agent/hooks/test_redaction.py.
     """
     if case.scenario.env.get(FULL_REASONS) == "1":
         return words[:REASON_LIMIT]

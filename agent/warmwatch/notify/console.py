@@ -91,7 +91,7 @@ class Announcer:
         if self._recompiles < _MOST_RECOMPILES:
             self._say(lambda slot: _recompiled(slot, kind, values))
         elif self._recompiles == _MOST_RECOMPILES:
-            self._say(lambda _slot: f"{_MOST_RECOMPILES} recompiles; those to come are not said")
+            self._say(lambda _slot: f"{_MOST_RECOMPILES} recompiles; further ones are not reported")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""

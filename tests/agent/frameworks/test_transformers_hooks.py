@@ -15,27 +15,27 @@ OURS = "warmwatch.frameworks.transformers"
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What begins and ends, in order."""
-    told: list[str] = []
+    events: list[str] = []
 
     class Pause:
         def __init__(self, what: str) -> None:
             self.what = what
 
         def __enter__(self) -> None:
-            told.append(f"{self.what} begins")
+            events.append(f"{self.what} begins")
 
         def __exit__(self, *_: object) -> None:
-            told.append(f"{self.what} ends")
+            events.append(f"{self.what} ends")
 
     monkeypatch.setattr(_reporting, "Pause", Pause)
     monkeypatch.setattr("warmwatch.attach", lambda: None)
-    return told
+    return events
 
 
 @pytest.fixture
-def callback(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> Any:
+def callback(monkeypatch: pytest.MonkeyPatch, events: list[str]) -> Any:
     library = ModuleType("transformers")
     library.trainer_callback = SimpleNamespace(TrainerCallback=object)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "transformers", library)
@@ -50,7 +50,7 @@ BOTH = SimpleNamespace(should_evaluate=True, should_save=True)
 
 
 def test_each_of_several_data_sets_is_evaluated_before_the_save(
-    callback: Any, told: list[str]
+    callback: Any, events: list[str]
 ) -> None:
     callback.on_step_end(ARGS, STATE, BOTH)
     for _ in range(2):
@@ -58,17 +58,17 @@ def test_each_of_several_data_sets_is_evaluated_before_the_save(
         callback.on_evaluate(ARGS, STATE, BOTH)
     callback.on_save(ARGS, STATE, BOTH)
     open_now: set[str] = set()
-    for words in told:
+    for words in events:
         what, _, which = words.partition(" ")
         (open_now.add if which == "begins" else open_now.discard)(what)
-        assert len(open_now) <= 1, told
-    assert told.count("evaluating begins") == 2
+        assert len(open_now) <= 1, events
+    assert events.count("evaluating begins") == 2
     assert not open_now
 
 
 def test_an_evaluation_that_was_broken_off_is_over_where_a_training_begins(
-    callback: Any, told: list[str]
+    callback: Any, events: list[str]
 ) -> None:
     callback.on_prediction_step(ARGS, STATE, BOTH)  # then an exception, which is not reported
     callback.on_train_begin(ARGS, STATE, BOTH)
-    assert told == ["evaluating begins", "evaluating ends"]
+    assert events == ["evaluating begins", "evaluating ends"]

@@ -73,7 +73,7 @@ def test_what_it_does_matters(change: str) -> None:
 def test_different_settings_have_different_hashes_without_any_repr() -> None:
     class Secret:
         def __repr__(self) -> str:
-            raise AssertionError("asked for its repr")
+            raise AssertionError("its repr was called")
 
     values = [True, 1, 1.0, None, "a", b"a", (1, 2), [1, 2], {"a": 1}, {"a": 2}, Secret, of_code]
     hashes = [of_value(value) for value in values]

@@ -18,17 +18,17 @@ import importlib.util, sys, warnings
 from warmwatch import _guard
 from warmwatch.hooks.imports import ImportWatch
 warnings.simplefilter("ignore")
-arrived, errors, asked = [], [], []
+arrived, errors, requested = [], [], []
 _guard.connect(lambda where, error: errors.append(f"{where}: {error}"))
 watch = ImportWatch({"late": lambda: arrived.append(hasattr(sys.modules["late"], "value"))})
 FINDERS
 import late
-print(late.value, arrived, errors, asked, watch in sys.meta_path)
+print(late.value, arrived, errors, requested, watch in sys.meta_path)
 """
 LEGACY = """
 class Old:
     def find_module(self, name, path=None):
-        asked.append(name)
+        requested.append(name)
 """
 FOUND_BY_OLD = """
 class Loader:
@@ -43,8 +43,8 @@ class Old:
 ONCE = """
 class Old:
     def find_spec(self, name, path, target=None):
-        asked.append(name)
-        if len(asked) > 1: raise RuntimeError("asked twice")
+        requested.append(name)
+        if len(requested) > 1: raise RuntimeError("requested twice")
 """
 
 

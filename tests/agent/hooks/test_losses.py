@@ -42,13 +42,13 @@ def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path: Path) -> None:
-    seen: list[str] = []
+    dispatched: list[str] = []
 
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            seen.append(str(func))
+            dispatched.append(str(func))
             return func(*args, **(kwargs or {}))
 
     losses = _Losses(torch, tmp_path, lambda: 0, lambda: 0)
@@ -56,6 +56,6 @@ def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path:
     with Recorder():
         losses.scaled(loss, scaled)
         losses.take((scaled,), {})
-    assert not seen
+    assert not dispatched
     (file,) = tmp_path.iterdir()
     assert rows_of(file.read_bytes()) == ((1, 2.5),)

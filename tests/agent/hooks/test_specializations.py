@@ -110,7 +110,7 @@ def test_a_tuning_is_described_by_its_key_and_the_dtypes() -> None:
         dtype = "torch.bfloat16"
 
         def __repr__(self) -> str:
-            raise AssertionError("nobody asks a tensor for its values")
+            raise AssertionError("the values of a tensor were read")
 
     def key(n: int) -> Any:
         return of_tuning(["n", "x", "absent"], {"n": n, "x": Tensor(), "name": "mine"}, NAMES)

@@ -224,18 +224,20 @@ def test_an_error_of_ours_is_counted_and_the_kernel_is_there(
 def test_uninstalled_everything_is_as_it_was(triton: SimpleNamespace) -> None:
     """And what a kernel has bound of ours meanwhile is silent."""
 
-    def seams() -> list[Any]:
+    def hook_points() -> list[Any]:
         methods = (triton.Autotuner._bench, triton.Autotuner.prune_configs)
         others = (triton.ASTSource.make_ir, triton.JITFunction._do_compile, triton.build._build)
         return [triton.compiler.compile, *methods, *others]
 
-    before, listener = seams(), Listener()
+    before, listener = hook_points(), Listener()
     installed = install(listener)
-    assert len(installed.functions) == sum(a is not b for a, b in zip(before, seams(), strict=True))
+    assert len(installed.functions) == sum(
+        a is not b for a, b in zip(before, hook_points(), strict=True)
+    )
     kernel = triton.JITFunction(scale)
     kernel.run(FLOAT, 4, 128)
     installed.uninstall()
-    assert seams() == before
+    assert hook_points() == before
     calls = list(listener.calls)
     kernel.run(FLOAT, 4, 256)
     assert listener.calls == calls

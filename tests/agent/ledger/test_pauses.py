@@ -1,4 +1,4 @@
-"""What is no part of a step and of no rank's patience, on a clock that the test moves."""
+"""Pauses are no part of a step and delay no stall, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warmwatch.shared.record import STEPS_INDEX
 
 @pytest.mark.parametrize("compiles", [0, 30])
 def test_a_long_evaluation_is_no_measure_of_a_stall(compiles: int) -> None:
-    """Also where it compiles, as the first one does: a hang would be seen after twice its time."""
+    """Also where it compiles, as the first one does: a hang is detected after twice its time."""
     rank = Rank()
     for _ in range(8):
         rank.wait(1)

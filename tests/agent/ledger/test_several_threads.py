@@ -88,12 +88,12 @@ def between(
     code: CodeType, turn: int, happening: Callable[[], object], places: set[int] | None = None
 ) -> Iterator[list[int]]:
     """Let ``happening`` come before the ``turn``-th instruction of ``code``, of ``places`` only."""
-    seen: list[int] = []
+    entered: list[int] = []
 
     def inside(frame: FrameType, event: str, _arg: Any) -> Trace:
         if event == "opcode" and (places is None or frame.f_lasti in places):
-            seen.append(frame.f_lasti)
-            if len(seen) == turn:
+            entered.append(frame.f_lasti)
+            if len(entered) == turn:
                 happening()
         return inside
 
@@ -108,7 +108,7 @@ def between(
     sys._getframe().f_trace_opcodes = True
     sys.settrace(enter)
     try:
-        yield seen
+        yield entered
     finally:
         sys.settrace(before)
 
@@ -164,9 +164,9 @@ def test_no_activity_is_missed_that_begins_while_a_step_is_marked_closely(
         rank = _stepped()
         rank.wait(1)
         begin = others[0].submit
-        with between(code, turn, lambda: begin(rank.ledger.begin, "dynamo").result()) as seen:  # noqa: B023
+        with between(code, turn, lambda: begin(rank.ledger.begin, "dynamo").result()) as entered:  # noqa: B023
             rank.step()
-        if len(seen) < turn:
+        if len(entered) < turn:
             break
         steps = rank.slot().steps.steps
         rank.wait(1)
@@ -191,9 +191,9 @@ def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
             entering.__code__,
             turn,
             lambda: step(rank.step).result(),  # noqa: B023
-        ) as seen:
+        ) as entered:
             rank.ledger.begin("dynamo")
-        if len(seen) < turn:
+        if len(entered) < turn:
             break
         steps = rank.slot().steps.steps
         rank.wait(1)
@@ -238,16 +238,16 @@ def test_threads_that_mark_steps_lose_no_step_and_no_bin(
             rank.ledger.begin("dynamo")
             rank.ledger.end("dynamo")
         step = others[0].submit
-        with between(code, turn, lambda: step(rank.step).result(), places) as seen:  # noqa: B023
+        with between(code, turn, lambda: step(rank.step).result(), places) as entered:  # noqa: B023
             rank.step()
-        if len(seen) < turn:
+        if len(entered) < turn:
             break
         for _ in range(K):
             rank.step()
         slot = rank.slot()
         assert slot.steps.steps == before + 2 + K
         assert sum(slot.clean_bins) + sum(slot.compile_bins) == slot.steps.steps - 1
-        assert rank.warm_calls == 1, f"before instruction {seen[turn - 1]}"
+        assert rank.warm_calls == 1, f"before instruction {entered[turn - 1]}"
         assert rank.judge().warm
     assert turn > 1
 

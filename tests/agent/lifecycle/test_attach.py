@@ -128,7 +128,7 @@ from torch._dynamo import convert_frame, utils
 from torch._dynamo.callback import callback_handler
 from torch.optim import optimizer
 from support.torch_versions import LOGS_RECORD
-def seams():
+def hook_points():
     log = utils.ChromiumEventLogger
     return [
         id(log.log_event_start), id(log.log_event_end), id(getattr(utils, LOGS_RECORD)),
@@ -138,11 +138,11 @@ def seams():
         len(sys.meta_path), id(sys.excepthook),
         [id(f) for n, f in vars(convert_frame).items() if "recompilation_reason" in n],
     ]
-before = seams()
+before = hook_points()
 warmwatch.attach()
-attached = seams()
+attached = hook_points()
 warmwatch.detach()
-after = seams()
+after = hook_points()
 state = warmwatch.state()
 train(make(), torch.optim.SGD([torch.zeros(1, requires_grad=True)]), 2)
 result([before, attached, after, state])
@@ -211,7 +211,7 @@ def test_detaching_before_dynamo_came_leaves_no_finder(records: Path) -> None:
 
 
 def test_a_wrapper_put_on_top_of_ours_survives_detaching(records: Path) -> None:
-    """A user's own profiler on the same seam keeps working; ours under it goes silent."""
+    """A user's own profiler at the same hook point keeps working; ours under it goes silent."""
     body = """
 import warmwatch
 from torch._dynamo import utils

@@ -31,7 +31,7 @@ rank.step()  # what was interrupted half way is over by then
 assert not rank.judge().compiling, "an activity stays open"
 begun = rank.slot().compile.begun
 rank.ledger.begin("dynamo"); rank.ledger.end("dynamo")
-assert rank.slot().compile.begun == rank.slot().compile.ended == begun + 1, "nobody has the turn"
+assert rank.slot().compile.begun == rank.slot().compile.ended == begun + 1, "no thread has the turn"
 """
 
 
@@ -160,13 +160,13 @@ def test_a_timeout_of_the_training_s_is_not_taken_for_a_neighbour_s_record(recor
 
 FORKS = """
 import os
-said = []
-os.register_at_fork = lambda **hooks: said.append(hooks)
+registered = []
+os.register_at_fork = lambda **hooks: registered.append(hooks)
 import warmwatch
 warmwatch.attach(run="t")
 from warmwatch.lifecycle import attaching
-ours = [hooks for hooks in said if hooks.get("after_in_child") is attaching._forked]
-assert [set(hooks) for hooks in ours] == [{"before", "after_in_child"}], said
+ours = [hooks for hooks in registered if hooks.get("after_in_child") is attaching._forked]
+assert [set(hooks) for hooks in ours] == [{"before", "after_in_child"}], registered
 assert not hasattr(ours[0]["before"], "__code__")
 """
 

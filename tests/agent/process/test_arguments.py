@@ -1,4 +1,4 @@
-"""What users give to ``attach()``: what is taken, what is refused, and in which words."""
+"""Arguments of ``attach()``: which are accepted, which are refused, and the messages."""
 
 from __future__ import annotations
 

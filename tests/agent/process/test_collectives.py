@@ -40,7 +40,7 @@ print(json.dumps(found))
 """
 
 
-def told(tmp_path: Path) -> Any:
+def reported(tmp_path: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", GROUPS],
         env=environment(tmp_path),
@@ -55,4 +55,4 @@ def told(tmp_path: Path) -> Any:
 @pytest.mark.slow
 def test_the_shortest_timeout_of_the_groups_is_reported(tmp_path: Path) -> None:
     one, both, later = [321.0, "gloo"], [77.5, "gloo"], [55.0, "gloo"]
-    assert told(tmp_path) == [None, None, one, both, later, None, None]
+    assert reported(tmp_path) == [None, None, one, both, later, None, None]

@@ -16,7 +16,7 @@ def sgd(*sizes: int) -> object:
     return torch.optim.SGD([torch.nn.Parameter(torch.ones(size)) for size in sizes])
 
 
-def seen(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
+def counted(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
     parameters = Parameters()
     for optimizer in optimizers:
         parameters.met(optimizer)
@@ -27,15 +27,15 @@ def seen(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
 
 def test_all_optimizers_of_the_training_hold_it_together_and_each_parameter_counts_once() -> None:
     first, second = sgd(3, 4), sgd(5)
-    assert seen(first) == 7
-    assert seen(first, second, first) == 12
-    assert seen() is None
+    assert counted(first) == 7
+    assert counted(first, second, first) == 12
+    assert counted() is None
 
 
 def test_a_model_with_frozen_parameters_is_larger_than_that() -> None:
     """LoRA: the adapters alone would make it a hundredth of itself."""
-    assert seen(sgd(10), compiled=[1000]) is None
-    assert seen(sgd(10), compiled=[4, 10]) == 10  # compiled in parts
+    assert counted(sgd(10), compiled=[1000]) is None
+    assert counted(sgd(10), compiled=[4, 10]) == 10  # compiled in parts
 
 
 def test_a_sharded_parameter_makes_the_count_unknown() -> None:
@@ -44,7 +44,7 @@ def test_a_sharded_parameter_makes_the_count_unknown() -> None:
     class FlatParameter(torch.nn.Parameter):
         """As FSDP1 has them: this process's part."""
 
-    assert seen(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
+    assert counted(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
 
 
 def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
@@ -54,7 +54,7 @@ def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
 
     shard = torch.nn.Parameter(torch.ones(3))
     setattr(shard, FSDP_FLATTENED, True)
-    assert seen(torch.optim.SGD([shard])) is None
+    assert counted(torch.optim.SGD([shard])) is None
 
 
 def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(
@@ -63,5 +63,5 @@ def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(
     reported: list[str] = []
     monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
     strange = type("Strange", (), {"param_groups": [{"params": [object()]}]})()
-    assert seen(sgd(3), strange) is None
+    assert counted(sgd(3), strange) is None
     assert reported == ["parameters"]

@@ -1,4 +1,4 @@
-"""What a run was, as it is looked at: Git's files, cache directories, modules that are there."""
+"""Provenance of a run: Git's files, cache directories, imported modules."""
 
 from __future__ import annotations
 

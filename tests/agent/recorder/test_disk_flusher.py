@@ -30,7 +30,7 @@ def slot_in_memory() -> bytearray:
 
 
 class Busy(bytearray):
-    """A slot in which an activity begins and a step is marked whenever somebody has looked at it.
+    """A slot in which an activity begins and a step is marked at each read.
 
     As the agent stores them: first the block, then the words.
     """
@@ -38,10 +38,10 @@ class Busy(bytearray):
     steps = 0
 
     def __getitem__(self, where: Any) -> Any:
-        seen = super().__getitem__(where)
+        counters = super().__getitem__(where)
         if where in (slice(None, record.HOT_END), slice(record.HOT_END, None)):
             self.store()
-        return seen
+        return counters
 
     def store(self) -> None:
         self.steps += 1
@@ -56,12 +56,12 @@ def test_on_a_disk_counters_are_never_newer_than_the_blocks(
 ) -> None:
     """Neither where a write was the last one that the disk took."""
     memory = Busy(slot_in_memory())
-    seen: list[tuple[int, int]] = []
+    counters: list[tuple[int, int]] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
         written = PWRITE(descriptor, data, at)
         slot = record.unpack(os.pread(descriptor, record.SIZE, 0))
-        seen.append((slot.steps.steps, slot.compile.begun))
+        counters.append((slot.steps.steps, slot.compile.begun))
         return written
 
     monkeypatch.setattr(disk_flusher.os, "pwrite", pwrite)
@@ -74,8 +74,8 @@ def test_on_a_disk_counters_are_never_newer_than_the_blocks(
     for _ in range(10):
         assert copies.flush(60)
     assert copies.close(60)
-    assert max(steps for steps, _ in seen) >= 10
-    assert all(steps <= begun for steps, begun in seen), seen
+    assert max(steps for steps, _ in counters) >= 10
+    assert all(steps <= begun for steps, begun in counters), counters
 
 
 def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_to_a_minute(

@@ -41,14 +41,14 @@ def rank(*, warmups: int = 0, longest: int = 0, active: int = AT, **others: obje
     ],
     ids=[
         "a first compilation has the absolute limit",
-        "of a first warm-up one says nothing of another",
+        "one first warm-up does not predict another",
         "five times its own",
-        "but never less than five minutes",
+        "at least five minutes",
         "five times its peers'",
-        "of both the longer",
+        "the longer of both",
         "never more than the absolute limit",
         "which is a setting",
-        "that holds whatever came before",
+        "the setting applies after any warm-up",
     ],
 )
 def test_an_activity_is_long_once_its_limit_is_over(facts: Facts, limit: int) -> None:

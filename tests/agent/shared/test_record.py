@@ -232,11 +232,11 @@ def test_of_a_store_that_stopped_anywhere_the_block_before_is_read(data: st.Data
     new = bytearray(old)
     record.store_compile(new, [5] * record.COMPILE_WORDS)
     changed = [at for at in range(record.SIZE) if old[at] != new[at]]
-    seen = data.draw(st.sets(st.sampled_from(changed)))
+    visible = data.draw(st.sets(st.sampled_from(changed)))
     mixed = bytearray(old)
-    for at in seen:
+    for at in visible:
         mixed[at] = new[at]
-    expected = [5] * record.COMPILE_WORDS if len(seen) == len(changed) else list(DISTINCT)
+    expected = [5] * record.COMPILE_WORDS if len(visible) == len(changed) else list(DISTINCT)
     assert flatten(read(mixed).compile) == expected
 
 

@@ -46,7 +46,7 @@ def test_a_promise_is_broken_where_nothing_follows_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "exit_code", "kept"),
+    ("end", "exit_code", "recorded"),
     [
         (FINISHED, 0, 0),
         (FINISHED, 1, FINISHED),
@@ -56,10 +56,10 @@ def test_a_promise_is_broken_where_nothing_follows_it() -> None:
     ],
 )
 def test_only_a_finish_without_an_exit_code_is_taken_back(
-    end: int, exit_code: int, kept: int
+    end: int, exit_code: int, recorded: int
 ) -> None:
     counts = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
-    assert record.without_end(counts) == counts._replace(end_code=kept)
+    assert record.without_end(counts) == counts._replace(end_code=recorded)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def in_phase(phase: str) -> tuple[int, ...]:
         "it captured one",
         "one was captured before it was attached",
         "both",
-        "only backward passes were told of",
-        "no compilation was told of",
+        "only backward passes were reported",
+        "no compilation was reported",
     ],
 )
 def test_nothing_was_captured_if_frames_were_traced_and_none_became_a_graph(
@@ -50,7 +50,7 @@ def test_nothing_was_captured_if_frames_were_traced_and_none_became_a_graph(
     assert ("nothing_captured" in judged.conditions) is holds
 
 
-ASKED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
+REQUESTED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
 
 
 @pytest.mark.parametrize(
@@ -72,26 +72,26 @@ ASKED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
         ({"phase_ns": in_phase("kernel_compile")}, True),
     ],
     ids=[
-        "asked for",
+        "requested",
         "after K clean steps",
         "not yet",
-        "not asked for",
+        "not requested",
         "turned off",
         "it compiles now",
-        "a frame was looked at",
-        "another compiler was told of",
+        "a frame was traced",
+        "another compiler was reported",
         "it captured a graph",
         "one was captured before it was attached",
         "both",
-        "Dynamo was at work",
-        "who was at work nobody can tell",
-        "another compiler was at work",
+        "Dynamo worked",
+        "an unknown compiler worked",
+        "another compiler worked",
     ],
 )
 def test_a_requested_compilation_never_happened_if_dynamo_did_nothing(
     counts: dict[str, object], holds: bool
 ) -> None:
-    judged = judge(facts(compile=compiled(**{**ASKED, **counts})), AT)
+    judged = judge(facts(compile=compiled(**{**REQUESTED, **counts})), AT)
     assert ("never_compiled" in judged.conditions) is holds
 
 
@@ -175,8 +175,8 @@ def test_thrashing_is_over_when_no_step_compiles_any_more(
 def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
     counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1)
     assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
-    seen = verdict.recently_touched(StepCounts(steps=20), counts)
-    assert seen == tuple(step for step in reversed(touched) if step > 10)
+    recent = verdict.recently_touched(StepCounts(steps=20), counts)
+    assert recent == tuple(step for step in reversed(touched) if step > 10)
 
 
 def test_early_steps_that_never_were_do_not_thrash() -> None:

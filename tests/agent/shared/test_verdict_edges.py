@@ -54,7 +54,7 @@ def test_a_rank_is_stalled_once_its_limit_is_over_and_since_then(
     ids=[
         "its own compilation",
         "another rank's",
-        "attached anew",
+        "attached again",
         "a batch",
         "work",
         "another rank's pause",
@@ -176,7 +176,7 @@ def test_a_finish_alone_is_not_believed_before_the_process_is_gone(
 
 
 def test_an_end_dates_from_its_report_or_observation() -> None:
-    """A process killed at its end is lost since it was seen, or since it reported its end."""
+    """A process killed at its end is lost since it was detected, or since it reported its end."""
     for code, gone, since in ((1, 6, 5), (0, 6, 6), (0, None, 5)):
         counts = CompileCounts(end_code=code, ended_ns=5)
         judged = judge(facts(compile=counts, alive=False, gone_ns=gone), AT)

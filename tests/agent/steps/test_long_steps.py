@@ -21,7 +21,7 @@ def stepped(rank: Rank, *lengths: float) -> Rank:
     return rank
 
 
-def told(rank: Rank) -> list[dict[str, Any]]:
+def long_steps(rank: Rank) -> list[dict[str, Any]]:
     return [dict(values) for event, _, values in rank.store.notes if event == "long_step"]
 
 
@@ -36,13 +36,13 @@ def warm() -> Rank:
 
 @pytest.mark.parametrize("seconds", [0.6, 1.9])
 def test_a_slightly_longer_step_is_not_reported(seconds: float) -> None:
-    assert told(stepped(warm(), seconds, 0.5)) == []
+    assert long_steps(stepped(warm(), seconds, 0.5)) == []
 
 
 def test_a_slow_step_records_how_often_the_allocator_ran_out_of_memory() -> None:
     rank = warm()
     rank.pytorch.bytes = (1, 2, 3, 4, 0)
-    assert stepped(rank, 0.5, 0.7).slot().compile.allocator_retries == 0, "nobody looked"
+    assert stepped(rank, 0.5, 0.7).slot().compile.allocator_retries == 0, "not read again"
     assert stepped(rank, 0.8).slot().compile.allocator_retries == 1, "1 + none"
     rank.pytorch.bytes = (1, 2, 3, 4, 5)
     counts = stepped(rank, 0.8).slot().compile
@@ -72,30 +72,30 @@ def test_in_a_training_that_stays_slow_the_memory_reads_end() -> None:
 
 
 def test_a_long_step_is_reported_with_its_number_and_the_usual_length() -> None:
-    (one,) = told(stepped(warm(), 41, 0.5))
+    (one,) = long_steps(stepped(warm(), 41, 0.5))
     assert (one["n"], one["seconds"]) == (21, 41)
     assert one["usual"] == pytest.approx(0.5, rel=0.03)
     assert one["left_out"] == 0
 
 
 def test_a_long_step_after_an_equally_long_one_is_reported_too() -> None:
-    assert [one["n"] for one in told(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
+    assert [one["n"] for one in long_steps(stepped(warm(), 41, 41, 41, 0.5))] == [21, 22, 23]
 
 
 def test_in_a_training_that_has_become_slower_the_slow_steps_are_the_usual_ones() -> None:
     rank = stepped(warm(), *[0.5] * 200, *[2.5] * 70)
-    told_before = len(told(rank))
-    assert told_before < 40, "until half of the last steps are slow"
-    assert len(told(stepped(rank, *[2.6] * 20))) == told_before
-    (*_, one) = told(stepped(rank, 41, 2.5))
+    reported_before = len(long_steps(rank))
+    assert reported_before < 40, "until half of the last steps are slow"
+    assert len(long_steps(stepped(rank, *[2.6] * 20))) == reported_before
+    (*_, one) = long_steps(stepped(rank, 41, 2.5))
     assert (one["seconds"], one["usual"]) == (41, pytest.approx(2.5, rel=0.05))
 
 
 def test_a_long_step_among_short_ones_is_reported_if_noticeable() -> None:
     rank = Rank()
     stepped(rank, *[0.01] * 20)
-    assert told(stepped(rank, 0.9, 0.01)) == []
-    assert [one["n"] for one in told(stepped(rank, 1.1))] == [23]
+    assert long_steps(stepped(rank, 0.9, 0.01)) == []
+    assert [one["n"] for one in long_steps(stepped(rank, 1.1))] == [23]
 
 
 def test_no_step_that_held_compile_activity_is_called_long() -> None:
@@ -103,16 +103,16 @@ def test_no_step_that_held_compile_activity_is_called_long() -> None:
     rank.ledger.begin("dynamo")
     rank.wait(30)
     rank.ledger.end("dynamo")
-    assert told(stepped(rank, 11, 0.5, 0.5, 0.5, 0.5)) == []
+    assert long_steps(stepped(rank, 11, 0.5, 0.5, 0.5, 0.5)) == []
 
 
 def test_before_it_is_known_what_is_usual_nothing_is_long() -> None:
-    assert told(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
+    assert long_steps(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
 
 
 def test_the_usual_length_follows_steps_that_get_shorter() -> None:
     rank = stepped(Rank(), *[10] * 12, *[0.5] * 30)
-    assert [one["n"] for one in told(stepped(rank, 21))] == [43]
+    assert [one["n"] for one in long_steps(stepped(rank, 21))] == [43]
 
 
 def test_pauses_within_the_step_are_reported() -> None:
@@ -121,16 +121,16 @@ def test_pauses_within_the_step_are_reported() -> None:
         rank.ledger.pause_began(what)
         rank.wait(seconds)
         rank.ledger.pause_ended(what)
-    (one,) = told(stepped(rank, 3))
+    (one,) = long_steps(stepped(rank, 3))
     assert (one["seconds"], one["saving"], one["evaluating"]) == (50, 38, 9)
-    (_, later) = told(stepped(rank, 0.5, 41))
+    (_, later) = long_steps(stepped(rank, 0.5, 41))
     assert (later["saving"], later["evaluating"]) == (0, 0)
 
 
 def test_batches_within_the_step_are_reported_next_to_earlier_ones() -> None:
     rank = warm()
     rank.behind = Behind(batches=50, all_batches=70, wait_ns=7 * 10**9)
-    (one,) = told(stepped(rank, 41))
+    (one,) = long_steps(stepped(rank, 41))
     assert (one["batches"], one["batches_before"], one["data"]) == (50, 20, 7)
 
 

@@ -67,22 +67,22 @@ def test_blocks_count_what_pytorch_counts(warmwatch_compiles):
         torch._dynamo.reset()
         counters.clear()
         compiled, count = made(function)
-        with warmwatch_compiles() as seen:
+        with warmwatch_compiles() as compiles:
             recompiled(compiled, *sizes)
-        assert seen.graphs == count.frame_count == counters["stats"]["unique_graphs"]
-        assert seen.recompiles == (len(sizes) > 1)
+        assert compiles.graphs == count.frame_count == counters["stats"]["unique_graphs"]
+        assert compiles.recompiles == (len(sizes) > 1)
         frames = torch._dynamo.explain(function)(torch.ones(3))
-        assert seen.breaks == frames.graph_break_count
-        assert seen.breaks >= sum(counters["graph_break"].values()) / 2
+        assert compiles.breaks == frames.graph_break_count
+        assert compiles.breaks >= sum(counters["graph_break"].values()) / 2
 
 
 def test_compilations_are_counted_although_the_test_clears_the_counters(warmwatch_compiles):
-    with warmwatch_compiles(graphs=3, recompiles=0, breaks=0) as seen:
+    with warmwatch_compiles(graphs=3, recompiles=0, breaks=0) as compiles:
         for _ in range(3):
             torch._dynamo.reset()
             counters.clear()
             made(double)[0](torch.ones(3))
-        assert seen.graphs == 3
+        assert compiles.graphs == 3
 
 
 def test_blocks_in_blocks_and_a_block_that_compiles_nothing(warmwatch_compiles):
@@ -118,11 +118,11 @@ def test_another_module_of_the_same_class_is_no_recompile(warmwatch_compiles):
 def test_each_attempt_under_fullgraph_that_raises_is_a_failure(warmwatch_compiles):
     torch._dynamo.reset()
     compiled = torch.compile(broken, backend="eager", fullgraph=True)
-    with warmwatch_compiles(graphs=0, recompiles=0, failures=3, fallbacks=0) as seen:
+    with warmwatch_compiles(graphs=0, recompiles=0, failures=3, fallbacks=0) as compiles:
         for _ in range(3):
             with pytest.raises(torch._dynamo.exc.Unsupported):
                 compiled(torch.ones(3))
-        assert seen.failures == 3
+        assert compiles.failures == 3
 
 
 def test_a_backend_that_raises_is_a_failure(warmwatch_compiles):
@@ -145,14 +145,14 @@ def test_hooks_are_installed_while_a_counter_exists(warmwatch_compiles):
     from support.torch_versions import LOGS_RECORD
     from torch._dynamo import convert_frame, utils
 
-    def seams():
+    def hook_points():
         logger = utils.ChromiumEventLogger
         return getattr(utils, LOGS_RECORD), logger.log_event_start, convert_frame.log.filters[:]
 
-    before = seams()
+    before = hook_points()
     with warmwatch_compiles(graphs=0):
         assert getattr(utils, LOGS_RECORD) is not before[0]
-    assert seams() == before
+    assert hook_points() == before
 
 
 def test_no_agent_is_attached(warmwatch_compiles):

@@ -1,4 +1,4 @@
-"""The line under a notebook's cell."""
+"""The status line under a notebook's cell."""
 
 from __future__ import annotations
 

@@ -44,18 +44,18 @@ def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list
     undone: list[str] = []
 
     def fails() -> None:
-        raise RuntimeError("the seam is gone")
+        raise RuntimeError("the hook point is gone")
 
     hooks = Hooks()
-    seams = (
+    points = (
         ("first", lambda _: Installed(uninstall=lambda: undone.append("first"))),
         ("second", lambda _: Installed(uninstall=fails)),
         ("third", lambda _: Installed(uninstall=lambda: undone.append("third"))),
     )
-    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.install(points, object())  # type: ignore[arg-type]
     hooks.uninstall_all()
     assert undone == ["third", "first"]
-    assert reported == ["hooks.second: RuntimeError('the seam is gone')"]
+    assert reported == ["hooks.second: RuntimeError('the hook point is gone')"]
 
 
 def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
@@ -80,17 +80,17 @@ def test_a_hook_that_cannot_be_restored_loses_no_begin(
     rearmed: list[str] = []
 
     def fails() -> None:
-        raise RuntimeError("the seam is gone")
+        raise RuntimeError("the hook point is gone")
 
     hooks = Hooks()
-    seams = (
+    points = (
         ("first", lambda _: Installed(rearm=fails)),
         ("second", lambda _: Installed(rearm=lambda: rearmed.append("second"))),
     )
-    hooks.install(seams, object())  # type: ignore[arg-type]
+    hooks.install(points, object())  # type: ignore[arg-type]
     hooks.rearm()
     assert rearmed == ["second"]
-    assert reported == ["hooks.first: RuntimeError('the seam is gone')"]
+    assert reported == ["hooks.first: RuntimeError('the hook point is gone')"]
 
 
 def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_later() -> None:
@@ -115,7 +115,7 @@ def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_lat
 
 def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -> None:
     def fails() -> Any:
-        raise RuntimeError("the seam is gone")
+        raise RuntimeError("the hook point is gone")
 
     wrong = Installed(
         counters=fails, graph_breaks=fails, asynchronous=fails, disabled=fails, memory=fails
@@ -132,7 +132,7 @@ def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -
     assert (hooks.counters(), hooks.graph_breaks()) == ({"graphs": 1}, {"print": 2})
     assert (hooks.asynchronous(), hooks.disabled()) == (True, "stance")
     assert hooks.memory() == (1, 2, 3, 4)
-    assert reported == ["hooks.wrong: RuntimeError('the seam is gone')"] * 5
+    assert reported == ["hooks.wrong: RuntimeError('the hook point is gone')"] * 5
 
 
 def test_a_function_that_cannot_be_hidden_keeps_no_other_from_it(reported: list[str]) -> None:
@@ -219,7 +219,7 @@ result([Logger.log_event_start is start, len(handler.start_callbacks)])
 
 @pytest.mark.training
 def test_a_hook_that_fails_half_way_undoes_its_changes(tmp_path: Path) -> None:
-    """The second half of two seams cannot be put in place: their first half is gone again."""
+    """The second half of two points cannot be put in place: their first half is gone again."""
     records = tmp_path / "records"
     records.mkdir()
     assert result_of(records, HALF, attach=False) == [True, 0]

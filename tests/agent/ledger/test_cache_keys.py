@@ -1,4 +1,4 @@
-"""What stays of a compile cache's key: names and short hashes, whatever the text is."""
+"""What is recorded of a compile cache's key: names and short hashes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Watched:
 
     def __init__(self, folder: Path | None, after: float | None = 0.01) -> None:
         self.since, self.folder = 0, folder
-        self.asked = 0
+        self.polled = 0
         stacks = StackWriter(
             phase=self.phase,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
@@ -48,7 +48,7 @@ class Watched:
 
     def phase(self) -> int:
         """Called at each poll."""
-        self.asked += 1
+        self.polled += 1
         return 3
 
     def begin(self) -> None:
@@ -156,7 +156,7 @@ def test_another_file_in_its_place_neither_blocks_nor_is_followed(
     try:
         with watched(tmp_path) as one:
             one.begin()
-            wait_until(lambda: one.asked > 3)
+            wait_until(lambda: one.polled > 3)
     finally:
         if reader is not None:
             os.close(reader)

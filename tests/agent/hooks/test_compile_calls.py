@@ -28,19 +28,19 @@ def inductor(**config: Any) -> Any:
     return SimpleNamespace(compiler_name="inductor", config=config)
 
 
-def told(backend: object, **more: Any) -> tuple[str, str, list[str]]:
+def requested(backend: object, **more: Any) -> tuple[str, str, list[str]]:
     way = way_of((), {"backend": backend, **more})
     return way["backend"], way["mode"], way["options"]
 
 
 def test_a_mode_is_known_by_what_it_sets() -> None:
     for mode, sets in MODES.items():
-        assert told(inductor(**sets)) == ("inductor", mode, [])
+        assert requested(inductor(**sets)) == ("inductor", mode, [])
 
 
 def test_options_are_names_and_short_hashes() -> None:
     options = [f"max_autotune={of_value(True)}", f"shape_padding={of_value('patient 7')}"]
-    assert told(inductor(shape_padding="patient 7", max_autotune=True)) == (
+    assert requested(inductor(shape_padding="patient 7", max_autotune=True)) == (
         *("inductor", "default"),
         options,
     )
@@ -51,9 +51,9 @@ def test_another_backends_mode_and_options_are_reported_if_they_look_like_names(
     given = {"mode": "fast", "options": {"level": 3, "a key of mine": 1}}
     mine = SimpleNamespace(compiler_name="mine", kwargs=given)
     level, hidden = f"level={of_value(3)}", f"...={of_value(1)}"
-    assert told(mine) == ("mine", "fast", [hidden, level])
+    assert requested(mine) == ("mine", "fast", [hidden, level])
     odd = SimpleNamespace(compiler_name="<function at 0x7f>", kwargs={"mode": ["x"]})
-    assert told(odd) == ("...", "...", [])
+    assert requested(odd) == ("...", "...", [])
 
 
 def test_dynamos_own_door_takes_a_name_or_a_function() -> None:
@@ -78,5 +78,5 @@ def test_a_missing_value_is_unknown() -> None:
 
 
 def test_only_the_first_of_many_options_are_reported() -> None:
-    _, _, options = told(inductor(**{f"o{number:03}": number for number in range(500)}))
+    _, _, options = requested(inductor(**{f"o{number:03}": number for number in range(500)}))
     assert len(options) == 50

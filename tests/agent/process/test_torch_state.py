@@ -1,4 +1,4 @@
-"""The GPUs that the agent reports for its process. `tests/gpu/own_gpus.py` tests real ones."""
+"""GPUs, process groups and versions from PyTorch. `tests/gpu/own_gpus.py` tests real GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IPython's cells: where none runs, no step is to be expected. A shell stands in for IPython's."""
+"""IPython's cells: while none runs, no step is expected. A stand-in replaces IPython's shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one compilation cost, from what PyTorch records of it."""
+"""The figures of a compilation, from PyTorch's record of it."""
 
 from __future__ import annotations
 

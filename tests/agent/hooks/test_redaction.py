@@ -1,4 +1,4 @@
-"""What of PyTorch's words leaves the process: no string of the user's, whatever it holds."""
+"""Redaction of PyTorch's texts: no string of the user leaves the process."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ sources = secrets.map(lambda text: " ".join(text.split()))
 def test_no_string_of_the_users_survives_in_a_reason(
     text: str, one: str, other: str, source: str
 ) -> None:
-    said = recompile(text.format(repr(one), repr(other), source))
-    assert SECRET not in said
-    assert "/home" not in said
-    assert "me\\" not in said
+    redacted = recompile(text.format(repr(one), repr(other), source))
+    assert SECRET not in redacted
+    assert "/home" not in redacted
+    assert "me\\" not in redacted
 
 
 @pytest.mark.parametrize("text", BREAKS)
@@ -61,7 +61,7 @@ def test_no_string_of_the_users_survives_in_a_graph_break(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "redacted"),
     [
         (
             "0/0: cfg['prompt'] == 'patient 7'  # y = f('a')  # /home/me/train.py:31 in forward",
@@ -88,8 +88,8 @@ def test_no_string_of_the_users_survives_in_a_graph_break(
         ("0/0: text == 'torn in the mid", "0/0: text == '...'"),
     ],
 )
-def test_names_numbers_and_places_stay(text: str, said: str | None) -> None:
-    assert recompile(text) == (text if said is None else said)
+def test_names_numbers_and_places_stay(text: str, redacted: str | None) -> None:
+    assert recompile(text) == (text if redacted is None else redacted)
 
 
 def test_what_is_long_is_cut() -> None:
@@ -121,7 +121,7 @@ def test_a_users_text_selects_no_category() -> None:
 def test_an_agent_error_is_reported_by_type_and_place() -> None:
     raised = _raised()
     assert SECRET not in error(raised)
-    assert error(raised).startswith("KeyError at test_reduction.py:")
+    assert error(raised).startswith("KeyError at test_redaction.py:")
     assert words(full=True).error(raised) == f"{error(raised)}: '{SECRET}'"
 
 

@@ -34,7 +34,7 @@ def announcer(slot: Slot = b.WARM, rank: int | None = 0, *, shown: bool = True) 
     return Announcer(shown=shown, slot=lambda: slot, rank=lambda: rank)
 
 
-def alike(seconds: float) -> Slot:
+def of_equal_steps(seconds: float) -> Slot:
     """Warm, of three clean steps of this length."""
     length = round(seconds * 1e9)
     steps = replace(b.WARM.steps, steps=4)
@@ -47,7 +47,7 @@ def alike(seconds: float) -> Slot:
     )
 
 
-class Said:
+class Output:
     """All that was written to stderr so far."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,25 +59,27 @@ class Said:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    return Said(capsys)
+def output(capsys: pytest.CaptureFixture[str]) -> Output:
+    return Output(capsys)
 
 
-def test_a_long_compilation_is_reported_with_its_phase(said: Said) -> None:
+def test_a_long_compilation_is_reported_with_its_phase(output: Output) -> None:
     announcer(b.COMPILING).long(1, True)
-    assert said.getvalue() == "warmwatch: compiling for 10 s (inductor)\n"
+    assert output.getvalue() == "warmwatch: compiling for 10 s (inductor)\n"
 
 
-def test_the_warm_message_has_step_length_and_compile_time(said: Said) -> None:
+def test_the_warm_message_has_step_length_and_compile_time(output: Output) -> None:
     announcer().warm()
-    assert said.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
+    assert output.getvalue() == "warmwatch: warm since step 4, after 2 min; 36 ms a step\n"
 
 
 @pytest.mark.parametrize(
     ("by", "words"),
     [("quiet", "nothing has compiled for 30 s"), ("ready", "the program says so")],
 )
-def test_the_warm_message_without_steps_names_the_reason(said: Said, by: str, words: str) -> None:
+def test_the_warm_message_without_steps_names_the_reason(
+    output: Output, by: str, words: str
+) -> None:
     counts = replace(
         b.WARM.compile,
         settled=b.WARM.compile.begun + 1,
@@ -88,97 +90,99 @@ def test_the_warm_message_without_steps_names_the_reason(said: Said, by: str, wo
     bins = (0,) * record.BINS
     slot = replace(slot, clean_bins=bins)
     announcer(slot).warm()
-    assert said.getvalue() == f"warmwatch: warm: {words}\n"
+    assert output.getvalue() == f"warmwatch: warm: {words}\n"
     assert answer(slot, "warm") == f"warm: {words}"
 
 
-def test_what_a_setting_turns_off_has_hit_no_limit(said: Said) -> None:
+def test_what_a_setting_turns_off_has_hit_no_limit(output: Output) -> None:
     announcer().fallback({"name": "forward", "setting": "disable"})
-    assert "`forward` runs eagerly" in said.getvalue()
-    assert "limit" not in said.getvalue()
+    assert "`forward` runs eagerly" in output.getvalue()
+    assert "limit" not in output.getvalue()
 
 
-def test_similar_steps_are_reported_exactly_and_not_by_their_bin(said: Said) -> None:
+def test_similar_steps_are_reported_exactly_and_not_by_their_bin(output: Output) -> None:
     """As the monitor does: it stands in the same terminal."""
-    slot = alike(4.01)
+    slot = of_equal_steps(4.01)
     announcer(slot).warm()
     announcer(slot).ended(End(how="finished"))
-    warm, end = said.getvalue().splitlines()
+    warm, end = output.getvalue().splitlines()
     assert warm.endswith("; 4.0 s a step")
     assert end.endswith(", 4.0 s a clean step (whole run)")
     assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
 
 
-def test_a_recompile_is_reported_with_reason_and_remedy(said: Said) -> None:
+def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
     announcer().compiled("forward", RECOMPILE)
-    line = said.getvalue()
+    line = output.getvalue()
     assert "recompiled `forward` (model.py:31) in step " in line
     assert "in 2.1 s: batch size (dim 0 of `x`) went from 16 to 7. Pad the size" in line
     announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
-    assert said.getvalue() == line
+    assert output.getvalue() == line
 
 
-def test_many_recompiles_are_not_reported_one_by_one(said: Said) -> None:
+def test_many_recompiles_are_not_reported_one_by_one(output: Output) -> None:
     one = announcer()
     for _ in range(50):
         one.compiled("forward", RECOMPILE)
-    lines = said.getvalue().splitlines()
+    lines = output.getvalue().splitlines()
     assert len(lines) == 20
-    assert lines[-1] == "warmwatch: 20 recompiles; those to come are not said"
+    assert lines[-1] == "warmwatch: 20 recompiles; further ones are not reported"
 
 
-def test_the_end_is_reported_with_the_summary(said: Said) -> None:
+def test_the_end_is_reported_with_the_summary(output: Output) -> None:
     announcer().ended(End(how="finished"))
     announcer().ended(End(how="failed", exception="ValueError", code=1))
-    ended, failed = said.getvalue().splitlines()
+    ended, failed = output.getvalue().splitlines()
     assert ended.startswith("warmwatch: ended after ")
     assert "of compiling" in ended
     assert "36 ms a clean step (whole run)" in ended
     assert failed.startswith("warmwatch: failed (ValueError) after ")
 
 
-def test_other_ranks_report_only_problems_and_helpers_nothing(said: Said) -> None:
+def test_other_ranks_report_only_problems_and_helpers_nothing(output: Output) -> None:
     for one in (announcer(rank=3), announcer(rank=None)):
         one.warm()
         one.long(1, True)
         one.compiled("forward", RECOMPILE)
         one.ended(End(how="finished"))
-    assert said.getvalue() == ""
+    assert output.getvalue() == ""
     announcer(rank=3).fallback({"name": "forward"})
-    assert said.getvalue().startswith("warmwatch: rank 3: `forward` hit the recompile limit")
+    assert output.getvalue().startswith("warmwatch: rank 3: `forward` hit the recompile limit")
     announcer(rank=None).fallback({"name": "forward"})
-    assert len(said.getvalue().splitlines()) == 1
+    assert len(output.getvalue().splitlines()) == 1
 
 
-def test_nothing_is_printed_unless_requested(said: Said, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_printed_unless_requested(
+    output: Output, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO):  # of the root: the user's own lines
         announcer(shown=False).warm()
-    assert (said.getvalue(), caplog.messages) == ("", [])
+    assert (output.getvalue(), caplog.messages) == ("", [])
 
 
 def test_the_log_has_it_where_the_user_gave_our_logger_a_level(
-    said: Said, caplog: pytest.LogCaptureFixture
+    output: Output, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="warmwatch"):
         assert console.is_logged()
         announcer(shown=False).warm()
     assert caplog.messages == ["warm since step 4, after 2 min; 36 ms a step"]
-    assert said.getvalue() == ""
+    assert output.getvalue() == ""
 
 
-def test_a_tqdm_bar_is_cleared_for_the_line(said: Said) -> None:
+def test_a_tqdm_bar_is_cleared_for_the_line(output: Output) -> None:
     with tqdm(total=5) as bar:
         bar.update(1)
         bar.refresh()
         announcer().warm()
-    before, _, _ = said.getvalue().partition("warmwatch: warm")
+    before, _, _ = output.getvalue().partition("warmwatch: warm")
     drawn = before.rpartition("\r")[2]
     assert drawn.strip() == ""  # the line begins where the bar was wiped away
-    assert "warmwatch: warm since step 4, after 2 min; 36 ms a step\n" in said.getvalue()
+    assert "warmwatch: warm since step 4, after 2 min; 36 ms a step\n" in output.getvalue()
 
 
 def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
-    said: Said, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    output: Output, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
     monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
@@ -194,7 +198,7 @@ def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
             announcer().warm()
         finally:
             logging.getLogger("warmwatch").removeHandler(refused)
-    assert said.getvalue().count(words) == 1
+    assert output.getvalue().count(words) == 1
     assert reported == ["say", "say"]
 
 
