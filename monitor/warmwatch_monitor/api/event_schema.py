@@ -24,7 +24,7 @@ EVENTS: Mapping[str, type[Status | ResetEvent | Event]] = {
 }
 
 EVENTS_DESCRIPTION = (
-    "What changes, as it happens: server-sent events, as a browser's `EventSource` reads them. "
+    "Changes as they happen: server-sent events, for a browser's `EventSource`. "
     "The data of each is one JSON object. The first event is a `snapshot`, all of `/status`, so no "
     "other request is needed. Each event has an `id`: a client that reconnects with the last one "
     "as `Last-Event-ID` misses nothing of the last 8192 events (or 8 MiB), or gets a `reset`. A "
@@ -33,18 +33,20 @@ EVENTS_DESCRIPTION = (
     "1000 clients are connected at a time."
 )
 EVENTS_RUN_DESCRIPTION = (
-    "Events of this run alone, and of sources. It need not be there yet. Names as in `/status`."
+    "Only events of this run, and of data sources. The run may begin later. Names as in `/status`."
 )
 KINDS_DESCRIPTION = (
-    "Events of these kinds alone, with commas between. The first event, a `reset` and `stopping` "
-    "come anyhow."
+    "Only events of these kinds, separated by commas. The first event, `reset` and `stopping` "
+    "always come."
 )
 _KIND = f"({'|'.join(KINDS)})"
 KINDS_PATTERN = f"^({_KIND}(,{_KIND})*)?$"
 SAMPLES_DESCRIPTION = (
-    "With `true` also an event `sample` once a second, which has no id: the figures of the moment."
+    "With `true`, also an event `sample` each second, without an id: the current figures."
 )
-LAST_ID_DESCRIPTION = "The id of the last event that was read; browsers send it by themselves."
+LAST_ID_DESCRIPTION = (
+    "The id of the last event that the client has read. Browsers send it when they reconnect."
+)
 EVENTS_EXAMPLE = (
     "event: state\n"
     "id: 5f3a9c01-17\n"
@@ -53,16 +55,15 @@ EVENTS_EXAMPLE = (
 )
 
 HISTORY_DESCRIPTION = (
-    "The last hour, second by second, in columns: `at` is the end of each value, seconds since the "
-    "epoch, and each column has one value for each of `at`; `seconds` is how many seconds a value "
-    "is of (1, unless fewer `points` are asked for: then means, of `steps` the last). Of a rank: "
-    "`steps`, all so far; `step_seconds`, the last one's length; `compile_seconds` within a "
-    "second; `states`, `phases` and `pauses` (`evaluation`, `saving`), each as it "
-    "began: `[at, name]`, to the second whatever `points` says, and null where none is known "
-    "or there is none; `recompiles`, as `compile.last` of `/status` has them, with the time `at` "
-    "which each ended. Of a GPU: "
-    "`utilization_ratio`, `power_watts`, `memory_used_bytes`. What is not known is null. Kept for "
-    "256 ranks and 64 GPUs, in the daemon's memory: it begins with the daemon."
+    "The last hour, second by second, in columns. `at` is the end of each value in seconds since "
+    "the epoch, and each column has one value for each of `at`. `seconds` is the time that a value "
+    "covers: 1, unless `points` limits their number; then values are means, and `steps` is the "
+    "last. Of a rank: `steps` in total; `step_seconds`, the length of the last step; "
+    "`compile_seconds` within a second; `states`, `phases` and `pauses` (`evaluation`, `saving`) "
+    "as `[at, name]` of their begin, to the second whatever `points` is, with null for none or "
+    "unknown; `recompiles` as `compile.last` of `/status` has them, with `at`, the time of their "
+    "end. Of a GPU: `utilization_ratio`, `power_watts`, `memory_used_bytes`. Unknown values are "
+    "null. The daemon holds 256 ranks and 64 GPUs in memory, from its start on."
 )
 HISTORY_EXAMPLE: Mapping[str, object] = {
     "at": [1763679040.2, 1763679041.2],

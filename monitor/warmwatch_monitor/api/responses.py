@@ -70,7 +70,7 @@ def problem(description: str) -> dict[str, Any]:
     return {"description": description, **content(Problem)}
 
 
-INVALID = problem("A parameter that makes no sense.")
+INVALID = problem("A parameter is invalid.")
 
 
 # the response of each status
@@ -82,7 +82,17 @@ def status_of(error: UnknownRunError) -> int:
     return 503 if isinstance(error, UnreadRunError) else 404
 
 
+_NO_PATH = (
+    "no such path; the paths are /, /status, /metrics, /events, /history, /-/healthy, /-/ready and "
+    "/docs, which describes them"
+)
+
+
 def add_refusals(app: FastAPI) -> None:
+    @app.exception_handler(404)
+    async def unknown_path(_request: Request, _error: Exception) -> Response:
+        return json_response({"detail": _NO_PATH}, 404)
+
     @app.exception_handler(UnknownRunError)
     async def unknown_run(_request: Request, error: UnknownRunError) -> Response:
         return json_response({"detail": str(error)}, status_of(error), RETRY[status_of(error)])

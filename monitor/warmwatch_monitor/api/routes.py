@@ -49,9 +49,9 @@ from warmwatch_monitor.status.schema.status import STATUS_DESCRIPTION, Status
 def add_metrics(app: FastAPI, answers: Answers) -> None:
     @app.get(
         "/metrics",
-        description="All that is known, as series; the formats are Prometheus' own.",
+        description="All metrics, in the Prometheus text format or in OpenMetrics.",
         response_class=PlainTextResponse,
-        response_description="Prometheus text, or OpenMetrics where the Accept header asks for it.",
+        response_description="Prometheus text, or OpenMetrics if the Accept header requests it.",
         responses={422: INVALID},
     )
     async def get_metrics(
@@ -59,8 +59,8 @@ def add_metrics(app: FastAPI, answers: Answers) -> None:
         accept: Annotated[
             str | None,
             Header(
-                description="`application/openmetrics-text` for OpenMetrics; without it, or with "
-                "anything else, Prometheus text."
+                description="`application/openmetrics-text` requests OpenMetrics; any other value "
+                "Prometheus text, as without the header."
             ),
         ] = None,
     ) -> Response:
@@ -71,8 +71,8 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     @app.get(
         "/-/healthy",
         response_class=PlainTextResponse,
-        response_description="It is.",
-        responses={503: {"description": "It answers, and has nothing new to say: restart it."}},
+        response_description="The daemon is healthy.",
+        responses={503: {"description": "The daemon publishes no new data: restart it."}},
     )
     async def healthy() -> Response:
         """The daemon answers, and its data is current."""
@@ -82,8 +82,13 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     @app.get(
         "/-/ready",
         response_class=PlainTextResponse,
-        response_description="They have, and it is.",
-        responses={503: {"description": "Not read yet, not readable now, or not published."}},
+        response_description="The daemon is ready.",
+        responses={
+            503: {
+                "description": "The records were not read yet, cannot be read now, or are not "
+                "published."
+            }
+        },
     )
     async def ready() -> Response:
         """The records have been read, can be read now, and all that is read is published."""
@@ -132,29 +137,28 @@ def add_reference(app: FastAPI) -> None:
 
 
 _WAIT_DESCRIPTION = (
-    "Answer when this state is reached, or at once when nothing can change any more (the runs that "
-    "are asked about have ended), or at the timeout. The answer is then a 200 in every case and "
-    "has the key `reached`: whether the state was reached. `warm`: every living rank is, or the "
-    "runs finished after they had been. `ended`: no rank lives. A run that had ended before the "
-    "request came says nothing of one that is being launched: it counts only where an end is "
-    "waited for (`ended`, `finished`, `failed`, `lost`), or where it began within the 10 s before; "
-    "else a run is waited for that begins."
+    "Answer when this state is reached, when the requested runs have ended, or at the timeout. The "
+    "status code is then always 200, and the key `reached` is true if the state was reached. "
+    "`warm`: every living rank is warm, or the runs finished after they had been warm. `ended`: no "
+    "rank lives. A run that had ended before the request counts only for the ends (`ended`, "
+    "`finished`, `failed`, `lost`), or if it began within the 10 s before the request. For other "
+    "states the daemon waits for a new run."
 )
 
 _RUN_DESCRIPTION = (
-    "One run alone, by its name. `NAME@USER` is that user's; a name without a user is the run that "
-    "is shown so, else every user's of that name."
+    "Only the run of this name. `NAME@USER` is that user's run. A name without a user is the run "
+    "that is shown under it, or else the runs of all users with that name."
 )
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The answer. With `wait` also where the wait was in vain: see `reached`.",
+        "description": "The status. With `wait`, see `reached`.",
         **content(Status),
     },
     404: problem(
-        "No run of that name; said at once, with `wait` too, where the records can be read. A run "
-        "that is not seen for a while in the course of a wait may come back: of that the timeout "
-        "tells."
+        "No run of that name. With `wait` too, this answer comes immediately if the records can be "
+        "read. A run that disappears during a wait may come back: the wait goes on until the "
+        "timeout."
     ),
     422: INVALID,
     503: problem(
@@ -214,11 +218,11 @@ def add_events(app: FastAPI, events: Events) -> None:
         "/events",
         description=EVENTS_DESCRIPTION,
         response_class=EventStream,
-        response_description="Events, for as long as they are taken.",
+        response_description="Events, until the client disconnects.",
         responses={
             200: {"content": {"text/event-stream": events_content()}},
             422: INVALID,
-            503: problem("As many listen as may."),
+            503: problem("The limit of clients is reached."),
         },
     )
     async def get_events(
@@ -253,17 +257,17 @@ def add_history(app: FastAPI, history: History) -> None:
     async def get_history(
         request: Request,
         seconds: Annotated[
-            int, Query(ge=1, le=SECONDS, description="How far back it goes.")
+            int, Query(ge=1, le=SECONDS, description="The number of seconds before now.")
         ] = SECONDS,
         run: Annotated[
             str | None,
             Query(
-                description="Ranks of this run alone, by the name that is shown.",
+                description="Only the ranks of this run, by its name in `/status`.",
                 max_length=LONGEST_RUN,
             ),
         ] = None,
         points: Annotated[
-            int, Query(ge=1, le=SECONDS, description="At most so many values in a column.")
+            int, Query(ge=1, le=SECONDS, description="The most values in a column.")
         ] = SECONDS,
     ) -> Response:
         accept = request.headers.get("accept-encoding", "")
@@ -272,7 +276,7 @@ def add_history(app: FastAPI, history: History) -> None:
             found = columns(history, seconds=seconds, run=run, points=points)
             return json_body_of_many(found).encoded(accept)
 
-        # in a thread: an hour of many ranks takes time, and other requests come meanwhile
+        # in a thread: an hour of many ranks takes time, and must not delay other requests
         async with one_at_a_time:
             content, headers = await asyncio.to_thread(make)
         return Response(content, headers=headers)
@@ -293,7 +297,7 @@ def create_app(
     app = FastAPI(
         title="Warmwatch",
         version=version,
-        summary="Is torch.compile still at work, or is this the real speed?",
+        summary="Is torch.compile still compiling, or is this the real speed?",
         docs_url=None,
         redoc_url=None,
     )

@@ -171,14 +171,14 @@ def _rank(
         compiled=tuple(_compiled(one, view) for one in parsed.compilations[:most]),
         left_out=parsed.left_out
         + max(0, len(parsed.compilations) - most)
-        + _never_told(view, parsed),
+        + _dropped_lines(view, parsed),
         samples=samples,
         first_step_bytes=parsed.first_step_bytes,
         death=view.record.death,
     )
 
 
-def _never_told(view: RankView, parsed: ParsedJournal) -> int:
+def _dropped_lines(view: RankView, parsed: ParsedJournal) -> int:
     """Number of compilations whose lines were dropped because the journal was full."""
     if not view.figures.agent.lines_dropped:
         return 0  # the missing lines are not written yet

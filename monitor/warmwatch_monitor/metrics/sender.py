@@ -42,7 +42,7 @@ class Sender:
     ) -> None:
         self._exporter, self._read, self._clock = exporter, read, clock or Clock()
         self._health = ExportHealth(export=exporter.name)
-        self._told: tuple[Snapshot, ExportHealth, Snapshot] | None = None
+        self._latest: tuple[Snapshot, ExportHealth, Snapshot] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(
             target=self._work, name=f"warmwatch-{exporter.name}", daemon=True
@@ -50,9 +50,9 @@ class Sender:
 
     def latest(self) -> Snapshot:
         """The latest Snapshot with this export's health; the same object until either changes."""
-        read, health, known = self._read(), self._health, self._told
+        read, health, known = self._read(), self._health, self._latest
         if known is None or known[0] is not read or known[1] is not health:
-            self._told = known = (read, health, replace(read, exports=(health,)))
+            self._latest = known = (read, health, replace(read, exports=(health,)))
         return known[2]
 
     def start(self) -> None:

@@ -97,7 +97,7 @@ class Connections:
 
     def make_room(self) -> bool:
         """End the connection that has been idle longest; returns whether there was one."""
-        self.flooded(f"{len(self._close)} connections at once, as many as there may be")
+        self.flooded(f"{len(self._close)} connections at the same time, the limit")
         longest = next(iter(self._quiet), None)
         if longest is not None:
             self._end(longest)

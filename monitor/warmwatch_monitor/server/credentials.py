@@ -20,7 +20,7 @@ from functools import partial
 
 from msgspec import Struct
 
-_KEPT = 1024  # cached results, separately for right and wrong passwords
+_CACHED = 1024  # cached results, separately for right and wrong passwords
 _MOST_WAITING, _MOST_OF_A_PEER = 64, 4
 _UNMAPPED = 65_534  # how the kernel shows users of other user namespaces
 _LONGEST_PASSWORD = 72  # bcrypt ignores the rest, here and where the hash was made
@@ -129,10 +129,10 @@ class Passwords:
         del self._trying[key]
         if tried.cancelled() or tried.exception():
             return
-        kept = self._right if tried.result() else self._wrong
-        kept[key] = None
-        if len(kept) > _KEPT:
-            kept.popitem(last=False)
+        cache = self._right if tried.result() else self._wrong
+        cache[key] = None
+        if len(cache) > _CACHED:
+            cache.popitem(last=False)
 
 
 def _checked(hash: str, password: bytes) -> bool:
@@ -159,8 +159,8 @@ class Credentials:
         # of no user: an unknown name takes as long as a known one
         cost = max((int(hash.split("$")[2]) for hash in users.values()), default=4)
         self._nobody = f"$2b${cost:02d}${'.' * 53}"
-        asked = [("Basic", users), ("Bearer", self._tokens)]
-        self.challenges = tuple(f'{kind} realm="warmwatch"' for kind, known in asked if known)
+        kinds = [("Basic", users), ("Bearer", self._tokens)]
+        self.challenges = tuple(f'{kind} realm="warmwatch"' for kind, known in kinds if known)
 
     def __bool__(self) -> bool:
         return bool(self.challenges)

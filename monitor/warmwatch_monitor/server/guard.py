@@ -246,8 +246,8 @@ def _values(scope: Scope, header: bytes) -> list[str]:
 
 
 def _misdirected(header: str) -> str:
-    asked = host_of(header)[:_LONGEST_NAME]
-    name = asked if asked.isascii() and asked.isprintable() else "that name"
+    host = host_of(header)[:_LONGEST_NAME]
+    name = host if host.isascii() and host.isprintable() else "that name"
     return (
         f"this daemon does not know itself as {name!r}: ask it by its address or as localhost, "
         "or start it with --allowed-host and the name\n"

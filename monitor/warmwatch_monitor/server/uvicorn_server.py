@@ -183,7 +183,7 @@ class Server(uvicorn.Server):
             _turn_away(peer, in_the_clear=tls is None)
             return
         if tls is not None and len(self._beginning) >= MOST_HANDSHAKES:
-            self._all.flooded(f"{MOST_HANDSHAKES} TLS handshakes at once, as many as there may be")
+            self._all.flooded(f"{MOST_HANDSHAKES} TLS handshakes at the same time, the limit")
             oldest = next(iter(self._beginning))
             del self._beginning[oldest]
             oldest.cancel()

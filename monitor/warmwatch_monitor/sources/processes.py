@@ -141,7 +141,7 @@ def _weight(one: Compiler) -> tuple[bool, bool, float, int]:
 def _read(
     member: Callable[[int], psutil.Process], pid: int, worker: bool
 ) -> tuple[int, str, float, bool] | None:
-    """``None`` where it is gone, may not be asked or compiles nothing."""
+    """``None`` if it is gone, cannot be read or does not compile."""
     try:
         process = member(pid)
         with process.oneshot():

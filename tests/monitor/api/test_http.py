@@ -359,7 +359,7 @@ def test_the_page_names_each_field_once_and_has_a_text_for_each_value() -> None:
     assert "runs[].skew" in names
     assert "<td></td>" not in shown
     assert "Successful Response" not in shown
-    assert "OpenMetrics where the Accept header asks" in shown
+    assert "OpenMetrics if the Accept header requests it" in shown
 
 
 def test_answers_of_one_snapshot_are_encoded_once(
@@ -703,3 +703,10 @@ def test_the_api_page_explains_every_field_of_an_answer() -> None:
         if not (field.get("description") or "$ref" in field)
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("path", ["//status", "/nowhere"])
+def test_an_unknown_path_is_answered_with_the_known_ones(path: str) -> None:
+    answer = get(f"http://monitor{path}")
+    assert answer.status_code == 404
+    assert answer.json()["detail"].startswith("no such path; the paths are /, /status, /metrics")
