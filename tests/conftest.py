@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from support import slots
 from support.filesystems import MEMORY
-from support.isolation import isolate
+from support.isolation import clean_up, isolate
 
 PROCESS = Path(__file__).parent / "process"
 
@@ -31,6 +31,10 @@ settings.register_profile(
     phases=(Phase.explicit, Phase.generate),
 )
 settings.load_profile("warmwatch")
+
+
+def pytest_unconfigure() -> None:
+    clean_up()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

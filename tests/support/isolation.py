@@ -7,12 +7,14 @@ A command of a test may still ask the default address. A daemon there watches ot
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
+from pathlib import Path
 
-_PLACE = tempfile.TemporaryDirectory(prefix="warmwatch-tests-")  # removed on exit
+_PLACE = Path(tempfile.gettempdir(), f"warmwatch-tests-{os.getpid()}")
 VARIABLES = {
-    "WARMWATCH_DIR": _PLACE.name,
+    "WARMWATCH_DIR": str(_PLACE),
     "WARMWATCH_STATE": "off",
     "WARMWATCH_SOCKET": "off",
     "WARMWATCH_OBSERVE": "off",  # do not look for trainings that other tests run meanwhile
@@ -21,11 +23,17 @@ VARIABLES = {
 
 def isolate() -> None:
     """Change the environment of this process, and so of all that it starts."""
+    _PLACE.mkdir(exist_ok=True)
     for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
         del os.environ[name]
     os.environ.update(VARIABLES)
     for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        os.environ[name] = _PLACE.name
+        os.environ[name] = str(_PLACE)
     # container images often set it: each Python that a test starts would compile our sources
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+def clean_up() -> None:
+    """Remove the directory. Workers of xdist run no exit handlers."""
+    shutil.rmtree(_PLACE, ignore_errors=True)
