@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 
 from warmwatch_monitor.errors import DaemonError
-from warmwatch_monitor.settings import Address
+from warmwatch_monitor.settings import PREFIX, Address
 
 ANY_PORT = "127.0.0.1:0"
 _LONGEST = 1000  # characters of what it printed
@@ -24,6 +24,7 @@ def started_daemon(
     """The address at which it serves. Raises DaemonError: it does not start.
 
     It has a session of its own: a Ctrl-C in the terminal ends the command first, which ends it.
+    It writes no log: the file for its errors would grow for as long as it runs.
     ``awaits``: id of the launch whose first record it waits for.
     """
     command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address]
@@ -32,7 +33,7 @@ def started_daemon(
         tempfile.TemporaryFile("w+") as errors,  # a pipe that nobody reads would block it
         subprocess.Popen(
             command,
-            env=dict(environ),
+            env={**environ, f"{PREFIX}LOG_FORMAT": "off"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

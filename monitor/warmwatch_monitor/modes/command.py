@@ -284,7 +284,7 @@ def _try_all(wanted: _Wanted) -> _Outcome:
             if stops.count:
                 break
             if number == 1:
-                _leave_broken(tried[0], wanted)
+                leave_broken(tried[0], wanted.command)
         compared = _last_step_compared(tried) if wanted.compares_losses else 0
         if compared and not stops.count:
             if _exceeds(expected_seconds(EAGER, tried), deadline):
@@ -295,13 +295,13 @@ def _try_all(wanted: _Wanted) -> _Outcome:
     return _Outcome(tried, again, skipped, stops.last)
 
 
-def _leave_broken(first: Tried, wanted: _Wanted) -> None:
-    """Exit if the script failed before it made a step: it would in every mode."""
+def leave_broken(first: Tried, command: Sequence[str]) -> None:
+    """Exit if the script failed in eager before it made a step: it would in every mode."""
     ranks = first.account.ranks if first.account else ()
-    if not first.code or any(rank.answer["steps"] for rank in ranks):
+    if first.mode != EAGER or not first.code or any(rank.answer["steps"] for rank in ranks):
         return
     how = f"signal {-first.code}" if first.code < 0 else f"exit code {first.code}"
-    note(f"warmwatch: {' '.join(wanted.command)} failed in {first.mode} before a step ({how}):")
+    note(f"warmwatch: {' '.join(command)} failed in {EAGER} before a step ({how}):")
     for line in _last_lines(first.output):
         note(f"  {line}")
     where = f"; all that it printed is in {first.output}" if first.output else ""

@@ -14,7 +14,7 @@ from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
-from warmwatch_monitor.modes.command import script_name
+from warmwatch_monitor.modes.command import leave_broken, script_name
 from warmwatch_monitor.modes.one_mode import environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
@@ -413,6 +413,14 @@ def test_so_many_steps_are_enough_whatever_they_are() -> None:
 )
 def test_a_run_is_called_after_the_script(line: str, name: str) -> None:
     assert script_name(line.split()) == name
+
+
+def test_a_script_that_fails_before_a_step_is_broken_only_if_that_was_in_eager() -> None:
+    stepped = account("eager", 0.0, 0.0527)
+    for first in (tried("max-autotune", code=1), tried("eager", stepped, code=1), tried("eager")):
+        leave_broken(first, ["fit.py"])
+    with pytest.raises(SystemExit):
+        leave_broken(tried("eager", code=1), ["fit.py"])
 
 
 def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() -> None:

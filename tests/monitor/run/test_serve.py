@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support.daemon import daemon_process
-from support.records import environment, wait_until
+from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,11 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
         assert url == f"http://{address}"
         assert ask(url, "/").status == 200
         wait_until(lambda: b'"summary":"waiting for the first step' in ask(url, "/status").body)
+        started = psutil.Process(process.pid).children()
+        (daemon,) = [one for one in started if "serve" in one.cmdline()]
+        write_record(tmp_path, warm())
+        wait_until(lambda: b'"summary":"gpt2: ' in ask(url, "/status").body)
+        assert Path(f"/proc/{daemon.pid}/fd/2").read_text() == "", "its log would fill the disk"
         process.communicate("", timeout=600)
     assert process.returncode == 0
     assert is_free(url)

@@ -54,6 +54,9 @@ def test_a_daemon_that_was_started_with_a_command_waits_for_its_first_record() -
     ended = b.snapshot(STATES["finished"], awaited=True)
     assert summary(ended) == f"{waiting}; earlier: 1 ended run"
     assert summary(b.snapshot(STATES["warm"], awaited=True)) == SENTENCES["warm"]
+    unread = replace(b.HEALTH, up=False, error="permission denied")
+    words = summary(b.snapshot(awaited=True, sources=(unread,)))
+    assert words.endswith("their records cannot be read: permission denied")
 
 
 IDLE = b.gpu(utilization_ratio=0.006, power_watts=118.0)

@@ -57,7 +57,7 @@ _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 def answer(snapshot: Snapshot) -> Headline:
     """The headline of all runs: what lives first, the least advanced before all."""
-    if snapshot.awaited:
+    if snapshot.awaited and _unread(snapshot) is None:
         ended = sum(run.state in ENDED for run in snapshot.runs)
         if ended == len(snapshot.runs):
             earlier = f"earlier: {counted(ended, 'ended run')}" if ended else ""
