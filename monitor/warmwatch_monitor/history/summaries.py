@@ -15,7 +15,14 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from warmwatch.shared.record import Identity
-from warmwatch_monitor.model import RankView, RecordReading, RunView, Snapshot, began_launch
+from warmwatch_monitor.model import (
+    RankView,
+    RecordReading,
+    RunView,
+    Snapshot,
+    began_launch,
+    last_sign_ns,
+)
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
@@ -66,7 +73,7 @@ def summarize_run(
         start=start_of(run),
         began=began_at(run),
         ended=ended_at(run),
-        seen=snapshot.epoch,
+        seen=seen_at(run, snapshot.epoch),
         state=run.state.value,
         summary=run_sentence(run),
         what=provenance(run, parsed.values()),
@@ -124,6 +131,19 @@ def ended_at(run: RunView) -> float | None:
     ends = [view.figures.progress.state_since for view in run.ranks]
     known = [at for at in ends if at is not None]
     return max(known) if len(known) == len(ends) else None
+
+
+def seen_at(run: RunView, epoch: float) -> float:
+    """When it was last seen: at ``epoch``, or at its last recorded event if its end is unknown."""
+    if run.living or ended_at(run) is not None:
+        return epoch
+    return min(epoch, max(map(_last_event_at, run.ranks)))
+
+
+def _last_event_at(view: RankView) -> float:
+    slot = view.record.slot
+    recorded = slot.header.epoch_seconds(last_sign_ns(slot))
+    return max(recorded, view.figures.progress.state_since or recorded)
 
 
 def provenance(run: RunView, parsed: Iterable[ParsedJournal] = ()) -> Provenance:

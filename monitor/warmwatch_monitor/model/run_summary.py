@@ -139,7 +139,8 @@ class RunSummary(Struct, frozen=True, kw_only=True):
         id: short, of letters and digits; one id per start of a run, for every writer.
         run: its name, as the reader's own user has it. owner, host: whose, and where.
         began: when its first rank attached. ended: when its last one did; ``None`` while it lives
-        or if that is not known. seen: when this was last updated. state: the run's.
+        or if that is not known. seen: at the last poll, or its last recorded event if it has ended
+        and that end is not known. state: the run's.
         summary: the run's sentence then. what: its provenance.
         start: of which launch it is; its run name can change while it runs.
         gpu_samples: by uuid, of the GPUs that it used.

@@ -224,10 +224,10 @@ class Judging:
 
 
 def _with_death(one: RecordReading, known: Remembered | None) -> RecordReading:
-    """``one``, with its death if an earlier daemon saw it."""
+    """``one``, with its death and end if an earlier daemon saw them."""
     if known is None or known.death is None or not one.is_unexplained:
         return one
-    return replace(one, death=known.death)
+    return replace(one, death=known.death, gone_ns=one.gone_ns or known.death.at_ns)
 
 
 def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:

@@ -87,6 +87,19 @@ def test_a_summary_describes_the_run_and_what_each_rank_compiled(tmp_path: Path)
     assert rank.answer["state"] == "finished"
 
 
+def test_a_run_whose_end_is_unknown_was_seen_at_its_last_recorded_event() -> None:
+    (run,) = b.runs(b.view(b.WARM, alive=False))
+    one, later = (
+        summarize_run(
+            run, Snapshot(epoch=EPOCH + after, now_ns=NOW, runs=(run,)), read=parse_journal
+        )
+        for after in (0, 14 * 60)
+    )
+    assert (one.state, one.ended) == ("lost", None)
+    last = b.WARM.header.epoch_seconds(b.WARM.steps.last_step_ns)
+    assert one.seen == later.seen == pytest.approx(last)
+
+
 @pytest.mark.parametrize(
     ("triton", "known"),
     [("", {"inductor": "cold"}), ("3.6.0", {"inductor": "cold", "triton": "cold"})],

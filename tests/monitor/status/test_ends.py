@@ -11,7 +11,8 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import Death, RankView
+from warmwatch_monitor.model import Death, RankView, RecordReading, Remembered
+from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import ended_together
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
@@ -155,6 +156,16 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
     assert summary(b.snapshot(view)) == f"gpt2: {words}"
     assert (end(view)["how"], end(view)["signal"]) == (how, name)
     assert f"{name} killed the process" in evidence(view)
+
+
+def test_a_death_that_an_earlier_daemon_saw_is_the_end() -> None:
+    one = RecordReading(folder="/a", slot=TRAINED, alive=False)
+    known = Remembered(death=Death(signal=6, at_ns=b.ago(3)))
+    around = Around(now_ns=b.NOW, remembered={"/a": known})
+    (run,), _ = Judging().of([one], around, {"/a"})
+    (view,) = run.ranks
+    assert end(view)["signal"] == "SIGABRT"
+    assert view.figures.progress.state_since == pytest.approx(b.EPOCH - 3)
 
 
 def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:
