@@ -112,19 +112,26 @@ def _listen_at(path: Path) -> socket.socket:
 def _locked(directory: Path) -> Iterator[None]:
     """Daemons that start at the same moment must not remove each other's socket as a stale one.
 
-    Any user may hold this lock, so a daemon waits for it for a limited time, then goes on.
+    Any user may hold this lock, so a daemon waits for it for a limited time, then goes on. It goes
+    on without it too where the directory cannot be read, or its filesystem has no locks.
     """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        until = time.monotonic() + _LOCK_SECONDS
-        while time.monotonic() < until:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(0.01)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
+            until = time.monotonic() + _LOCK_SECONDS
+            while not _is_locked(descriptor) and time.monotonic() < until:
+                time.sleep(0.01)
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether this daemon has the lock now. Raises OSError: there is none."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _remove_stale(path: Path) -> None:

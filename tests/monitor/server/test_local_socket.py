@@ -198,6 +198,22 @@ def test_a_stale_socket_is_replaced_and_an_active_one_is_an_error(tmp_path: Path
     assert path.read_text() == "a file"
 
 
+@pytest.mark.parametrize("call", ["os.open", "fcntl.flock"])
+def test_a_daemon_listens_in_a_directory_that_it_cannot_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """As in a directory that is writable and not readable, and on a filesystem without locks."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    settings = load({"WARMWATCH_SOCKET": str(tmp_path / "socket")}, os.geteuid(), {})
+    with monkeypatch.context() as patched:
+        patched.setattr(call, refuse)
+        with local_listener(settings) as listener:
+            assert listener is not None
+
+
 def test_one_of_the_daemons_that_start_at_the_same_moment_listens(tmp_path: Path) -> None:
     """First without their directory, then with the socket of a daemon that was killed."""
     path = tmp_path / "new" / "socket"
