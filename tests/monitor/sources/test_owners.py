@@ -484,3 +484,17 @@ def test_many_users_are_looked_up_in_one_thread_before_they_are_needed() -> None
     who.expect(range(100))
     assert [who.of(uid).name for uid in range(100)] == [f"user{uid}" for uid in range(100)]
     assert len(threads) == 1
+
+
+def test_a_thread_that_cannot_start_is_started_at_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    who = Owners(own=1, ask=lambda uid: f"user{uid}")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError):
+            who.expect([5])
+    assert [who.of(uid).name for uid in (5, 6)] == ["user5", "user6"]

@@ -92,8 +92,8 @@ class Owners:
         with self._answered:
             self._pending.update((uid, None) for uid in uids if uid not in self._names)
             if self._pending and not self._busy:
-                self._busy = True
                 threading.Thread(target=self._look_up, name="warmwatch-owners", daemon=True).start()
+                self._busy = True  # last: at a limit of threads, the next poll starts it
 
     def _look_up(self) -> None:
         while True:
