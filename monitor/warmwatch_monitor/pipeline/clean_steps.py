@@ -1,8 +1,7 @@
-"""What the clean steps of a whole run reveal: waits for a GPU, and an earlier level. Pure.
+"""The histogram of a run's clean steps: those between two polls, and an earlier level. Pure.
 
-A record has the last 64 step lengths, and a histogram of all. With a GPU the last ones may all be
-launches of kernels, and then only the histogram has the step that waited for them. Without a daemon
-only the histogram has a level of more than 64 steps ago.
+A record has the last 64 step lengths, and a histogram of all. Without a daemon only the histogram
+has a level of more than 64 steps ago.
 """
 
 from __future__ import annotations
@@ -10,22 +9,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
-from warmwatch.shared.record.recent import queued_ns, waits
-from warmwatch_monitor.model import LongStep
 
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
 _FEW = 32  # steps
-_APART_NS = 20 * 10**9
-# Long steps are waits if a step of the loop takes 3 times as long as a launch, and if at least 3
-# are alike: a hang takes more than twice as long as those.
-_QUEUED_TIMES, _FEWEST_WAITS, _ALIKE_TIMES = 3, 3, 2
-_MISSING = 3  # times as many steps as usual without one that waits: none waits any more
 
 
 class CleanSteps(NamedTuple):
@@ -46,67 +37,6 @@ class CleanSteps(NamedTuple):
 
     def mean_ns(self) -> float:
         return self.sum_ns / max(1, sum(self.bins))
-
-
-class QueuedSteps(NamedTuple):
-    """The clean steps of a training on GPUs at earlier polls of this warm-up.
-
-    ``slot``: at the last poll. ``latest``: up to 20 seconds ago. ``before``: 20 to 40 seconds ago;
-    ``None`` until then. ``waited``: the number of steps when one had last waited for the GPU.
-    """
-
-    slot: Slot
-    latest: CleanSteps
-    before: CleanSteps | None
-    waited: int
-
-    @classmethod
-    def follow(cls, known: QueuedSteps | None, slot: Slot) -> QueuedSteps | None:
-        """``known`` after this poll; ``None`` without GPUs, and before the first step."""
-        if not slot.identity.gpus or not slot.steps.steps:
-            return None
-        now, steps = CleanSteps.of(slot), slot.steps.steps
-        if known is None or known.slot.compile.begun != slot.compile.begun:
-            return cls(slot, now, None, steps)
-        waited = known.waited if known.before and not _waited_since(slot, known.slot) else steps
-        since = now.at_ns - known.latest.at_ns
-        if 0 <= since < _APART_NS:
-            return cls(slot, known.latest, known.before, waited)
-        return cls(slot, now, known.latest if since > 0 else None, waited)
-
-    def step_ns(self) -> float | None:
-        """The recent length of a step.
-
-        Few polls find a step that waited among the last 64. The time between two polls contains all
-        of them.
-        """
-        lengths = record.recent_lengths(self.slot.recent)
-        launch = record.median_ns(lengths)
-        if self.before is None or launch is None:
-            return self.slot.recent_step_ns
-        since = CleanSteps.of(self.slot).since(self.before)
-        apart = sum(since.bins) / max(1, waits(since.bins, launch))
-        if self.slot.steps.steps - self.waited > _MISSING * apart:
-            return launch  # steps were slow, or waited, in an earlier part of that time
-        return queued_ns(lengths, since.bins, since.sum_ns)
-
-    def gaps(self, long_steps: Sequence[LongStep]) -> tuple[LongStep, ...]:
-        """``long_steps`` without regular waits for the GPU, which the length of a step includes."""
-        queued_s = (self.step_ns() or 0.0) / 1e9 / _QUEUED_TIMES
-        regular = [
-            one
-            for one in long_steps
-            if one.usual_seconds < queued_s and not (one.saving_seconds or one.evaluating_seconds)
-        ]
-        if len(regular) < _FEWEST_WAITS:
-            return tuple(long_steps)
-        longest = _ALIKE_TIMES * median(one.seconds for one in regular)
-        return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
-
-
-def _waited_since(slot: Slot, then: Slot) -> bool:
-    launch = record.median_ns(record.recent_lengths(slot.recent))
-    return launch is None or waits(slot.clean_bins, launch) > waits(then.clean_bins, launch)
 
 
 def level_before(slot: Slot) -> float | None:

@@ -113,10 +113,9 @@ def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> flo
     """The recent length of a step whose work a GPU queues, in wall-clock time.
 
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
-    queue full, waits for all of them, so the median is the time of the launches. If the ring has
-    several steps that waited, this is the mean from the first to the last of them. If it has none,
-    but a few of ``bins`` took far longer, it is the mean of those. Else all steps are alike, and
-    it is their median.
+    queue full, waits for all of them, so the median is the time of a launch. If several of
+    ``lengths`` waited, this is the mean from the first to the last of them. Else, if at most a few
+    of ``bins`` waited, it is the mean of ``bins``. A mean close to the median is the median.
 
     Args:
         lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
