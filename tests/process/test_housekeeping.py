@@ -13,7 +13,7 @@ from support.daemon import daemon_process
 from support.records import ended, held, wait_until, warm, write_record
 from support.trainings import run
 
-KEPT = 200
+MOST_RECORDS = 200
 BATCHES, RUNS = 10, 100
 
 
@@ -23,7 +23,7 @@ def records_in(directory: Path) -> set[str]:
 
 def test_a_user_s_oldest_ended_records_go_when_there_are_too_many(records: Path) -> None:
     """Those of others stay, in a directory that everybody shares."""
-    for number in range(KEPT + 5):
+    for number in range(MOST_RECORDS + 5):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
         os.utime(folder / "slot", (number, number))
     if os.geteuid() == 0:
@@ -31,10 +31,10 @@ def test_a_user_s_oldest_ended_records_go_when_there_are_too_many(records: Path)
     run(records, "train(make(), torch.optim.SGD(make().parameters()), 1)")
     left = records_in(records)
     foreign = 1 if os.geteuid() == 0 else 0
-    assert len(left) == KEPT + foreign
+    assert len(left) == MOST_RECORDS + foreign
     assert ("old-000" in left) == bool(foreign)
     assert "old-001" not in left
-    assert f"old-{KEPT + 4}" in left
+    assert f"old-{MOST_RECORDS + 4}" in left
 
 
 @pytest.mark.long  # test_simulated_week.py has as many on a clock of its own

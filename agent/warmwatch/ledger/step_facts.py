@@ -54,8 +54,8 @@ class IrregularSteps:
     def touched(self, steps: int, duration: int) -> None:
         words = self._words
         words[AT["compile_step_sum_ns"]] += duration
-        recent = slice(AT["touched_steps"], AT["touched_steps"] + record.TOUCHED_KEPT)
-        words[recent] = array("Q", [steps, *words[recent]][: record.TOUCHED_KEPT])
+        recent = slice(AT["touched_steps"], AT["touched_steps"] + record.MOST_TOUCHED)
+        words[recent] = array("Q", [steps, *words[recent]][: record.MOST_TOUCHED])
 
     def not_clean(self, steps: int, rest: int) -> None:
         words = self._words

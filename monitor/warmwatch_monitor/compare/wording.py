@@ -42,7 +42,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
 def page(of: Comparison) -> Document:
     """The whole comparison. Differences come first, because they qualify the costs."""
     differs = [
-        f"{text[0].upper()}{text[1:]}; that touches {', '.join(one.rows)}."
+        f"{text[0].upper()}{text[1:]}; this affects {', '.join(one.rows)}."
         for one in of.incomparable
         for text in [_differs(one, of)]
     ]

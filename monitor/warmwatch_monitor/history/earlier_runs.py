@@ -149,7 +149,7 @@ def _may_be(one: Listed, now: Known) -> bool:
 
 
 def _as_known(one: RecordReading, gpus: tuple[str | None, ...]) -> Known:
-    shown = one.told_run or one.slot.identity.run
+    shown = one.reported_run or one.slot.identity.run
     parsed = parse_journal(one.folder)
     return Known(
         run=one.owner.plain(shown) if one.owner else shown,

@@ -245,7 +245,7 @@ def _is_only_rank(identity: Identity, run: RunView) -> bool:
 def _own_name(view: RankView) -> str:
     """The run's name in its record."""
     reading = view.record
-    shown = reading.told_run or reading.slot.identity.run
+    shown = reading.reported_run or reading.slot.identity.run
     return reading.owner.plain(shown) if reading.owner else shown
 
 

@@ -359,7 +359,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     Attributes:
         folder: the record's folder, an id for the lifetime of its process.
         slot: its numbers; the run has its public name (``Owner.shown``).
-        told_run: the run's name before a name conflict added a number; ``None`` without one.
+        reported_run: the run's name before a name conflict added a number; ``None`` without one.
         owner: ``None`` if not determined. alive: whether a process holds its lock.
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader found the lock released after it had seen it held; else ``None``.
@@ -382,7 +382,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     folder: str
     slot: Slot
     alive: bool
-    told_run: str | None = None
+    reported_run: str | None = None
     owner: Owner | None = None
     pid: int | None = None
     gone_ns: int | None = None

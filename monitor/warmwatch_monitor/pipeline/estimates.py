@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import Compilation, RankView, RecordReading, Remembered, RunView
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
-from warmwatch_monitor.sources.records.journal import KEPT
+from warmwatch_monitor.sources.records.journal import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
 _MOST = 4.0  # times as long: a longer compilation was blocked, so it does not scale the rest
@@ -226,7 +226,7 @@ def now_of(view: RankView, now_ns: int) -> Now:
         seconds=None if counts.warmups else (now_ns - began_ns) / 1e9,
         activity_seconds=(now_ns - max(counts.active_since_ns, ended_ns)) / 1e9,
         phase_seconds=view.figures.compile.phase_seconds,
-        compiled=compiled if len(compiled) < KEPT else None,
+        compiled=compiled if len(compiled) < MOST_EVENTS else None,
         underway=_underway(view),
         own=compiled,
     )
@@ -259,7 +259,7 @@ def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[Precedent]:
 
 def _precedent(view: RankView, counts: CompileCounts) -> Precedent:
     reading: RecordReading = view.record
-    known = len(reading.compilations) < KEPT
+    known = len(reading.compilations) < MOST_EVENTS
     return Precedent(
         seconds=(counts.last_end_ns - counts.first_begin_ns) / 1e9,
         phase_seconds=view.figures.compile.phase_seconds,

@@ -382,5 +382,5 @@ def _renamed(reading: RecordReading, name: str) -> RecordReading:
     return structs.replace(
         reading,
         slot=slot._replace(identity=slot.identity._replace(run=name)),
-        told_run=slot.identity.run,
+        reported_run=slot.identity.run,
     )

@@ -17,10 +17,10 @@ from textual.widgets import DataTable, Footer, Input, Static
 from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
+from warmwatch_monitor.top.history import Frame, History
 from warmwatch_monitor.top.listing import ORDERS, Entry, Key, Listing, at, listing
 from warmwatch_monitor.top.moment import Heard, at_the_moment
 from warmwatch_monitor.top.polling import Answer, Asking
-from warmwatch_monitor.top.seen import Frame, Seen
 from warmwatch_monitor.top.table import fill, room
 
 KEYS = (
@@ -100,7 +100,7 @@ class Top(App[None]):
         self._asking, self._seconds = Asking(self, ask, seconds, past, hear), seconds
         self._answer: Answer | None = None
         self._trouble = ""
-        self._history = Seen()
+        self._history = History()
         self._listing = Listing([], {})
         self._key: Key | None = None
         self._order, self._turned, self._needle, self._every_rank = "state", False, "", False

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from warmwatch_monitor.output.wording import duration
-from warmwatch_monitor.top.seen import Point, Span
+from warmwatch_monitor.top.history import Point, Span
 
 GUTTER = 16  # columns left of the plots, for names and values
 _BLOCKS = " ▁▂▃▄▅▆▇█"

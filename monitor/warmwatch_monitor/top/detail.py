@@ -14,8 +14,8 @@ from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import wrapped
 from warmwatch_monitor.top.chart import Series, Window, axis, chart
+from warmwatch_monitor.top.history import History
 from warmwatch_monitor.top.listing import Entry
-from warmwatch_monitor.top.seen import History
 
 _HEAD = ("", "GPU", "power", "busy", "SMs", "memory", "temp", "held down by", "name")
 _LEFT = frozenset({"", "held down by", "name"})

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from warmwatch_monitor.errors import WarmwatchError, described
+from warmwatch_monitor.top.history import Frame, frames
 from warmwatch_monitor.top.moment import NOTHING, Heard
-from warmwatch_monitor.top.seen import Frame, frames
 
 Answer = Mapping[str, Any]
 

@@ -51,7 +51,7 @@ def test_none_of_its_steps_is_clean_and_none_makes_warm_or_eager() -> None:
     slot = rank.slot()
     assert (slot.steps.steps, sum(slot.clean_bins), sum(slot.compile_bins)) == (20, 0, 0)
     assert slot.clean_sum_ns == 0
-    assert slot.compile.touched_steps == (0,) * record.TOUCHED_KEPT
+    assert slot.compile.touched_steps == (0,) * record.MOST_TOUCHED
     assert [count for count, _ in rank.eager] == list(range(1, 21))
     assert {length for _, length in rank.eager} == {0, 48_000_000}  # the first is unknown
     assert [event for event, _, _ in rank.store.notes] == ["step", "baseline"]

@@ -26,7 +26,7 @@ from warmwatch.lifecycle import api as _current
 print(_current.attached.agent.record.writer.folder, flush=True)
 input()
 """
-KEPT = 200
+MOST_RECORDS = 200
 
 
 def attached(directory: Path, uid: int | None = None) -> tuple[Path | None, str]:
@@ -121,13 +121,13 @@ def test_a_living_run_of_this_user_takes_its_name_and_a_dead_one_does_not(tmp_pa
 
 def test_records_with_times_in_the_future_do_not_cost_a_training_its_own(records: Path) -> None:
     """After the clock was set back its own is the oldest; to open it would free its lock."""
-    for number in range(KEPT + 10):
+    for number in range(MOST_RECORDS + 10):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
         os.utime(folder / record.SLOT, (2**32 + number, 2**32 + number))
     made, lock = attached(records)
     assert made is not None
     assert (made.exists(), lock) == (True, "held")
-    assert len(list(records.iterdir())) == KEPT
+    assert len(list(records.iterdir())) == MOST_RECORDS
 
 
 OPEN = """
@@ -144,7 +144,7 @@ input()
 
 def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path) -> None:
     """Before anything rare takes the lock again: our own slot was not opened."""
-    for number in range(KEPT + 10):
+    for number in range(MOST_RECORDS + 10):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
         os.utime(folder / record.SLOT, (2**32 + number, 2**32 + number))
     with subprocess.Popen(
@@ -175,7 +175,7 @@ def test_a_living_record_whose_lock_was_freed_is_not_pruned(records: Path) -> No
     dead = write_record(records, warm(pid=2**22 + 1), name="dead")
     for folder in (living, dead):
         os.utime(folder / record.SLOT, (1, 1))
-    for number in range(KEPT):
+    for number in range(MOST_RECORDS):
         write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
     attached(records)
     assert (living.exists(), dead.exists()) == (True, False)
@@ -187,7 +187,7 @@ def test_a_link_to_another_place_is_not_followed_when_records_are_pruned(
     precious = write_record(tmp_path / "elsewhere", ended(warm(), "finished"))
     os.utime(precious / record.SLOT, (1, 1))
     (records / "link").symlink_to(precious)
-    for number in range(KEPT + 1):
+    for number in range(MOST_RECORDS + 1):
         write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
     attached(records)
     assert (precious / record.SLOT).exists()

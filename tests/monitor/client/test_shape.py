@@ -21,8 +21,8 @@ from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.status import exit_code, picture
 from warmwatch_monitor.top.chart import Window
 from warmwatch_monitor.top.detail import PANES, Shown, detail
+from warmwatch_monitor.top.history import History
 from warmwatch_monitor.top.listing import listing
-from warmwatch_monitor.top.seen import Seen
 from warmwatch_monitor.wait.waiter import Wait
 
 FUNCTION = FunctionCost(
@@ -103,7 +103,7 @@ def read_by_commands(answer: dict[str, Any]) -> None:
     functions(answer["runs"], 80)
     for goal in ("warm", "ended"):
         Wait(lambda: answer, "gpt2", [goal], lambda *_: None).block(0.0)
-    seen = Seen()
+    seen = History()
     seen.add(answer, b.EPOCH)
     shown = listing(answer, b.EPOCH, 80, needle="gpt2")
     for entry in shown.entries:

@@ -127,7 +127,7 @@ def test_one_start_of_a_run_has_one_id_for_every_reader_at_any_time() -> None:
     foreign = [as_named(slot, run="gpt2@alice") for slot in slots]
     other, _ = run_of(*foreign, owner=replace(ALICE, own=False))
     numbered = [
-        b.view(as_named(slot, run="gpt2-2"), journal={"owner": ALICE, "told_run": "gpt2"})
+        b.view(as_named(slot, run="gpt2-2"), journal={"owner": ALICE, "reported_run": "gpt2"})
         for slot in slots
     ]
     assert {id_of(one), id_of(other), id_of(seen(*numbered)[0])} == {known}

@@ -163,7 +163,7 @@ def test_an_end_by_us_is_no_failure() -> None:
 
 def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
     """As ``os._exit(0)`` does; one whose command failed has."""
-    summary = "gpt2/default: lost after 200 steps; the process said nothing"
+    summary = "gpt2/default: lost after 200 steps; no exit record"
     gone = replace(account("default", 17.2, 0.0356), state="lost", summary=summary)
     for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
         of = made(tried("default", gone, ended_by="itself", code=code, output="x"))

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.journal import BREAKS_KEPT, CHUNK, KEPT, LARGEST, Journal
+from warmwatch_monitor.sources.records.journal import (
+    CHUNK,
+    LARGEST,
+    MOST_BREAKS,
+    MOST_EVENTS,
+    Journal,
+)
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -214,7 +220,7 @@ def test_a_long_journal_is_read_completely_at_first(tmp_path: Path) -> None:
     followed = Journal()
     assert follow(followed, path)
     assert [one.id for one in followed.compilations] == [
-        f"{n}/0" for n in range(60_000 - KEPT, 60_000)
+        f"{n}/0" for n in range(60_000 - MOST_EVENTS, 60_000)
     ]
     assert len(followed.breaks) == 5
     (cost,) = followed.functions
@@ -291,9 +297,9 @@ def test_the_last_start_its_reason_and_the_end_of_the_process_are_reported(tmp_p
 
 
 def test_reasons_of_graph_breaks_are_ordered_and_bounded(tmp_path: Path) -> None:
-    many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(BREAKS_KEPT + 9)]
+    many = [line("graph_break", n, reason=f"r{n}", count=n) for n in range(MOST_BREAKS + 9)]
     followed = journal(tmp_path / "events.jsonl", *many, line("graph_break", 5, reason="r0"))
-    assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(BREAKS_KEPT)]
+    assert [one.reason for one in followed.breaks] == [f"r{n}" for n in range(MOST_BREAKS)]
     assert followed.breaks[3].count == 3
     assert followed.broken_lines == 1
 

@@ -34,7 +34,7 @@ from warmwatch.shared.record import StepCounts
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.sources.records.journal import CHUNK, KEPT
+from warmwatch_monitor.sources.records.journal import CHUNK, MOST_EVENTS
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}
@@ -617,7 +617,9 @@ def test_only_the_last_compilations_of_a_long_journal_are_stored(
     folder = write_record(tmp_path, builders.slot(), events=lines)
     reading = only(source)
     assert (folder / record.JOURNAL).stat().st_size > 3 * CHUNK
-    assert [c.id for c in reading.compilations] == [f"{i}/0" for i in range(1000 - KEPT, 1000)]
+    assert [c.id for c in reading.compilations] == [
+        f"{i}/0" for i in range(1000 - MOST_EVENTS, 1000)
+    ]
     assert reading.broken_lines == 1, "the first line was read"
 
 

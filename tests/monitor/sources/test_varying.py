@@ -12,7 +12,7 @@ from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
-from warmwatch_monitor.sources.records.varying_dims import DIMS_KEPT, VALUES_KEPT, _sizes
+from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, _sizes
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -182,13 +182,13 @@ def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) 
 
 
 def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
-    many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * DIMS_KEPT)]
-    assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == DIMS_KEPT
+    many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * MOST_DIMS)]
+    assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == MOST_DIMS
     other = tmp_path / "other"
     other.mkdir()
-    wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * VALUES_KEPT)]
+    wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * MOST_VALUES)]
     (one,) = followed(other / "events.jsonl", *wide).varying.dims
-    assert (len(one.values), one.complete, one.highest) == (VALUES_KEPT, False, 3 * VALUES_KEPT)
+    assert (len(one.values), one.complete, one.highest) == (MOST_VALUES, False, 3 * MOST_VALUES)
     assert "took more than 100 values" in " ".join(
         evidence(b.view(b.WARM, journal={"varying": (one,)}))
     )

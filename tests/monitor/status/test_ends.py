@@ -67,7 +67,7 @@ ENDS = {
     ),
     "killed": (
         lost(),
-        "lost after 12 steps; the process said nothing: ended from outside, or by os._exit?",
+        "lost after 12 steps; no exit record: ended from outside, or by os._exit?",
         ("lost", None, None),
     ),
 }

@@ -25,8 +25,7 @@ SENTENCES = {
     "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
     "finished": "gpt2: finished after 3602 steps",
     "failed": "gpt2: failed after 3602 steps with an uncaught exception",
-    "lost": "gpt2: lost after 0 steps; the process said nothing: "
-    "ended from outside, or by os._exit?",
+    "lost": "gpt2: lost after 0 steps; no exit record: ended from outside, or by os._exit?",
 }
 
 
@@ -431,7 +430,7 @@ def test_evidence_of_a_stall_is_the_silence_its_limit_and_what_the_process_does(
 
 def test_evidence_of_a_rank_lost_while_compiling_has_its_phase() -> None:
     assert evidence_of(STATES["lost"])[:2] == [
-        "the process is gone and said nothing",
+        "the process disappeared without an exit record",
         "it ended in the middle of compile activity, phase inductor",
     ]
 

@@ -12,9 +12,9 @@ from support.daemon import daemon
 from support.documents import status
 from support.records import held, wait_until, warm, write_record
 from warmwatch_monitor.client.answers import past_of
-from warmwatch_monitor.top import seen as module
+from warmwatch_monitor.top import history as module
 from warmwatch_monitor.top.chart import GUTTER, Series, Window, chart
-from warmwatch_monitor.top.seen import Seen, frames
+from warmwatch_monitor.top.history import History, frames
 
 WHOSE = ("gpt2", 0)
 UUID = b.gpu().uuid
@@ -32,9 +32,9 @@ def answer(**values: Any) -> dict[str, Any]:
     return found
 
 
-def seen(*answers: dict[str, Any]) -> Seen:
+def seen(*answers: dict[str, Any]) -> History:
     """One a second."""
-    history = Seen()
+    history = History()
     for at, one in enumerate(answers):
         history.add(one, float(at))
     return history
@@ -90,7 +90,7 @@ def test_the_samples_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_that_is_not_newer_adds_nothing() -> None:
-    history = Seen()
+    history = History()
     for at in (1.0, 1.0, 0.5, 2.0):
         history.add(answer(), at)
     assert [at for at, _ in history.watts(UUID)] == [1.0, 2.0]
@@ -120,7 +120,7 @@ def test_the_daemons_history_precedes_the_samples() -> None:
 
 
 def test_the_daemons_history_is_cut_where_samples_begin() -> None:
-    history = Seen()
+    history = History()
     history.add(answer(), -2.0)
     history.precede(frames(past(4)))
     assert [at for at, _ in history.activity(UUID)] == [-4.0, -3.0, -2.0]

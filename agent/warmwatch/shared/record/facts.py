@@ -55,7 +55,7 @@ DISABLED = ("", "environment", "stance", "config", "eager_on_recompile", "fail_o
 PRECOMPILED = ("aoti", "precompile", "jit", "tensorrt", "cudagraph")
 SETTLED_BY = ("", "quiet", "ready")  # how a warm-up ended without steps
 MEMORY = ("allocated", "reserved", "peak_allocated", "peak_reserved")
-TOUCHED_KEPT = 10
+MOST_TOUCHED = 10
 ENDS = ("", "finished", "failed", "detached", "interrupted")
 
 
@@ -204,7 +204,7 @@ class CompileCounts(NamedTuple):
     journal_dropped: int = 0
     first_warmup: Warmup = Warmup()
     last_warmup: Warmup = Warmup()
-    touched_steps: tuple[int, ...] = (0,) * TOUCHED_KEPT
+    touched_steps: tuple[int, ...] = (0,) * MOST_TOUCHED
     phase_ns: tuple[int, ...] = (0,) * len(PHASES)
     compilations: tuple[int, ...] = (0,) * len(KINDS)
     recompiles: tuple[int, ...] = (0,) * len(CATEGORIES)

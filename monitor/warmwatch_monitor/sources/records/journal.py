@@ -29,10 +29,10 @@ from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.function_costs import Functions
 from warmwatch_monitor.sources.records.varying_dims import Varying
 
-KEPT = 20
-LONG_STEPS_KEPT = 5
+MOST_EVENTS = 20
+MOST_LONG_STEPS = 5
 SLOWED = 10  # long steps in a row that are a slower level, not chance
-BREAKS_KEPT = 100  # as many as an agent writes
+MOST_BREAKS = 100  # as many as an agent writes
 _ERROR_TEXT = 1_000
 LARGEST = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
 CHUNK = 256 * 1024
@@ -168,7 +168,7 @@ class Journal:
     def _sort(self, event: str, entry: journal_lines.Entry) -> None:
         if event == "compilation":
             made = replace(journal_lines.compilation(entry), after_warm=self._was_warm)
-            self.compilations = (*self.compilations, made)[-KEPT:]
+            self.compilations = (*self.compilations, made)[-MOST_EVENTS:]
             self.varying.compilation(made)
             self._functions.fold(made)
         elif event == "begin":
@@ -182,9 +182,9 @@ class Journal:
         elif event == "graph_break":
             self._break(journal_lines.graph_break(entry))
         elif event == "fallback":
-            self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-KEPT:]
+            self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-MOST_EVENTS:]
         elif event == "cudagraph_skip":
-            self.skips = (*self.skips, journal_lines.cudagraph_skip(entry))[-KEPT:]
+            self.skips = (*self.skips, journal_lines.cudagraph_skip(entry))[-MOST_EVENTS:]
         elif event == "long_step":
             self._long_step(journal_lines.long_step(entry))
         elif event == "exit":
@@ -195,13 +195,13 @@ class Journal:
             self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"
 
     def _break(self, new: GraphBreak) -> None:
-        if new.reason in self._breaks or len(self._breaks) < BREAKS_KEPT:
+        if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
             self._breaks[new.reason] = new
 
     def _long_step(self, new: LongStep) -> None:
         """Add a long step: the longest of all comes first, even if it is one of the last."""
         longest = max((*self.long_steps[:1], new), key=lambda one: one.seconds)
-        self.long_steps = longest, *(*self.long_steps[1:], new)[-LONG_STEPS_KEPT:]
+        self.long_steps = longest, *(*self.long_steps[1:], new)[-MOST_LONG_STEPS:]
         first, count = self._in_a_row or (new, 0)
         if new.step != first.step + count:
             first, count = new, 0

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from warmwatch.shared.reasons import ENTRY, LOCAL
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, VaryingDim
 
-DIMS_KEPT = 50
-VALUES_KEPT = 100
-_IDS_KEPT = 20  # recompiles whose backward may still come
+MOST_DIMS = 50
+MOST_VALUES = 100
+_MOST_IDS = 20  # recompiles whose backward may still come
 _LINES_READ = 100  # of a reason: one for each compiled entry
 
 _SIZE = re.compile(
@@ -97,14 +97,14 @@ class Varying:
         if (cause.dim is None) != (made.category == _OF_NUMBERS):
             return  # something else than the first guard changed
         key = made.name, made.file, made.line, cause.tensor, cause.dim
-        if key not in self._known and len(self._known) >= DIMS_KEPT:
+        if key not in self._known and len(self._known) >= MOST_DIMS:
             return
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
         found = {value for one in of_it for value in one.values}
         self._known[key] = self._more(self._known.get(key), made, cause, found)
         if made.id:
             self._by_id[made.id] = key
-            while len(self._by_id) > _IDS_KEPT:
+            while len(self._by_id) > _MOST_IDS:
                 del self._by_id[next(iter(self._by_id))]
         self._publish()
 
@@ -120,8 +120,8 @@ class Varying:
         seconds = known.seconds
         return replace(
             known,
-            values=values if len(values) <= VALUES_KEPT else known.values,
-            complete=known.complete and len(values) <= VALUES_KEPT,
+            values=values if len(values) <= MOST_VALUES else known.values,
+            complete=known.complete and len(values) <= MOST_VALUES,
             lowest=min(ends, default=None),
             highest=max(ends, default=None),
             count=known.count + 1,

@@ -78,7 +78,7 @@ def _of_the_whole(run: RunView) -> str:
     if len(run.ranks) == 1 and None not in signals:
         return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
-        return "the process said nothing: ended from outside, or by os._exit?"
+        return "no exit record: ended from outside, or by os._exit?"
     if not run.ended_together:
         return ""
     ends = [view.figures.progress.state_since for view in run.ranks]

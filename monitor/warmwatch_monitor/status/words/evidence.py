@@ -186,7 +186,7 @@ def _gone(view: RankView) -> str:
             "the program came to its end, and the process died before it had exited: by a crash of "
             "a library at its end, by a signal or by os._exit; see its stderr"
         )
-    return "the process is gone and said nothing"
+    return "the process disappeared without an exit record"
 
 
 def _end(view: RankView) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 Answer = Mapping[str, Any]
 Whose = tuple[str, int]  # run and rank
@@ -15,25 +15,6 @@ Span = tuple[float, float]  # begin and end
 _MOST_FRAMES = 3600
 _MOST_CELLS = 120_000  # one per rank and GPU of each frame, about 200 bytes each
 _LEAST_DONE, _LEAST_SECONDS = 3, 2.0  # before that a rate is a guess
-
-
-class History(Protocol):
-    """Measurements of ranks and GPUs, in the order of time."""
-
-    def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
-        """Step lengths in seconds."""
-
-    def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
-        """Intervals of compile activity."""
-
-    def watts(self, uuid: str) -> list[Point]:
-        """Power of a GPU."""
-
-    def activity(self, uuid: str) -> list[Point]:
-        """Utilization of a GPU, 0 to 1."""
-
-    def seconds_left(self, whose: Whose) -> float | None:
-        """Time left for the current count at its rate so far; ``None`` if not known."""
 
 
 class RankThen(NamedTuple):
@@ -61,8 +42,8 @@ class _Counted(NamedTuple):
     now: Point
 
 
-class Seen:
-    """A :class:`History` of the answers added to it."""
+class History:
+    """Measurements of ranks and GPUs from the answers added to it, in the order of time."""
 
     def __init__(self) -> None:
         self._frames: deque[Frame] = deque(maxlen=_MOST_FRAMES)
@@ -95,6 +76,7 @@ class Seen:
         self._cells -= _cells(self._frames.popleft())
 
     def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
+        """Step lengths in seconds."""
         points: list[Point] = []
         before: int | None = None
         for frame in self._frames:
@@ -107,6 +89,7 @@ class Seen:
         return points
 
     def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
+        """Intervals of compile activity."""
         spans: list[Span] = []
         before: tuple[float, RankThen] | None = None
         for frame in self._frames:
@@ -124,9 +107,11 @@ class Seen:
         return spans
 
     def watts(self, uuid: str) -> list[Point]:
+        """Power of a GPU."""
         return self._of_gpu(uuid, 0)
 
     def activity(self, uuid: str) -> list[Point]:
+        """Utilization of a GPU, 0 to 1."""
         return self._of_gpu(uuid, 1)
 
     def _of_gpu(self, uuid: str, which: int) -> list[Point]:
@@ -137,6 +122,7 @@ class Seen:
         ]
 
     def seconds_left(self, whose: Whose) -> float | None:
+        """Time left for the current count at its rate so far; ``None`` if not known."""
         counted = self._counted.get(whose)
         if counted is None:
             return None
