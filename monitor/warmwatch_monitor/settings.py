@@ -295,8 +295,9 @@ def parse_address(name: str, text: str) -> Address:
     """
     scheme, has_scheme, rest = text.strip().rpartition("://")
     host, colon, port = rest.removesuffix("/" if has_scheme else "").rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    valid = colon and host and port.isdecimal() and int(port) <= 65535
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    valid = colon and host and not {"[", "]"} & {*host} and port.isdecimal() and int(port) <= 65535
     if not valid or (has_scheme and scheme not in ("http", "https")):
         raise UsageError(f"{name}: {text!r} is not HOST:PORT, such as {DEFAULT_ADDRESS}")
     return Address(host=host, port=int(port), tls=scheme == "https")

@@ -91,7 +91,9 @@ def test_an_address_is_host_and_port(text: str, host: str, port: int, url: str) 
     assert address.url == url
 
 
-@pytest.mark.parametrize("text", ["", "10464", ":10464", "host:", "host:http", "host:65536"])
+@pytest.mark.parametrize(
+    "text", ["", "10464", ":10464", "host:", "host:http", "host:65536", "[::1", "[::1:1", "::1]:1"]
+)
 def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not HOST:PORT"):
         parse_address("x", text)

@@ -10,6 +10,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
+from warmwatch_monitor.model import ProcessReading
 from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal import table
 
@@ -47,6 +48,30 @@ def test_silence_leads_the_sentence_and_leaves_no_speed_in_it() -> None:
     assert text.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
     assert "real speed" not in text
     assert text.count("no step") == 1
+
+
+STOPPED = ProcessReading(pid=1, cpu_seconds=9.0, resident_bytes=1, cpu_ratio=0.0, stopped=True)
+
+
+@pytest.mark.parametrize(
+    ("slots", "stopped", "words"),
+    [
+        ([quiet(38)], [0], "; its process is stopped"),
+        ([b.COMPILING], [0], "; its process is stopped"),
+        ([quiet(38), quiet(37), quiet(37)], [1], "; rank 1 is stopped"),
+        ([quiet(38), quiet(37), quiet(37)], [0, 2], "; ranks 0 and 2 are stopped"),
+    ],
+)
+def test_the_sentence_names_the_ranks_whose_process_is_stopped(
+    slots: list[Slot], stopped: list[int], words: str
+) -> None:
+    views = [
+        b.view(b.as_rank(slot, rank, len(slots)), process=STOPPED if rank in stopped else None)
+        for rank, slot in enumerate(slots)
+    ]
+    text = summary(b.snapshot(*views))
+    assert words in text
+    assert "left" not in text
 
 
 def test_an_eager_run_reports_silence_too() -> None:

@@ -126,8 +126,24 @@ def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
         yield deadline_words(known)
 
 
+def _is_stopped(view: RankView) -> bool:
+    return view.process is not None and view.process.stopped
+
+
+def _stopped(run: RunView, speaker: RankView) -> Iterator[Clause]:
+    """Processes that are stopped: their ranks look as if they were slow or hung."""
+    ranks = [view.rank for view in run.living if _is_stopped(view)]
+    if ranks and ranks != [speaker.rank]:
+        yield Clause(_of_ranks("is stopped", ranks), Importance.WAIT)
+    elif ranks and "long_compile" not in speaker.judgement.conditions:  # else its words contain it
+        short = "its process is stopped"
+        yield Clause(f"{short} (SIGSTOP, Ctrl-Z, a debugger)", Importance.WAIT, short)
+
+
 def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """What moves or waits beside the state: steps that are missing, GPUs, compile workers."""
+    if _is_stopped(speaker):
+        return
     quiet = without_steps(run, speaker, in_head=leads_with(speaker) == "silent")
     if quiet is not None:
         yield Clause(quiet, Importance.WAIT)
@@ -163,7 +179,7 @@ def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
         if view.judgement.state in (State.FAILED, State.LOST):
             broken.setdefault(ends.short(view), []).append(view.rank)
     for how, ranks in broken.items():
-        yield Clause(_lost(how, ranks), Importance.LOSS)
+        yield Clause(_of_ranks(how, ranks), Importance.LOSS)
 
 
 def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
@@ -199,6 +215,7 @@ def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
 # All functions that yield clauses of a living run, in addition to ``states.says``.
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
+    _stopped,
     _meanwhile,
     _limit,
     _losses,
@@ -241,7 +258,7 @@ def _which(run: RunView, speaker: RankView) -> str:
     return f", rank {speaker.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
 
 
-def _lost(how: str, ranks: list[int]) -> str:
+def _of_ranks(how: str, ranks: list[int]) -> str:
     """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
     if len(ranks) == 2:
         return f"ranks {ranks[0]} and {ranks[1]} {ends.of_several(how)}"
