@@ -38,7 +38,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what trains: all of ``tests/process``, and who asks for ``records``."""
+    """Mark trainings: all of ``tests/process``, and every test that uses ``records``."""
     for item in items:
         if PROCESS in item.path.parents or "records" in getattr(item, "fixturenames", ()):
             item.add_marker("training")
@@ -55,8 +55,8 @@ def memory() -> Iterator[Path]:
 def records(tmp_path: Path, memory: Path) -> Iterator[Path]:
     """A record directory. An error that an agent swallowed while writing to it fails the test.
 
-    In memory: a store is then seen at once, and also that of a process
-    that is killed right after. What is different on a disk is in ``test_records_on_disk.py``.
+    In memory: a store is then visible immediately, also from a process that is killed right after.
+    ``test_records_on_disk.py`` tests what differs on a disk.
     """
     place = tmp_path / "records"
     place.symlink_to(memory)

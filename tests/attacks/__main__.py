@@ -345,7 +345,7 @@ def requests_without_a_pause(path: str) -> Iterator[Row]:
 
 
 def password_guessers() -> Iterator[Row]:
-    """60 passwords of one peer at once, and a first login of another."""
+    """60 simultaneous passwords of one peer, and a first login of another."""
     import bcrypt
 
     with place() as directory, tempfile.TemporaryDirectory() as folder:
@@ -366,7 +366,7 @@ def login(password: str) -> bytes:
 
 
 def half_open_tls() -> Iterator[Row]:
-    """2,000 handshakes that never go on, and one client that wants an answer."""
+    """2,000 unfinished handshakes, and one client with a request."""
     with place() as directory, tempfile.TemporaryDirectory() as folder:
         authority = Authority(Path(folder))
         cert, key = authority.sign("daemon")

@@ -56,7 +56,7 @@ def test_every_queried_metric_exists() -> None:
 def test_names_of_metrics_are_found_in_an_expression() -> None:
     """So that the test above cannot pass by seeing nothing."""
     expr = 'sum by (rank) (rate(a_total{b="c d{"}[5m])) * on (e) group_left (f) max(g:h:i) or j > 0'
-    assert dashboards.Asked("here", expr).metrics == {"a_total", "g:h:i", "j"}
+    assert dashboards.Query("here", expr).metrics == {"a_total", "g:h:i", "j"}
 
 
 @pytest.mark.parametrize("name", BOARDS)

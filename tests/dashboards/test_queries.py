@@ -1,4 +1,4 @@
-"""Every query of every dashboard, asked of a real Prometheus that scrapes a real daemon."""
+"""Every query of every dashboard, in a real Prometheus that scrapes a real daemon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import yaml
 from support import builders as b
 from support import dashboards
 from support.daemon import daemon_process
-from support.dashboards import Asked
+from support.dashboards import Query
 from support.nvml import Standin, board
 from support.prometheus import ask, prometheus_process, query, scraping
 from support.records import held, update, wait_until, write_record
@@ -39,7 +39,7 @@ VARIABLES = {
     "__rate_interval": "5s",
     "__range": "60s",
 }
-# An alert that fires at once, named like ours: whether ours fire is for the rules' own tests.
+# An alert that fires immediately, named like ours. The rules' own tests check when ours fire.
 PROBE = """
 groups:
   - name: probe
@@ -147,22 +147,22 @@ def prometheus(folder: Path, training: Training, nvml: dict[str, str]) -> Iterat
         yield url
 
 
-def _answerable() -> list[Asked]:
+def _answerable() -> list[Query]:
     """All queries; without the recording rules only those that do without them."""
-    asked = list(dashboards.queries())
+    every = list(dashboards.queries())
     if dashboards.RULES:
-        return asked
-    return [one for one in asked if not any(":" in metric for metric in one.metrics)]
+        return every
+    return [one for one in every if not any(":" in metric for metric in one.metrics)]
 
 
-def _numbers(prometheus: str, asked: Asked) -> list[float]:
+def _numbers(prometheus: str, target: Query) -> list[float]:
     """What it gives now, without what is not a number."""
-    found = query(prometheus, asked.filled(**VARIABLES))
+    found = query(prometheus, target.filled(**VARIABLES))
     values = [float(one["value"][1]) for one in found]
     return [value for value in values if not math.isnan(value)]
 
 
-def _expr(where: str) -> Asked:
+def _expr(where: str) -> Query:
     (found,) = (one for one in dashboards.queries() if one.where == where)
     return found
 
@@ -179,7 +179,7 @@ def test_every_query_gives_data(prometheus: str, training: Training) -> None:
                 del left[where]
         return not left
 
-    with suppress(AssertionError):  # which ones were left says more than that time was up
+    with suppress(AssertionError):  # the assertion below names the queries that are left
         wait_until(all_answered)
     assert left == {}
 
@@ -187,11 +187,11 @@ def test_every_query_gives_data(prometheus: str, training: Training) -> None:
 def test_every_variable_offers_what_there_is(prometheus: str) -> None:
     gpus = [board(0)["uuid"], board(1)["uuid"]]
     offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2", "3"], "$gpu": gpus}
-    for asked, label in dashboards.label_queries():
-        name = asked.where.split(": ")[1]
+    for target, label in dashboards.label_queries():
+        name = target.where.split(": ")[1]
         if name not in offered:  # clusters and nodes: see the test of many nodes
             continue
-        series = {"match[]": asked.filled(**VARIABLES)}
+        series = {"match[]": target.filled(**VARIABLES)}
         wait_until(
             lambda label=label, series=series, name=name: (
                 set(ask(prometheus, f"label/{label}/values", **series)) >= set(offered[name])
@@ -205,9 +205,9 @@ _GROWS = re.compile(r"_(total|sum|count|bucket)\b")
 
 
 class ManyNodes:
-    """Two clusters of nodes, each of which answers with what one daemon said, renamed.
+    """Two clusters of nodes, each of which serves the answer of one daemon under other names.
 
-    In each half of the nodes are ranks of one run, in the other runs of their own.
+    Half of the nodes of each have ranks of one run, the other half have runs of their own.
     """
 
     def __init__(self, text: str) -> None:
@@ -290,7 +290,7 @@ def test_no_panel_draws_a_line_for_each_of_many_ranks_gpus_or_runs(many_nodes: s
     for chosen in ({}, {"cluster": "east", "node": "east-3:10464"}):
         left = {one.where: one for one in _answerable() if "Firing" not in one.where}
 
-        def all_answered(left: dict[str, Asked] = left, chosen: Any = chosen) -> bool:
+        def all_answered(left: dict[str, Query] = left, chosen: Any = chosen) -> bool:
             for where, one in list(left.items()):
                 if found := query(many_nodes, one.filled(**{**values, **chosen})):
                     limit = ROWS if "$rows" in one.expr else most
@@ -318,25 +318,25 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
     rare = {"run:warmwatch_failed:max", "run:warmwatch_end_seconds:spread"}  # of runs that are over
     for name in recorded - rare:
         wait_until(lambda name=name: found(name, "cluster") == {*CLUSTERS})
-    for asked, label in dashboards.label_queries():
-        east = asked.filled(**{**VARIABLES, "cluster": "east"})
+    for target, label in dashboards.label_queries():
+        east = target.filled(**{**VARIABLES, "cluster": "east"})
         offered = found(east, label)
         if label == "cluster":
             assert offered == {*CLUSTERS}
         elif label == "instance":
             assert offered == {f"east-{node}:10464" for node in range(NODES_EACH)}
         else:
-            assert offered, asked.where
-            assert not any("west" in one for one in offered), asked.where
+            assert offered, target.where
+            assert not any("west" in one for one in offered), target.where
 
 
 def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Training) -> None:
-    asked = _expr("warmwatch-run: State of each rank A").filled(**VARIABLES)
+    target = _expr("warmwatch-run: State of each rank A").filled(**VARIABLES)
     wanted = {"0": "4", "1": "6", "2": "6", "3": "8"}  # recompiling, warm, warm, failed
 
     def shown() -> dict[str, str]:
         training.step()
-        return {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, asked)}
+        return {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, target)}
 
     wait_until(lambda: shown() == wanted)
     if dashboards.RULES:
@@ -347,10 +347,10 @@ def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Tr
 def test_a_short_recompilation_stays_visible_in_a_zoomed_out_graph(
     prometheus: str, folder: Path
 ) -> None:
-    asked = _expr("warmwatch-run: State of each rank A")
+    target = _expr("warmwatch-run: State of each rank A")
 
     def shown(interval: str) -> list[str]:
-        expr = asked.filled(**{**VARIABLES, "run": "bert", "__interval": interval})
+        expr = target.filled(**{**VARIABLES, "run": "bert", "__interval": interval})
         return [one["value"][1] for one in query(prometheus, expr)]
 
     record = write_record(folder / "records", _of_bert(b.RECOMPILING), name="bert")
@@ -368,27 +368,27 @@ def _of_bert(state: Slot) -> Slot:
 
 def test_the_end_of_a_warm_up_is_marked_when_it_was(prometheus: str) -> None:
     """130 s before the record was written, in milliseconds; the rank that is not warm has none."""
-    asked = _expr("warmwatch-run: Warm-up ended").filled(**VARIABLES)
-    wait_until(lambda: len(query(prometheus, asked)) == 3)
-    found = {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, asked)}
+    target = _expr("warmwatch-run: Warm-up ended").filled(**VARIABLES)
+    wait_until(lambda: len(query(prometheus, target)) == 3)
+    found = {one["metric"]["rank"]: one["value"][1] for one in query(prometheus, target)}
     assert found.keys() == {"1", "2", "3"}
     for milliseconds in found.values():
         assert 129 < time.time() - float(milliseconds) / 1000 < 129 + 600
 
 
 def test_ranks_that_share_a_gpu_each_show_it(prometheus: str) -> None:
-    asked = _expr("warmwatch-run: Power of the ranks' GPUs A").filled(**VARIABLES)
-    wait_until(lambda: len(query(prometheus, asked)) == 3)
-    found = {one["metric"]["rank"]: one["metric"]["gpu"] for one in query(prometheus, asked)}
+    target = _expr("warmwatch-run: Power of the ranks' GPUs A").filled(**VARIABLES)
+    wait_until(lambda: len(query(prometheus, target)) == 3)
+    found = {one["metric"]["rank"]: one["metric"]["gpu"] for one in query(prometheus, target)}
     assert found == {"0": "0", "1": "1", "2": "1"}
 
 
 def test_the_tables_of_ends_name_the_rank_that_failed_and_its_exit_code(prometheus: str) -> None:
     for name, whose in (("run", {"rank": "3"}), ("fleet", {"run": "gpt2"})):
-        asked = _expr(f"warmwatch-{name}: Ends A").filled(**VARIABLES)
+        target = _expr(f"warmwatch-{name}: Ends A").filled(**VARIABLES)
         wanted = [{**whose, "end": "failed", "exit_code": "7"}]
 
-        def found(asked: str = asked) -> list[dict[str, str]]:
-            return [one["metric"] for one in query(prometheus, asked)]
+        def found(target: str = target) -> list[dict[str, str]]:
+            return [one["metric"] for one in query(prometheus, target)]
 
         wait_until(lambda found=found, wanted=wanted: found() == wanted)

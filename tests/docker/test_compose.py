@@ -87,7 +87,7 @@ def test_training_and_monitor_share_the_directory_that_their_images_name() -> No
 
 
 def test_prometheus_may_ask_the_monitor_by_the_name_that_it_has_on_their_network() -> None:
-    """And whoever reaches that network, which nothing but this machine's loopback leads into."""
+    """And every client on that network, which only this machine's loopback leads to."""
     command = SERVICES["monitor"]["command"]
     assert command[:4] == ["serve", "--address", "0.0.0.0:10464", "--insecure"]
     config = yaml.safe_load((DOCKER / "prometheus.yml").read_text())

@@ -63,7 +63,7 @@ def test_the_api_accepts_each_manifest(path: Path) -> None:
     manifests = list(documents(path))
     assert manifests
     for manifest in manifests:
-        # kustomize adds the selector, which the schema asks for
+        # kustomize adds the selector, which the schema requires
         if manifest["kind"] == "DaemonSet":
             manifest["spec"]["selector"] = {"matchLabels": LABELS}
             manifest["spec"]["template"]["metadata"] = {"labels": LABELS}

@@ -116,7 +116,7 @@ def test_a_record_shows_its_owner(directory: Path) -> None:
 def test_a_setting_decides_who_may_read_unless_the_directory_does(
     directory: Path, who: str | None, folder: int, slot: int, journal: int
 ) -> None:
-    """Whatever the umask. Nobody may write the slot, so an accident does not truncate it."""
+    """Whatever the umask. The slot is read-only, so an accident does not truncate it."""
     directory.chmod(0o1777)
     train(directory, 1000, "077", **({"WARMWATCH_READERS": who} if who else {}))
     (made,) = directory.iterdir()

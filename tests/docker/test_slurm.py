@@ -1,6 +1,6 @@
 """The batch script with stand-ins for srun and scontrol: what it tells Prometheus, how it ends.
 
-docs/how-to/slurm.md says on which Slurm it was run for real.
+docs/how-to/slurm.md names the Slurm version on which it was run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLURM = DOCKER / "slurm"
 SRUN = '#!/bin/bash\nwhile [[ $1 == --* ]]; do shift; done\nexec "$@"\n'
 SCONTROL = '#!/bin/bash\n[ "$*" = "show hostnames node[1-2]" ] && printf "node1\\nnode2\\n"\n'
 WARMWATCH = f'#!/bin/bash\nexec "{sys.executable}" -m warmwatch_monitor "$@"\n'
-# a training that waits until its monitor knows the record directory, and ends with an error
+# a training that waits until its monitor has seen the record directory, and ends with an error
 TRAINING = """
 import os, sys, time, urllib.request
 from pathlib import Path

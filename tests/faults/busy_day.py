@@ -116,8 +116,8 @@ def report(day: Day) -> None:
     seen: list[tuple[int, int]] = []
     hour = 1
     while (day.now - began) / SECOND < HOURS * 3600:
-        if (told := day.pass_()) is not None:
-            seen.append(told)
+        if (event := day.pass_()) is not None:
+            seen.append(event)
         if (day.now - began) / SECOND < hour * 3600:
             continue
         gc.collect()

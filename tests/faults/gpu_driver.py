@@ -2,7 +2,7 @@
 
 A real daemon over the stand-in for NVIDIA's library: the driver is unloaded, shut down under the
 daemon, upgraded under it, does not count its GPUs, and hangs, in turn, ``CYCLES`` (100) times, and
-comes back each time. ``/metrics`` is asked without a pause meanwhile.
+comes back each time. Meanwhile ``/metrics`` is requested without a pause.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         arguments = ("--dir", str(records), "--interval", "0.2", "--gpu-interval", "0.1")
         with daemon_process(*arguments, **nvml.environment) as (process, url):
             wait_until(lambda: _up(url) == "1.0")
-            with _asked(url) as spent:
+            with _polled(url) as spent:
                 for line in _cycles(nvml, url, psutil.Process(process.pid)):
                     print(line, flush=True)
             print(f"/metrics: {len(spent)} answers, none failed, slowest {max(spent) * 1e3:.0f} ms")
@@ -81,7 +81,7 @@ def _metrics(url: str) -> str:
 
 
 @contextmanager
-def _asked(url: str) -> Iterator[list[float]]:
+def _polled(url: str) -> Iterator[list[float]]:
     """Seconds of each answer; one that fails ends the program."""
     spent: list[float] = []
     over = threading.Event()

@@ -1,8 +1,8 @@
-"""A busy node: runs that begin, compile, step, recompile and end, on a clock that is told to it.
+"""A busy node: runs that begin, compile, step, recompile and end, on a clock that its caller sets.
 
-``python -m faults.node DIRECTORY`` reads lines of ``NOW BUSY`` (nanoseconds; 1 or 0) and answers
-``RUNS`` (begun so far) when the records in ``DIRECTORY`` say what they say at that moment. Each run
-has a process of its own, which holds the lock for as long as it lives and does nothing else.
+``python -m faults.node DIRECTORY`` reads lines of ``NOW BUSY`` (nanoseconds; 1 or 0). It answers
+``RUNS`` (begun so far) when the records in ``DIRECTORY`` are up to date. Each run has a process of
+its own, which only holds the lock.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Run:
         )
         self._rank.ledger.begin("dynamo")
         self._compiles = True
-        aside = directory / f".{number}"
-        aside.mkdir()
-        self._slot = os.open(aside / record.SLOT, os.O_RDWR | os.O_CREAT)
-        self._journal = os.open(aside / record.JOURNAL, os.O_WRONLY | os.O_CREAT)
+        hidden = directory / f".{number}"
+        hidden.mkdir()
+        self._slot = os.open(hidden / record.SLOT, os.O_RDWR | os.O_CREAT)
+        self._journal = os.open(hidden / record.JOURNAL, os.O_WRONLY | os.O_CREAT)
         self._write()
         self._process = _holding(self._slot)
-        self._folder = aside.rename(directory / f"run-{number}")
+        self._folder = hidden.rename(directory / f"run-{number}")
 
     def goes_on(self, now: int) -> bool:
         """Until ``now``; whether it does after that."""

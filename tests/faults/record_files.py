@@ -1,7 +1,7 @@
 """What a training notices of its record's disk: ``python -m faults.record_files``.
 
 As root. A process marks steps by hand, 300 before the fault, 300 under it and 300 after it; with
-every tenth it also says something rare. ``longest`` is the longest of those calls under the fault,
+every tenth it also writes a rare fact. ``longest`` is the longest of those calls under the fault,
 ``stale`` what the record on the disk is behind when they are done, ``after`` the same once the
 fault is over. The last column is the exit code; a negative one is the signal that killed it.
 """

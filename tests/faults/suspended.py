@@ -1,8 +1,7 @@
-"""What is said of a daemon and of a training that stand still: ``python -m faults.suspended``.
+"""What a stopped daemon and a stopped training report: ``python -m faults.suspended``.
 
-``SECONDS`` (70) is how long each is stopped by SIGSTOP: longer than any patience of the code, and
-than the least stall limit. Another reader asks the daemon's answers without a pause meanwhile and
-after.
+SIGSTOP stops each for ``SECONDS`` (70): longer than any timeout of the code and than the least
+stall limit. Another client polls the daemon without a pause, meanwhile and after.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _daemon(pid: int, url: str, training: Stepping) -> Iterator[str]:
     after = _counters(url)
     yield f"daemon stopped for {SECONDS:.0f} s; answers of the 5 s after: {seen}"
     yield f"counters that fell: {[one for one in after if after[one] < before.get(one, 0)]}"
-    yield f"steps: {training.steps} marked, {_rank(url)['steps']} told"
+    yield f"steps: {training.steps} marked, {_rank(url)['steps']} reported"
 
 
 def _training(url: str, training: Stepping) -> Iterator[str]:
@@ -68,9 +67,9 @@ def _training(url: str, training: Stepping) -> Iterator[str]:
     while time.monotonic() < stopped + SECONDS:
         rank = _rank(url)
         words = next((one for one in rank["evidence"] if "stopped" in one), "nothing of it")
-        if (said := f"{rank['state']}: {words}") != last:
-            last = said
-            yield f"training stopped for {time.monotonic() - stopped:.1f} s: {said}"
+        if (shown := f"{rank['state']}: {words}") != last:
+            last = shown
+            yield f"training stopped for {time.monotonic() - stopped:.1f} s: {shown}"
         time.sleep(0.1)
     os.kill(training.process.pid, signal.SIGCONT)
     continued = time.monotonic()

@@ -5,8 +5,9 @@ bytes, which :class:`fuzz.choices.Choices` turns into decisions: which field is 
 or that the bytes are taken as they are. So one target serves three engines:
 
 - ``test_targets.py``, in every run of the tests: hypothesis, always the same examples;
-- ``python -m fuzz`` (``make fuzz``): atheris, guided by coverage, for as long as is wanted;
+- ``python -m fuzz`` (``make fuzz``): atheris, guided by coverage, for a time of your choice;
 - ``python -m fuzz --random``: many random inputs in little time, in one look each.
 
-What a target raises is a finding: it is kept in ``corpus/TARGET/``, whose files the tests replay.
+An exception of a target is a finding. It is stored in ``corpus/TARGET/``, whose files the tests
+replay.
 """

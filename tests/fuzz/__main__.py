@@ -25,16 +25,17 @@ _LEARNED = Path(__file__).parents[2] / ".cache/fuzz"
 
 
 def main() -> int:
-    asked = _arguments()
-    if asked.guided:
-        return guided(asked.targets[0], asked.seconds)
-    if asked.random:
-        return at_random(asked.random, asked.seed)
-    if asked.file:
-        with opened(asked.targets[0]) as (_, fuzzed):
-            fuzzed(asked.file.read_bytes())
+    arguments = _arguments()
+    if arguments.guided:
+        return guided(arguments.targets[0], arguments.seconds)
+    if arguments.random:
+        return at_random(arguments.random, arguments.seed)
+    if arguments.file:
+        with opened(arguments.targets[0]) as (_, fuzzed):
+            fuzzed(arguments.file.read_bytes())
         return 0
-    return max([_apart(name, asked.seconds) for name in asked.targets or names()], default=0)
+    chosen = arguments.targets or names()
+    return max([_apart(name, arguments.seconds) for name in chosen], default=0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -109,14 +110,14 @@ def at_random(count: int, seed: int) -> int:
             inputs = [made.randbytes(made.randrange(LONGEST)) for _ in range(_AT_ONCE)]
             try:
                 look(inputs)
-            except Exception as error:  # noqa: BLE001 - which one it was is asked next
+            except Exception as error:  # noqa: BLE001 - the input is searched next
                 found += 1
                 print(f"{type(error).__name__}: {str(error)[:300]}", flush=True)
                 for culprit in _culprits(inputs):
-                    kept = CORPUS / "records" / hashlib.sha256(culprit).hexdigest()[:16]
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    kept.write_bytes(culprit)
-                    print(f"  {kept}", flush=True)
+                    saved = CORPUS / "records" / hashlib.sha256(culprit).hexdigest()[:16]
+                    saved.parent.mkdir(parents=True, exist_ok=True)
+                    saved.write_bytes(culprit)
+                    print(f"  {saved}", flush=True)
                 if found >= 10:
                     break
             if done % (_AT_ONCE * 250) == 0:
@@ -131,7 +132,7 @@ def _culprits(inputs: Sequence[bytes]) -> Iterator[bytes]:
         for data in inputs:
             try:
                 fuzzed(data)  # type: ignore[operator]
-            except Exception:  # noqa: BLE001 - what it is was said
+            except Exception:  # noqa: BLE001 - it was printed before
                 yield data
                 return
 

@@ -1,4 +1,4 @@
-"""Bytes as decisions, so that whoever makes up bytes makes up inputs."""
+"""Bytes as decisions, so that an engine that generates bytes generates inputs."""
 
 from __future__ import annotations
 

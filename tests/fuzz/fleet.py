@@ -71,7 +71,7 @@ def ask(data: bytes) -> None:
     if choices.below(8) == 7:
         try:
             answer = json.loads(choices.rest())
-        except (ValueError, RecursionError):  # refused by whoever fetches it
+        except (ValueError, RecursionError):  # the fetch refuses it
             return
     else:
         answer = _answer(choices)

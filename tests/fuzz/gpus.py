@@ -41,7 +41,7 @@ _TEXTS = (
 
 
 class Gpus:
-    """A driver that says something else for each input."""
+    """A driver whose values depend on the input."""
 
     def __init__(self, folder: Path) -> None:
         self._library = Standin(folder)

@@ -1,8 +1,8 @@
 """The bytes of a record's three files, all the way to ``/metrics`` and ``/status``.
 
-Nothing is replaced but the clock: the source opens, asks for the lock and reads; the assembly joins
-and judges; what is made of the Snapshot is read as its readers read it. Each record has two lives:
-what is in its files is exchanged between two looks, as a writer would, or somebody else.
+Only the clock is replaced. The source opens, tests the lock and reads; the assembly joins and
+judges; the results are parsed as clients parse them. Each record is read twice: its files change
+between two polls, as by its writer or by another process.
 """
 
 from __future__ import annotations
@@ -241,13 +241,13 @@ class Way:
         host = HostAndProcesses(machine=None, processes=processes)
         values = {RECORDS.name: found, HOST.name: host, NVML.name: (_GPU,)}
         readings = Readings(values=values)
-        told = assembly.make(readings, (builders.HEALTH,), self._now_ns, self._epoch)
-        assert not told.problems, told.problems
-        check(told.snapshot, found)
+        assembled = assembly.make(readings, (builders.HEALTH,), self._now_ns, self._epoch)
+        assert not assembled.problems, assembled.problems
+        check(assembled.snapshot, found)
 
 
 def check(snapshot: Snapshot, found: RecordsReading) -> None:
-    """What is said of it is well formed, and every refusal is clean and counted."""
+    """All output is well formed, and every refusal is clean and counted."""
     refusals = [*snapshot.refusals]
     for refusal in refusals:
         assert "cannot be judged" not in refusal.reason, refusal

@@ -114,10 +114,10 @@ class Web:
         sent: list[MutableMapping[str, Any]] = []
 
         async def ask() -> None:
-            asked = iter(({"type": "http.request", "body": b"", "more_body": False},))
+            messages = iter(({"type": "http.request", "body": b"", "more_body": False},))
 
             async def receive() -> MutableMapping[str, Any]:
-                return next(asked, {"type": "http.disconnect"})
+                return next(messages, {"type": "http.disconnect"})
 
             async def send(message: MutableMapping[str, Any]) -> None:
                 sent.append(message)

@@ -49,7 +49,7 @@ def ask(data: bytes) -> None:
     raw = choices.rest() if choices.below(8) == 7 else b"\n".join(_lines(choices))
     try:
         text = raw.decode()
-    except UnicodeDecodeError:  # refused by whoever reads the file
+    except UnicodeDecodeError:  # reading the file refuses it
         return
     try:
         parse(text)

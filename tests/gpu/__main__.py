@@ -31,11 +31,11 @@ def main(names: list[str]) -> int:
             continue
         with tempfile.TemporaryDirectory() as place:
             cases = ranks.run(scenario, Path(place))
-        wrong += sum(map(_told, cases))
+        wrong += sum(map(_print_case, cases))
     return 1 if wrong else 0
 
 
-def _told(case: Case) -> int:
+def _print_case(case: Case) -> int:
     """Print a case; how many sentences are wrong with it."""
     found, counts = findings(case), case.watched.slot.compile
     rank = case.scenario.env.get("RANK")
@@ -55,7 +55,7 @@ def _told(case: Case) -> int:
 
 
 def _gpus() -> int:
-    """Asked in a process of its own: this one must not hold the GPUs that it measures."""
+    """Runs in a process of its own: this one must not hold the GPUs that it measures."""
     code = "import torch; print(torch.cuda.device_count())"
     return int(subprocess.check_output([sys.executable, "-c", code]))
 

@@ -49,16 +49,16 @@ def _each_mode(folder: Path, environ: dict[str, str], modes: tuple[str, ...]) ->
     """The table of modes beside what the script saw itself, and beside itself alone."""
     chosen = [word for mode in modes for word in ("--mode", mode)]
     command = [*WARMWATCH, "modes", "--json", "--training-steps", "100000", *chosen, "--"]
-    told = subprocess.run(
+    finished = subprocess.run(
         [*command, sys.executable, str(SCRIPT), str(folder / "seen")],
         env=environ,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    print(told.stdout, flush=True)
+    print(finished.stdout, flush=True)
     wrong = 0
-    for row in json.loads(told.stdout)["rows"]:
+    for row in json.loads(finished.stdout)["rows"]:
         mode, seen = row["mode"], _read(folder / f"seen.{row['mode']}.json")
         alone = _alone(folder, mode) if mode == "default" else {}
         step = (row["steady"] or {}).get("value")
@@ -75,7 +75,7 @@ def _each_mode(folder: Path, environ: dict[str, str], modes: tuple[str, ...]) ->
 
 
 def _alone(folder: Path, mode: str) -> dict[str, Any]:
-    """The same script, of which Warmwatch knows nothing."""
+    """Run the same script without Warmwatch."""
     command = [sys.executable, str(SCRIPT), str(folder / "alone"), "--mode", mode]
     subprocess.run([*command, "--steps", str(ALONE_STEPS)], stdout=subprocess.DEVNULL, check=True)
     return _read(folder / f"alone.{mode}.json")
@@ -104,10 +104,11 @@ def _read(path: Path) -> dict[str, Any]:
 def _compare(what: str, ours: float | None, theirs: float, whose: str) -> int:
     off = None if ours is None else ours / theirs - 1
     agree = off is not None and abs(off) <= ALIKE
-    said = "unknown" if ours is None else f"{ours:.5g}"
+    value = "unknown" if ours is None else f"{ours:.5g}"
     by = "" if off is None else f" ({off:+.2%})"
     print(
-        f"{what:<32} {'ok' if agree else 'OFF':<4} ours {said} {whose} {theirs:.5g}{by}", flush=True
+        f"{what:<32} {'ok' if agree else 'OFF':<4} ours {value} {whose} {theirs:.5g}{by}",
+        flush=True,
     )
     return not agree
 

@@ -1,8 +1,9 @@
-"""``python -m gpu.beside_smi`` from tests/: what the daemon says of the GPUs beside ``nvidia-smi``.
+"""``python -m gpu.beside_smi`` from tests/: the daemon's GPU figures against
+``nvidia-smi``.
 
-Both are asked in the same seconds, first of an idle GPU and then of a busy one. They read the same
-driver a moment apart, so medians over the seconds are compared, each within what a moment changes.
-Prints a line a figure; exit 1 where one disagrees.
+Both are polled in the same seconds, first for an idle GPU and then for a busy one. They read the
+driver a moment apart, so the medians are compared, within what a moment changes. Prints one line
+for each figure; exits with 1 if any disagrees.
 """
 
 from __future__ import annotations
@@ -87,13 +88,13 @@ def _smi() -> dict[str, dict[str, float | None]]:
     names = [name for name, *_ in FIGURES]
     query = f"--query-gpu=uuid,{','.join(names)}"
     out = subprocess.check_output(["nvidia-smi", query, "--format=csv,noheader,nounits"], text=True)
-    told = {}
+    by_uuid = {}
     for line in out.splitlines():
         uuid, *values = (part.strip() for part in line.split(","))
-        told["GPU-" + uuid.removeprefix("GPU-").lower()] = {
+        by_uuid["GPU-" + uuid.removeprefix("GPU-").lower()] = {
             name: _number(value) for name, value in zip(names, values, strict=True)
         }
-    return told
+    return by_uuid
 
 
 def _number(text: str) -> float | None:

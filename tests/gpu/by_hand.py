@@ -27,7 +27,7 @@ NOT_YET_STEADY = 20  # steps
 
 
 def main() -> None:
-    """Train until the steps are done or somebody presses Ctrl-C."""
+    """Train until the steps are done or Ctrl-C is pressed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=Path)
     parser.add_argument("--mode", default="default")
@@ -39,29 +39,31 @@ def main() -> None:
         import warmwatch
 
         warmwatch.attach(tokens_per_step=gpt.BATCH * gpt.CONTEXT)
-    told: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     with suppress(KeyboardInterrupt):
-        train(chosen.mode, chosen.steps, chosen.log_every, told)
-    events = told.pop("events")
+        train(chosen.mode, chosen.steps, chosen.log_every, measured)
+    events = measured.pop("events")
     torch.cuda.synchronize()
-    told["steps"] = len(events)
-    told["step"] = median([a.elapsed_time(b) / 1e3 for a, b in pairwise(events[NOT_YET_STEADY:])])
-    told["memory"] = torch.cuda.max_memory_allocated()
-    chosen.file.with_suffix(f".{mode_of(chosen.mode)}.json").write_text(json.dumps(told))
+    measured["steps"] = len(events)
+    measured["step"] = median(
+        [a.elapsed_time(b) / 1e3 for a, b in pairwise(events[NOT_YET_STEADY:])]
+    )
+    measured["memory"] = torch.cuda.max_memory_allocated()
+    chosen.file.with_suffix(f".{mode_of(chosen.mode)}.json").write_text(json.dumps(measured))
 
 
 def mode_of(chosen: str) -> str:
-    """Whoever runs each mode of a script does it by these variables; by hand there are none."""
+    """A command that runs every mode sets these variables; a run by hand has none."""
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
         return "eager"
     return os.environ.get("WARMWATCH_MODE", chosen)
 
 
-def train(mode: str, steps: int, log_every: int, told: dict[str, Any]) -> None:
+def train(mode: str, steps: int, log_every: int, measured: dict[str, Any]) -> None:
     """A training loop that looks at its loss now and then, as most do."""
     trainer = gpt.Trainer(mode)
-    told["parameters"] = trainer.parameters
-    told["events"] = events = []
+    measured["parameters"] = trainer.parameters
+    measured["events"] = events = []
     torch.cuda.synchronize()
     began = time.perf_counter()
     for step in range(steps):
@@ -71,8 +73,8 @@ def train(mode: str, steps: int, log_every: int, told: dict[str, Any]) -> None:
         events.append(event)
         if step == 0:
             torch.cuda.synchronize()
-            told["first_step"] = time.perf_counter() - began
-            told["first_memory"] = torch.cuda.max_memory_allocated()
+            measured["first_step"] = time.perf_counter() - began
+            measured["first_memory"] = torch.cuda.max_memory_allocated()
         if step % log_every == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
 

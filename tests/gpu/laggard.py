@@ -1,8 +1,8 @@
 """``python -m gpu.laggard`` from tests/: two ranks on two GPUs, one of which compiles more.
 
 ``torchrun`` and NCCL: rank 1 compiles a second model of its own, tuned at length, before its part
-of the same step. Prints each sentence that ``/status`` gives once; exit 1 where rank 1 was not
-named as the one that the other waits for, or the ranks were not told apart at the end.
+of the same step. Prints each summary of ``/status`` once. Exits with 1 unless the summaries
+name rank 1 as the rank that the other waits for, and then how the ranks differ.
 """
 
 from __future__ import annotations
@@ -67,28 +67,30 @@ def main() -> int:
         with daemon(records) as url:
             training = subprocess.Popen([sys.executable, *launch, str(script)], env=env)
             try:
-                said = _watch(url, training)
+                summaries = _watch(url, training)
             finally:
                 training.kill()
-    named = any(re.search(r"compiling for .*rank 1 of 2; 1 rank waits for it", one) for one in said)
-    apart = any("rank 1 also" in one for one in said)
-    print(f"rank 1 named: {named}; ranks told apart: {apart}; exit {training.returncode}")
+    named = any(
+        re.search(r"compiling for .*rank 1 of 2; 1 rank waits for it", one) for one in summaries
+    )
+    apart = any("rank 1 also" in one for one in summaries)
+    print(f"rank 1 named: {named}; ranks differ: {apart}; exit {training.returncode}")
     return 0 if named and apart and training.returncode == 0 else 1
 
 
 def _watch(url: str, training: subprocess.Popen[bytes]) -> list[str]:
     """Each sentence once, whatever its figures."""
-    said: dict[str, str] = {}
+    summaries: dict[str, str] = {}
     until = time.monotonic() + SECONDS
     while training.poll() is None and time.monotonic() < until:
         with urllib.request.urlopen(f"{url}/status") as reply:
             sentence = str(json.load(reply)["summary"])
         kind = re.sub(r"[\d.]+", "#", sentence)
-        if kind not in said:
-            said[kind] = sentence
+        if kind not in summaries:
+            summaries[kind] = sentence
             print(sentence, flush=True)
         time.sleep(0.1)
-    return list(said.values())
+    return list(summaries.values())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""``python -m gpu.own_gpus`` from tests/: which GPUs the agent says its process uses, on real ones.
+"""``python -m gpu.own_gpus`` from tests/: the GPUs that the agent records, on real GPUs.
 
 A training on one device, chosen in each form that CUDA_VISIBLE_DEVICES takes: the record must name
-the device that ``nvidia-smi`` says, and no context may be made on any other. Prints a line a form;
-exit 1 where one is wrong.
+the device that ``nvidia-smi`` reports, and no context may exist on any other. Prints one line for
+each form; exits with 1 if any is wrong.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def _right(visible: str | None, device: int, expected: str) -> bool:
         )
         assert training.stdout
         assert training.stdout.readline() == "trained\n"
-        told = slots.read(slots.only(Path(place))).identity.gpus
+        reported = slots.read(slots.only(Path(place))).identity.gpus
         held = set(_smi("--query-compute-apps=gpu_uuid"))
         training.communicate("\n")
-    right = told == (expected.lower().replace("gpu-", "GPU-"),) and held <= {expected}
+    right = reported == (expected.lower().replace("gpu-", "GPU-"),) and held <= {expected}
     chosen = f"CUDA_VISIBLE_DEVICES={visible}" if visible else "all visible"
-    print(f"{chosen}, device {device}: {'ok' if right else 'WRONG'} {told}, contexts on {held}")
+    print(f"{chosen}, device {device}: {'ok' if right else 'WRONG'} {reported}, contexts on {held}")
     return right
 
 

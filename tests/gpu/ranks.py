@@ -12,7 +12,7 @@ from support.values import replace
 
 
 def run(scenario: Scenario, folder: Path) -> list[Case]:
-    """Run it with the agent and without it, all ranks at once: what came of each, in order."""
+    """Run all ranks together, with the agent and without it; return their results in order."""
     with ThreadPoolExecutor(scenario.ranks) as pool:
         return list(pool.map(lambda rank: _run(scenario, folder, rank), range(scenario.ranks)))
 

@@ -1,4 +1,4 @@
-"""``python -m gpu.record_nvml FILE`` in tests/: what a real NVML says, for the stand-in to replay.
+"""``python -m gpu.record_nvml FILE`` in tests/: record a real NVML for the stand-in to replay.
 
 Every value that the GPU source reads, raw, or the code of the error; uuids, bus ids and pids are
 made up. The GPU is busy with a matrix product meanwhile, so that the figures are those of work.
@@ -30,10 +30,10 @@ def main(path: str) -> None:
         busy.stdout.readline()
         time.sleep(3)
         try:
-            told = recorded()
+            capture = recorded()
         finally:
             busy.kill()
-    Path(path).write_text(json.dumps(told, indent=1) + "\n")
+    Path(path).write_text(json.dumps(capture, indent=1) + "\n")
 
 
 def recorded() -> dict[str, Value]:

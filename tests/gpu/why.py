@@ -18,8 +18,8 @@ def main(name: str) -> None:
             events = [e for e in case.watched.events if e["event"] != "compilation"]
             zero = events[0]["t"]
             for event in events:
-                said = {k: v for k, v in event.items() if k not in ("t", "event")}
-                print(f"{(event['t'] - zero) / 1e9:9.3f} agent   {event['event']} {said}")
+                fields = {k: v for k, v in event.items() if k not in ("t", "event")}
+                print(f"{(event['t'] - zero) / 1e9:9.3f} agent   {event['event']} {fields}")
             for one in case.watched.account["compilations"]:
                 start, end = ((one[key] - zero) / 1e9 for key in ("start", "end"))
                 print(f"{start:9.3f} PyTorch until {end:.3f}, {one}")

@@ -33,7 +33,7 @@ from types import CodeType, ModuleType
 import pytest
 
 from mutants.accepted import ACCEPTED
-from mutants.changes import TELL, Change, changes, with_calls_told
+from mutants.changes import TELL, Change, changes, with_calls_reported
 from mutants.in_place import InPlace, unnoticed
 from mutants.targets import TARGETS
 
@@ -82,17 +82,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time (2)")
-    asked = parser.parse_args()
-    if unknown := set(asked.modules) - set(TARGETS):
+    arguments = parser.parse_args()
+    if unknown := set(arguments.modules) - set(TARGETS):
         parser.error(
             f"no such module: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}"
         )
-    chosen = {name: TARGETS[name] for name in asked.modules or TARGETS}
+    chosen = {name: TARGETS[name] for name in arguments.modules or TARGETS}
     with tempfile.TemporaryDirectory() as compiled:
         _keep_compiled(compiled)
         _load_libraries({test for tests in chosen.values() for test in tests})
         gc.freeze()  # pytest collects garbage at its end, which is to be that of one trial
-        return max([_try(name, tests, asked.workers) for name, tests in chosen.items()])
+        return max([_try(name, tests, arguments.workers) for name, tests in chosen.items()])
 
 
 def _keep_compiled(place: str) -> None:
@@ -145,9 +145,9 @@ def _try(module: str, tests: Sequence[str], workers: int) -> int:
 def unaccounted(
     survived: Sequence[tuple[str, int]], known: Collection[str]
 ) -> tuple[list[tuple[str, int]], Collection[str]]:
-    """Those that are not ``known``, with their lines, and what is known and did not survive.
+    """Survivors that are not ``known``, with their lines, and known ones that did not survive.
 
-    A known name stands for one change: where several have it, nobody has looked at all of them.
+    A known name stands for one change: where several have it, they were not all reviewed.
     """
     names = Counter(name for name, _ in survived)
     bad = [(name, line) for name, line in survived if name not in known or names[name] > 1]
@@ -167,7 +167,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.called = set[int]()
-        self.told: dict[str, tuple[float, list[int]]] = {}
+        self.reported: dict[str, tuple[float, list[int]]] = {}
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -176,7 +176,7 @@ class Watch:
         try:
             return (yield)
         finally:
-            self.told[item.nodeid] = time.monotonic() - began, sorted(self.called)
+            self.reported[item.nodeid] = time.monotonic() - began, sorted(self.called)
 
 
 class Trial:
@@ -187,16 +187,18 @@ class Trial:
         reading, writing = os.pipe()
         if not (child := os.fork()):
             watch = Watch()
-            telling = Changed(module, with_calls_told(path.read_text()), **{TELL: watch.called.add})
+            telling = Changed(
+                module, with_calls_reported(path.read_text()), **{TELL: watch.called.add}
+            )
             sys.meta_path.insert(0, telling)
             _silence()
             status = pytest.main([*_ARGUMENTS, *tests], plugins=[watch])
-            with os.fdopen(writing, "w") as told:
-                json.dump(watch.told, told)
+            with os.fdopen(writing, "w") as reported:
+                json.dump(watch.reported, reported)
             os._exit(int(status))
         os.close(writing)
-        with os.fdopen(reading) as told:
-            self._tests: dict[str, tuple[float, list[int]]] = json.load(told)
+        with os.fdopen(reading) as reported:
+            self._tests: dict[str, tuple[float, list[int]]] = json.load(reported)
         if os.waitpid(child, 0)[1]:
             raise SystemExit(f"the tests of {module} fail as it is; see to that first")
 
@@ -216,16 +218,16 @@ class Trial:
             pytest.main([*_ARGUMENTS, *self._paths], plugins=[tried])
             os._exit(1)
         os.close(writing)
-        with os.fdopen(reading) as told:
-            left: list[int] = json.load(told)
+        with os.fdopen(reading) as reported:
+            left: list[int] = json.load(reported)
         os.waitpid(child, 0)
         return left
 
     def _about(self, change: Change) -> Sequence[str]:
         """The tests that call what is changed, the fastest first; all, of what the import does."""
-        told = self._tests
-        about = [test for test in told if change.function in told[test][1]]
-        return sorted(about or told, key=lambda test: told[test][0])
+        reported = self._tests
+        about = [test for test in reported if change.function in reported[test][1]]
+        return sorted(about or reported, key=lambda test: reported[test][0])
 
     def _begun(self, change: Change) -> int:
         """A process that tries it, and ends with 0 where nothing failed."""

@@ -46,7 +46,7 @@ _NAMES = {**dict(_PAIRS), **{b: a for a, b in _PAIRS}}
 _FOR_TYPES = ("TypeVar", "cast")
 _LONGEST = 160
 
-TELL = "__tell_call__"  # what a module must be given that is made ``with_calls_told``
+TELL = "__tell_call__"  # a module made ``with_calls_reported`` needs this name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +102,14 @@ def changes(source: str) -> Iterator[Change]:
             )
 
 
-def with_calls_told(source: str) -> ast.Module:
+def with_calls_reported(source: str) -> ast.Module:
     """The module, each function of which first tells ``TELL`` the line of its outermost one."""
     module = ast.parse(source)
     for place in _places(module):
         if isinstance(place.statement, ast.FunctionDef) and place.statement is place.node:
-            told = ast.parse(f"{TELL}({place.function})").body
+            report = ast.parse(f"{TELL}({place.function})").body
             after = int(ast.get_docstring(place.statement) is not None)
-            place.statement.body[after:after] = told
+            place.statement.body[after:after] = report
     return ast.fix_missing_locations(module)
 
 

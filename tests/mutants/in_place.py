@@ -1,6 +1,6 @@
-"""Changes of functions, tried where all is collected already: most trials would only load anew.
+"""Changes of functions, tried in a process that has collected all tests: loading takes longest.
 
-A function's code is replaced in a fork, so whoever has imported it calls what is changed. What is
+A function's code is replaced in a fork, so every importer calls the changed function. What is
 noticed so is noticed. What is not may only have come too late (a default, what the import does), or
 have failed to be put in place: it is tried again in a process of its own.
 """
@@ -43,8 +43,8 @@ class InPlace:
         left = list(range(len(self._made)))
         if self._passes_unchanged(session):
             left = list(unnoticed(left, self._workers, begin))
-        with os.fdopen(self._writing, "w") as told:
-            json.dump(left, told)
+        with os.fdopen(self._writing, "w") as pipe:
+            json.dump(left, pipe)
         os._exit(0)
 
     def _passes_unchanged(self, session: pytest.Session) -> bool:

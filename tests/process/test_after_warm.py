@@ -12,10 +12,10 @@ from support.trainings import result_of
 START = """
 import warnings, warmwatch
 warmwatch.attach(after_warm=MODE)
-told, warned = [], []
+recompiles, warned = [], []
 warnings.showwarning = lambda message, category, file, *rest: warned.append([str(message), file])
 warnings.simplefilter("always")
-warmwatch.on_recompile(lambda one: told.append(
+warmwatch.on_recompile(lambda one: recompiles.append(
     [one.function, one.file, one.kind, one.category, bool(one.remedy), warmwatch.is_compiling()]
 ))
 def double(x): return x * 2
@@ -27,13 +27,13 @@ def attempt(*shape):
 CALLS = """
 compiled(torch.ones(2))
 compiled(torch.ones(3))
-during = list(told)
+during = list(recompiles)
 warmwatch.ready()
 same = attempt(3)
 with warmwatch.allow_compilation(): allowed = attempt(4)
 late = attempt(5)
 warmwatch.detach()
-result([during, same, allowed, late, attempt(6), told, warned])
+result([during, same, allowed, late, attempt(6), recompiles, warned])
 """
 LATE = ["double", "train.py", "forward", "shape", True, False]
 
@@ -168,7 +168,7 @@ WRONG = """
 def fails(one): raise ValueError("mine")
 warmwatch.on_recompile(fails)
 compiled(torch.ones(2)); warmwatch.ready()
-result([attempt(3), len(told), [w for w, _ in warned if "mine" in w]])
+result([attempt(3), len(recompiles), [w for w, _ in warned if "mine" in w]])
 """
 
 

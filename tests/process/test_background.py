@@ -10,7 +10,7 @@ from pathlib import Path
 from support import slots
 from support.trainings import result_of
 
-ASIDE = """
+BACKGROUND = """
 import threading, time
 import warmwatch
 from warmwatch.lifecycle import api as _current
@@ -31,13 +31,13 @@ def steps(count, seconds=0.02):
         time.sleep(seconds)
     return found
 
-def aside():
+def background():
     other = torch.compile(make(), backend=slow)
     other(torch.randn(4, 8))
 
 def begin():
     global thread
-    thread = threading.Thread(target=aside)
+    thread = threading.Thread(target=background)
     thread.start()
     inside.wait()
 
@@ -52,7 +52,7 @@ at_begin = warmwatch.is_compiling()
 
 def test_steps_that_complete_while_another_thread_compiles_are_clean(records: Path) -> None:
     """The backend compiles from before the first of them until after the last."""
-    body = f"""{ASIDE}
+    body = f"""{BACKGROUND}
 warm = steps(30)
 during = counts()
 release.set(); after = []
@@ -76,7 +76,7 @@ result(dict(at_begin=at_begin, warm=warm, after=after, touched=before == end.tou
 
 def test_a_step_that_waits_for_the_other_thread_is_not_clean(records: Path) -> None:
     """Steps went on beside it before, and then one waits until it is done."""
-    body = f"""{ASIDE}
+    body = f"""{BACKGROUND}
 steps(5)
 threading.Timer(1.0, release.set).start()
 thread.join()
@@ -95,7 +95,7 @@ result(dict(waited=waited, after=after, touched=end.touched_steps[0], warmups=en
 
 def test_what_the_training_compiles_itself_meanwhile_counts(records: Path) -> None:
     """A recompile by the thread of the steps, while another compiles in the background."""
-    body = f"""{ASIDE}
+    body = f"""{BACKGROUND}
 steps(5)
 steps_before = _current.attached.agent.record.image().steps.steps
 release.set()  # Dynamo lets one thread compile at a time: this one waits for the other

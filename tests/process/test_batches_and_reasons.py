@@ -140,7 +140,7 @@ train(model := make(), torch.optim.SGD(model.parameters()), 1)
 """
 
 
-def _told(records: Path) -> str:
+def _reported(records: Path) -> str:
     """All output about a run: its record, ``/status``, ``/metrics``, the picture."""
     snapshot = poller(directories=(str(records),)).poll_once()
     answer = status(snapshot)
@@ -151,7 +151,7 @@ def _told(records: Path) -> str:
 
 def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
     run(records, PROMPTS)
-    reported = _told(records)
+    reported = _reported(records)
     assert "python_value" in reported
     assert "['...'] == '...'" in reported
     assert "`cfg['...']` changed" in reported
@@ -162,7 +162,7 @@ def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
 
 def test_the_full_reason_is_recorded_if_the_user_enables_it(records: Path) -> None:
     run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
-    reported = _told(records)
+    reported = _reported(records)
     assert "['prompt'] == 'patient 7: secret'" in reported
     assert "the patient's secret" in reported
 

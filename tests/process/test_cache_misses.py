@@ -33,7 +33,7 @@ def trained(records: Path, cache: Path, change: str = "", **env: str) -> None:
     run(records, BODY.replace("CHANGE", change), env=known, fresh=True)
 
 
-def said(records: Path) -> list[str]:
+def report_lines(records: Path) -> list[str]:
     done = CliRunner().invoke(cli, ["status", "--misses", "--dir", str(records)])
     assert done.exit_code == 0, done.output
     return done.output.splitlines()
@@ -43,7 +43,7 @@ def test_of_two_ranks_the_one_with_the_empty_cache_is_named(records: Path, tmp_p
     trained(records, tmp_path / "full", WARMWATCH_RUN="before")
     for rank, cache in enumerate(("full", "empty")):
         trained(records, tmp_path / cache, RANK=str(rank), WORLD_SIZE="2")
-    lines = [line for line in said(records) if line.startswith("gpt2 rank")]
+    lines = [line for line in report_lines(records) if line.startswith("gpt2 rank")]
     assert {line.partition(",")[0] for line in lines} == {"gpt2 rank 1"}
     hit = "its key is rank 0's, which hit: it looked into another or an emptied cache directory"
     assert any(line.endswith(hit) for line in lines), lines
@@ -51,11 +51,11 @@ def test_of_two_ranks_the_one_with_the_empty_cache_is_named(records: Path, tmp_p
 
 def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Path) -> None:
     trained(records, tmp_path / "cache")
-    first = said(records)
+    first = report_lines(records)
     assert all("nothing to compare it with" in line for line in first), first
     assert first
     trained(records, tmp_path / "cache", "config.epilogue_fusion = False")
-    lines = said(records)  # of some versions AOTAutograd's cache tells the same
+    lines = report_lines(records)  # of some versions AOTAutograd's cache tells the same
     assert any("(Inductor): missed: 1 of " in line for line in lines), lines
     differs = "parts of its key differs from the run's before: inductor config epilogue_fusion"
     assert all(line.endswith(differs) for line in lines), lines
@@ -63,7 +63,7 @@ def test_a_changed_config_between_two_runs_is_named(records: Path, tmp_path: Pat
 
 def test_a_bypass_is_reported_with_its_reason(records: Path, tmp_path: Path) -> None:
     trained(records, tmp_path / "cache", "config.post_grad_custom_pre_pass = lambda graph: None")
-    lines = said(records)
+    lines = report_lines(records)
     assert any(": bypassed: " in line and "custom" in line for line in lines), lines
 
 

@@ -210,18 +210,18 @@ def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_cache
 
 
 # The last record has one graph and no recompile; what its process did before has more.
-ANEW = """
+RESTART = """
 import sys, warmwatch
 if "AGAIN" not in os.environ:
     os.environ["AGAIN"] = "1"
-    {anew}
+    {restart}
 model = make()
 train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), lr=.1), 5)
 """
 
 
 @pytest.mark.parametrize(
-    "anew",
+    "restart",
     [
         pytest.param(
             "os.execv(sys.executable, [sys.executable, *sys.argv])",
@@ -232,11 +232,11 @@ train(torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(),
     ],
 )
 def test_what_a_process_compiled_before_it_restarted_passes_nowhere(
-    records: Path, anew: str
+    records: Path, restart: str
 ) -> None:
-    grown = GROWN.replace("\n", "\n    ")
+    grown, again = GROWN.replace("\n", "\n    "), RESTART.format(restart=restart)
     (records.parent / "train.py").write_text(
-        f'import os\n{PRELUDE}\nif "AGAIN" not in os.environ:{grown}{ANEW.format(anew=anew)}'
+        f'import os\n{PRELUDE}\nif "AGAIN" not in os.environ:{grown}{again}'
     )
     (records.parent / "base.toml").write_text(SMALL)
     done = checked(records, "--baseline", "base.toml", command=(sys.executable, "train.py"))

@@ -33,7 +33,7 @@ def play(records: Path, body: str, **env: str) -> str:
     ).stdout
 
 
-def told(records: Path) -> dict[str, tuple[int, int]]:
+def ranks_and_steps(records: Path) -> dict[str, tuple[int, int]]:
     """Of each run its rank and steps."""
     read = [slots.read(folder) for folder in slots.folders(records)]
     return {slot.identity.run: (slot.identity.rank, slot.steps.steps) for slot in read}
@@ -70,7 +70,11 @@ if __name__ == "__main__":
 """
     )
     play(records, body)
-    assert told(records) == {f"train.{name}": (0, 1), "train": (0, 2), "train.evaluator": (0, 1)}
+    assert ranks_and_steps(records) == {
+        f"train.{name}": (0, 1),
+        "train": (0, 2),
+        "train.evaluator": (0, 1),
+    }
 
 
 def test_a_name_that_the_user_gave_is_the_runs_and_not_the_childs(records: Path) -> None:
@@ -86,7 +90,7 @@ if __name__ == "__main__":
     )
     body = "def rename():\n    warmwatch.step(); warmwatch.attach(run='mine')\n" + body
     play(records, body)
-    assert set(told(records)) == {"gpt2", "gpt2.SpawnProcess-1", "mine.ForkProcess-2"}
+    assert set(ranks_and_steps(records)) == {"gpt2", "gpt2.SpawnProcess-1", "mine.ForkProcess-2"}
 
 
 def test_a_process_forked_by_hand_has_a_name_and_leaves_its_parents_end_alone(
@@ -107,7 +111,7 @@ warmwatch.step()
 """
     play(records, body)
     nested = {f"train.fork-{n}{more}": (0, 1) for n in (1, 2) for more in ("", "-1")}
-    assert told(records) == {"train": (0, 2), **nested}
+    assert ranks_and_steps(records) == {"train": (0, 2), **nested}
     ends = {slots.read(f).identity.run: slots.read(f).compile.end_code for f in records.iterdir()}
     assert (ends["train"], ends["train.fork-1"]) == (1, 0)
 
@@ -139,7 +143,7 @@ if not os.fork():
 os.wait()
 """
     play(records, body)
-    assert told(records) == {"train": (0, 9), "train.fork-1": (0, 2)}
+    assert ranks_and_steps(records) == {"train": (0, 9), "train.fork-1": (0, 2)}
     read = [slots.read(folder) for folder in slots.folders(records)]
     assert [slot.compile.agent_errors for slot in read] == [0, 1]
 
@@ -154,7 +158,7 @@ warmwatch.step()
 os.write(1, b"done")
 """
     assert play(records, body) == "done"
-    assert told(records) == {"train": (0, 1)}
+    assert ranks_and_steps(records) == {"train": (0, 1)}
 
 
 def test_a_helper_of_a_launchers_rank_is_no_rank_and_a_child_that_was_made_one_is(
@@ -204,7 +208,7 @@ if __name__ == "__main__":
     )
     done = run(records, body, fresh=True)
     assert '["train.SpawnProcess-1"]' in "".join(done.output)
-    assert told(records) == {"train": (0, 4)}
+    assert ranks_and_steps(records) == {"train": (0, 4)}
 
 
 GROUP = """
@@ -239,7 +243,7 @@ def test_a_forked_helper_of_an_initialized_rank_is_no_rank_for_what_its_parent_w
     run(records, GROUP.replace("CHILD", child), fresh=True)
     _, forked = (slots.read(folder).identity for folder in slots.folders(records))
     assert (forked.run, forked.world_size) == (name, world_size)
-    assert told(records)["train"] in ((0, 1), (0, 2), (3, 2))
+    assert ranks_and_steps(records)["train"] in ((0, 1), (0, 2), (3, 2))
 
 
 LOADER = """
@@ -265,4 +269,4 @@ def test_what_a_module_compiles_as_a_data_loading_worker_imports_it_makes_no_rec
     records: Path, context: str
 ) -> None:
     run(records, LOADER.replace("CONTEXT", repr(context)), fresh=True)
-    assert told(records) == {"train": (0, 3)}
+    assert ranks_and_steps(records) == {"train": (0, 3)}

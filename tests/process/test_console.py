@@ -46,7 +46,7 @@ compiled = torch.compile(model, backend="eager")
 """
 
 
-def said_by(records: Path, body: str, **options: Any) -> list[str]:
+def console_lines(records: Path, body: str, **options: Any) -> list[str]:
     """What a training says aloud, line by line."""
     with training(records, body, env={"WARMWATCH_SAY": "1"}, **options) as started:
         started.result()
@@ -55,21 +55,21 @@ def said_by(records: Path, body: str, **options: Any) -> list[str]:
 
 
 def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None:
-    aside = "import torch._inductor.compile_fx as fx; fx.fx_compile_async = True\n"
-    body = TRAINS + aside + "train(compiled, optimizer, 8)\nresult(warmwatch.state())"
-    (ended,) = said_by(records, body)
+    asynchronous = "import torch._inductor.compile_fx as fx; fx.fx_compile_async = True\n"
+    body = TRAINS + asynchronous + "train(compiled, optimizer, 8)\nresult(warmwatch.state())"
+    (ended,) = console_lines(records, body)
     assert ended.startswith("ended after 8 steps: ")
 
 
 def test_it_is_warm_once_for_any_number_of_callbacks(records: Path) -> None:
     requests = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
-    text = said_by(records, TRAINS + f"train(compiled, optimizer, 8)\n{requests}result(None)")
+    text = console_lines(records, TRAINS + f"train(compiled, optimizer, 8)\n{requests}result(None)")
     assert [line.split()[0] for line in text] == ["warm", "ended"]
 
 
 def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
     late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
-    warm, ended = said_by(records, TRAINS + late + "result(None)", attach=False)
+    warm, ended = console_lines(records, TRAINS + late + "result(None)", attach=False)
     assert warm.startswith("warm since step 3: nothing compiled since the agent was attached; ")
     assert "nothing compiled since the agent was attached" in ended
 
@@ -88,10 +88,10 @@ if __name__ == "__main__":
     result(None)
 """
     # with a parent that trains nothing, and so has no reason to import the compiler
-    text = said_by(records, body, plain=True)
+    text = console_lines(records, body, plain=True)
     assert [line.split()[0] for line in text] == ["runs", "ended"]
 
 
 def test_the_last_requested_setting_applies(records: Path) -> None:
     body = TRAINS + "warmwatch.attach(say=False)\ntrain(compiled, optimizer, 8)\nresult(None)"
-    assert said_by(records, body) == []
+    assert console_lines(records, body) == []

@@ -27,7 +27,7 @@ def slowly(graph, inputs, **options):
     return graph.forward
 
 """
-TOLD = (
+RECORDED = (
     MODEL
     + """
 model = Model(); o = torch.optim.SGD(model.parameters(), lr=.1)
@@ -54,7 +54,7 @@ def test_a_record_names_the_script_and_how_it_is_compiled(records: Path) -> None
     git = records.parent / ".git"
     git.mkdir()
     (git / "HEAD").write_text(f"{COMMIT}\n")
-    with training(records, TOLD) as started:
+    with training(records, RECORDED) as started:
         started.reach("compiling")
         folder = slots.only(records)
         script = records.parent / "train.py"
@@ -161,7 +161,7 @@ def made(**options):
     model = Model(); o = torch.optim.SGD(model.parameters(), lr=.1)
     return torch.compile(model, backend="aot_eager"), o
 
-def told():
+def recorded():
     identity = _current.attached.agent.record.image().identity
     return identity.baseline_steps, identity.baseline_seconds is not None
 
@@ -177,16 +177,16 @@ def baseline():
     model, o = made(baseline_steps=4)
     eager = [stance(), *stepped(model, o, 4)]
     after = [stance(), *stepped(model, o, 4)]
-    return eager, after, told(), train(model, o, 1)
+    return eager, after, recorded(), train(model, o, 1)
 
 def another_stance_of_the_users():
     model, o = made(baseline_steps=9)
     before = stepped(model, o, 2)
     torch.compiler.set_stance("default")
     after = stepped(model, o, 4)
-    kept = stance()
+    original = stance()
     torch.compiler.set_stance("default")
-    return before, after, told(), kept
+    return before, after, recorded(), original
 
 def one_that_ends_after_it():
     model, o = made(baseline_steps=2)
@@ -222,19 +222,19 @@ def detached_under_one_that_ends_after_it():
 def too_late():
     model, o = made()
     stepped(model, o, 1)
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warmwatch.attach(baseline_steps=5)
-    return stance(), [str(one.message) for one in said]
+    return stance(), [str(one.message) for one in caught]
 
 def no_such_stance():
-    kept, torch.compiler.set_stance = torch.compiler.set_stance, None
+    original, torch.compiler.set_stance = torch.compiler.set_stance, None
     del torch.compiler.set_stance
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, o = made(baseline_steps=7)
-    torch.compiler.set_stance = kept
-    return stance(), stepped(model, o, 1)[0][1], [str(one.message) for one in said]
+    torch.compiler.set_stance = original
+    return stance(), stepped(model, o, 1)[0][1], [str(one.message) for one in caught]
 
 found = {}
 for case in (plain, baseline, another_stance_of_the_users, one_that_ends_after_it,

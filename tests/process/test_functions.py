@@ -20,9 +20,9 @@ def other(x): return x.sin() + 1
 train(torch.compile(forward_of, backend="aot_eager"), o, 2)
 torch.compile(other, backend="aot_eager")(torch.ones(3))
 train(torch.compile(forward_of, backend="aot_eager"), o, 2, batch=7)
-kept = waited() - begun
+waiting = waited() - begun
 metrics = get_compilation_metrics()
-result([[[m.co_name, m.duration_us, m.guard_count] for m in metrics], kept])
+result([[[m.co_name, m.duration_us, m.guard_count] for m in metrics], waiting])
 """
 
 

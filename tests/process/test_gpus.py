@@ -114,8 +114,8 @@ def test_ranks_are_joined_to_their_gpus_by_uuid_not_by_index(nvml: Standin, tmp_
     slot = records.warm(gpus=(board(1)["uuid"],))
     folder = records.write_record(tmp_path, slot)
     with records.held(folder), watching(nvml, tmp_path) as daemon:
-        said = "GPU 1 at 98 %, 686 W"
-        wait_until(lambda: said in daemon.status()["summary"])
+        busy = "GPU 1 at 98 %, 686 W"
+        wait_until(lambda: busy in daemon.status()["summary"])
         status = daemon.status()
         assert status["runs"][0]["ranks"][0]["gpus"] == [board(1)["uuid"]]
         join = f'warmwatch_rank_gpu_info{{rank="0",run="gpt2",uuid="{board(1)["uuid"]}"}} 1.0'
@@ -153,17 +153,17 @@ def test_what_a_compilation_costs_is_measured_while_it_goes_on(
 def test_the_doctor_names_each_gpu_and_gives_up_on_a_driver_that_hangs(
     nvml: Standin, tmp_path: Path
 ) -> None:
-    def said() -> str:
+    def doctor_output() -> str:
         command = [sys.executable, "-m", "warmwatch_monitor", "doctor", "--dir", str(tmp_path)]
         environ = records.environment(WARMWATCH_ADDRESS="127.0.0.1:9", **nvml.environment)
         return subprocess.run(command, env=environ, capture_output=True, text=True).stdout
 
-    assert "note  NVML: the NVIDIA driver is not loaded" in said()
+    assert "note  NVML: the NVIDIA driver is not loaded" in doctor_output()
     nvml.say(board(0), board(1, util="hang"))
     first = f"ok    GPU 0 ({board(0)['uuid']}): NVIDIA H100 80GB HBM3, driver 580.159.04"
-    assert "DO    NVML has not answered for 10 s" in said()
+    assert "DO    NVML has not answered for 10 s" in doctor_output()
     nvml.say(board(0), board(1))
-    assert first in said()
+    assert first in doctor_output()
 
 
 def test_mig_devices_are_in_both_answers_with_their_board(nvml: Standin, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
 
 # Of the interpreter alone.
 
-SAYS = """
+PRINTS = """
 import json, sys
 customize = sys.modules.get("sitecustomize")
 print(json.dumps([sys.path, sorted(sys.modules), getattr(customize, "__file__", None)]))
@@ -107,7 +107,7 @@ print(json.dumps([sys.path, sorted(sys.modules), getattr(customize, "__file__", 
 def test_the_users_own_sitecustomize_runs_as_without_us(tmp_path: Path, own: str | None) -> None:
     if own is not None:
         (tmp_path / "sitecustomize.py").write_text(own)
-    command = [sys.executable, "-c", SAYS]
+    command = [sys.executable, "-c", PRINTS]
     alone, below = (
         subprocess.run(
             command,

@@ -43,7 +43,7 @@ def work(number):
 threads = [threading.Thread(target=work, args=(number,)) for number in range({threads})]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-result({{"failed": failed, **truth.told()}})
+result({{"failed": failed, **truth.recorded()}})
 gate("compiled")
 """
 
@@ -55,28 +55,28 @@ def test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_count
     body = BODY.format(threads=THREADS, backend="aot_eager")
     trace = tmp_path / "trace"
     with training(records, body, env={"TORCH_TRACE": str(trace)}) as started:
-        told: dict[str, Any] = started.result()
+        recorded: dict[str, Any] = started.result()
         started.reach("compiled")
         slot = slots.read(slots.only(records))
         events = slots.events(slots.only(records))
         started.go()
         assert started.wait() == 0, started.stderr
-    assert told["failed"] == []
-    traced = truth.traced(trace, told["pid"])
+    assert recorded["failed"] == []
+    traced = truth.traced(trace, recorded["pid"])
     kinds = dict(zip(KINDS, slot.compile.compilations, strict=True))
-    forward = sum(one["is_forward"] is not False for one in told["compilations"])
+    forward = sum(one["is_forward"] is not False for one in recorded["compilations"])
     assert kinds["forward"] == forward
-    assert kinds["backward"] == len(told["compilations"]) - forward
-    assert slot.compile.graphs == told["graphs"] == traced["graphs"] >= THREADS
-    assert traced["records"] == len(told["compilations"])
+    assert kinds["backward"] == len(recorded["compilations"]) - forward
+    assert slot.compile.graphs == recorded["graphs"] == traced["graphs"] >= THREADS
+    assert traced["records"] == len(recorded["compilations"])
     assert (slot.compile.failures, slot.compile.agent_errors) == (0, 0)
     assert not slot.compile.active_since_ns
     assert slot.compile.begun == slot.compile.ended
-    _same_time(told, slot, events, truth.monotonic(told, traced))
+    _same_time(recorded, slot, events, truth.monotonic(recorded, traced))
 
 
 def _same_time(
-    told: dict[str, Any], slot: Any, events: list[dict[str, Any]], open_: list[truth.Interval]
+    recorded: dict[str, Any], slot: Any, events: list[dict[str, Any]], open_: list[truth.Interval]
 ) -> None:
     """All that PyTorch's records cover is activity to the agent, and no more than its trace has.
 
@@ -88,10 +88,12 @@ def _same_time(
     )
     agent = sum(slot.compile.phase_ns) / 1e9
     assert agent == pytest.approx(truth.seconds(ours), abs=0.001)
-    whole = truth.merged([*truth.intervals(told), *open_])
-    print(f"agent {agent:.3f} s, records {truth.seconds(truth.intervals(told)):.3f} s, ", end="")
+    whole = truth.merged([*truth.intervals(recorded), *open_])
+    print(
+        f"agent {agent:.3f} s, records {truth.seconds(truth.intervals(recorded)):.3f} s, ", end=""
+    )
     print(f"trace {truth.seconds(open_):.3f} s, both {truth.seconds(whole):.3f} s")
-    apart = _without(truth.intervals(told), ours) + _without(ours, whole)
+    apart = _without(truth.intervals(recorded), ours) + _without(ours, whole)
     assert apart < 0.25 * truth.seconds(whole)
 
 

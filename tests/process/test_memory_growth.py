@@ -22,7 +22,7 @@ compiled = torch.compile(model, backend="eager")
 held = []
 for step in range(10**9):
     compiled(torch.randn(4, 8)).square().mean().backward(); o.step(); o.zero_grad()
-    if {keeps}:
+    if {retains}:
         held.append(bytearray(b"x" * {size}))
     time.sleep(0.05)
 """
@@ -31,8 +31,8 @@ LEAK = 300_000  # bytes a step
 
 @pytest.mark.long
 def test_a_leak_is_reported_and_a_cache_that_levels_out_is_not(records: Path) -> None:
-    leaks = BODY.format(name="leaks", keeps="step > 200", size=LEAK)
-    cache = BODY.format(name="cache", keeps="step < 400", size=LEAK)
+    leaks = BODY.format(name="leaks", retains="step > 200", size=LEAK)
+    cache = BODY.format(name="cache", retains="step < 400", size=LEAK)
 
     def ranks(url: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:

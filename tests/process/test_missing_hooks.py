@@ -72,11 +72,14 @@ POINTS = (
 
 # The verdict does without the rest: all of them are gone at once.
 _CARRYING = ("optimizer", "events", "callbacks", "compilations", "recompile_reasons")
-GONE = {**{seam: {seam} for seam in _CARRYING}, "the rest": set(POINTS) - set(_CARRYING)}
+GONE = {
+    **{hook_point: {hook_point} for hook_point in _CARRYING},
+    "the rest": set(POINTS) - set(_CARRYING),
+}
 
 
 @pytest.mark.parametrize("which", GONE)
-def test_without_a_seam_the_states_are_the_same(tmp_path: Path, which: str) -> None:
+def test_without_a_hook_point_the_states_are_the_same(tmp_path: Path, which: str) -> None:
     """The missing ones are named, no error is counted, what only they tell is not made up."""
     records, gone = tmp_path / "records", GONE[which]
     records.mkdir()
@@ -87,18 +90,18 @@ def test_without_a_seam_the_states_are_the_same(tmp_path: Path, which: str) -> N
     assert (slot.compile.agent_errors, slot.steps.steps) == (0, 5)
     assert slot.compile.begun == slot.compile.ended > 0
     assert sum(slot.compile.phase_ns) > 0
-    _only_what_is_told(slot, which)
+    _only_what_is_recorded(slot, which)
 
 
-def _only_what_is_told(slot: Slot, seam: str) -> None:
+def _only_what_is_recorded(slot: Slot, hook_point: str) -> None:
     counts = slot.compile
     whole = {name for name, ns in zip(PHASES, counts.phase_ns, strict=True) if ns} == {"other"}
-    assert whole is (seam == "events")  # without events nothing tells what the time went into
+    assert whole is (hook_point == "events")  # without events nothing tells what the time went into
     counted = (counts.graphs, sum(counts.compilations), sum(counts.recompiles))
-    assert (counted == (0, 0, 0)) is (seam == "compilations")
+    assert (counted == (0, 0, 0)) is (hook_point == "compilations")
     named = {c for c, n in zip(CATEGORIES, counts.recompiles, strict=True) if n}
-    untold = seam == "recompile_reasons" and not TORCH.reason
-    assert named == ({"other"} if untold else set() if seam == "compilations" else {"shape"})
+    untold = hook_point == "recompile_reasons" and not TORCH.reason
+    assert named == ({"other"} if untold else set() if hook_point == "compilations" else {"shape"})
 
 
 # One process: in turn, each name that a figure rests on is another one in PyTorch. Where PyTorch
@@ -222,7 +225,7 @@ def test_no_renamed_private_name_passes_silently(tmp_path: Path) -> None:
     place.mkdir()
     found = result_of(place, RENAMED, attach=False)
     missing = {name: set(reported) - set(TORCH.missing) for name, (reported, _, _) in found.items()}
-    assert missing == {name: {seam} - {None} for name, seam in NAMED.items()}
+    assert missing == {name: {hook_point} - {None} for name, hook_point in NAMED.items()}
     whole = found["nothing"]
     forward, backward = KINDS.index("forward"), KINDS.index("backward")
     assert (whole[1][forward], whole[1][backward], sum(whole[2])) == (2, 2, 1)

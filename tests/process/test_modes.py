@@ -25,7 +25,7 @@ MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
 CALLS = """
 import pathlib, sys, warnings
 place = pathlib.Path("site-packages"); place.mkdir(); sys.path.insert(0, str(place))
-(place / "library.py").write_text("import torch\\ndef asked(f): return torch.compile(f)\\n")
+(place / "library.py").write_text("import torch\\ndef compiled_by(f): return torch.compile(f)\\n")
 import library
 
 def settings(made):
@@ -43,16 +43,16 @@ made = {
     "decorator": decorated,
     "module": torch.compile(make(), mode="max-autotune", dynamic=False),
     "compiler": torch.compiler.compile(plain),
-    "library": library.asked(plain),
+    "library": library.compiled_by(plain),
 }
-with warnings.catch_warnings(record=True) as said:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     made["options"] = torch.compile(plain, options={"shape_padding": False})
     x = torch.compile(plain, backend="eager")(torch.ones(2)).tolist()
-told = {name: settings(one) for name, one in made.items()}
+found_settings = {name: settings(one) for name, one in made.items()}
 import warmwatch; warmwatch.detach()
-told["after"] = settings(torch.compile(plain))
-result([told, x, [str(one.message) for one in said if "warmwatch" in str(one.message)]])
+found_settings["after"] = settings(torch.compile(plain))
+result([found_settings, x, [str(one.message) for one in caught if "warmwatch" in str(one.message)]])
 """
 
 

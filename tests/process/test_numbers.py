@@ -45,14 +45,14 @@ class Numbers:
     """What each view says of each number."""
 
     def __init__(self) -> None:
-        self.said: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+        self.by_name: defaultdict[str, dict[str, Any]] = defaultdict(dict)
 
     def say(self, view: str, **numbers: Any) -> None:
         for name, value in numbers.items():
-            self.said[name][view] = value
+            self.by_name[name][view] = value
 
     def check(self) -> None:
-        for name, views in self.said.items():
+        for name, views in self.by_name.items():
             values = list(views.values())
             assert all(_same(value, values[0]) for value in values), (name, views)
 
@@ -258,7 +258,7 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
         costs={one["id"]: one["seconds"] for one in times if one["category"]},
     )
     last = {one["id"] for one in rank["compile"]["last"] if one["category"]}
-    numbers.said["costs"]["report --json"] = {
+    numbers.by_name["costs"]["report --json"] = {
         one["id"]: one["seconds"] for one in times if one["id"] in last
     }
     numbers.say(
@@ -274,7 +274,7 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
     ):
         by_line = {(one["name"], one["line"]): one[name] for one in made["functions"]}
         named = {(o["name"], o["line"]): o["called"] for o in rank["compile"]["functions"]}
-        numbers.said[key]["report"] = {named[at]: value for at, value in by_line.items()}
+        numbers.by_name[key]["report"] = {named[at]: value for at, value in by_line.items()}
     of_text(numbers, "report", command("report", "-v", *where, **state))
     command("report", "--html", str(tmp_path / "report.html"), *where, **state)
     of_text(numbers, "report --html", (tmp_path / "report.html").read_text())
@@ -302,5 +302,5 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
     first, steady = rank["step_seconds"]["first"], rank["step_seconds"]["typical"]
     numbers.say("/status of a step", first_step=first, steady_step=steady)
     numbers.check()
-    assert numbers.said["compilations"]["metrics"] > 4
-    assert numbers.said["recompiles"]["metrics"] > 1
+    assert numbers.by_name["compilations"]["metrics"] > 4
+    assert numbers.by_name["recompiles"]["metrics"] > 1

@@ -14,7 +14,7 @@ from warmwatch.shared.record import DISABLED
 from warmwatch_monitor.status.words.conditions import conditions
 
 # Libraries stand in for themselves: a file in a folder of packages that decorates when imported.
-ASKED = """
+REQUESTED = """
 import pathlib, sys
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 torch.compile(model, backend="eager")
@@ -28,10 +28,10 @@ for name, folder in (("library", "site-packages"), ("module", "mine")):
     place = pathlib.Path(folder); place.mkdir(); sys.path.insert(0, str(place))
     (place / f"{name}.py").write_text(
         "import torch\\n@torch.compile(backend='eager')\\ndef helper(x): return x\\n"
-        "def asked(f): return torch.compile(f, backend='eager')\\n"
+        "def requested(f): return torch.compile(f, backend='eager')\\n"
     )
 import library, module
-library.asked(make())
+library.requested(make())
 """
 INTERNAL = """
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
@@ -48,7 +48,7 @@ result([before is not torch._dynamo.optimize, torch._dynamo.optimize.__module__]
 
 def test_the_users_own_calls_are_counted_and_no_others(records: Path) -> None:
     """A model, a module, a function, an optimizer; what a library made for itself is not asked."""
-    run(records, ASKED)
+    run(records, REQUESTED)
     assert slots.read(slots.only(records)).compile.wrappers == 7
 
 
@@ -168,9 +168,9 @@ name = "log_cudagraph_skip_and_bump_counter"
 raw = inspect.unwrap(getattr(cudagraph_utils, name))  # up to 2.8 it may be ours
 train(torch.compile(make(), backend="eager"), torch.optim.SGD(make().parameters(), lr=.1), 1)
 found = [getattr(output_code, name) is raw]
-said, ours = [], getattr(cudagraph_trees, name)
+messages, ours = [], getattr(cudagraph_trees, name)
 def theirs(message):
-    said.append(message)
+    messages.append(message)
     ours(message)
 cudagraph_trees.log_cudagraph_skip_and_bump_counter = theirs
 logging.disable(logging.CRITICAL)
@@ -178,7 +178,7 @@ for number in range(150): cudagraph_trees.log_cudagraph_skip_and_bump_counter(f"
 warmwatch.detach()
 found += [getattr(module, name) is raw for module in (cudagraph_utils, output_code)]
 cudagraph_trees.log_cudagraph_skip_and_bump_counter("after")
-found += [getattr(cudagraph_trees, name) is theirs, len(said)]
+found += [getattr(cudagraph_trees, name) is theirs, len(messages)]
 result(found)
 """
     assert result_of(records, body) == [False, True, True, True, 151]
@@ -275,8 +275,8 @@ for attention, of in ((compiled, q), (attend, q), (attend, q), (other, double)):
     attention(of)
     wrappers = {str(one.compile_id) for one in utils.get_compilation_metrics()
                 if "flex_attention_hop_wrapper" in (one.co_name or "")}
-    asked = any("without torch.compile()" in text for text in warned)
-    counted.append([fallbacks(), len(wrappers) > 0, asked])
+    requested = any("without torch.compile()" in text for text in warned)
+    counted.append([fallbacks(), len(wrappers) > 0, requested])
 result(counted)
 """
 

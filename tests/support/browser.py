@@ -38,17 +38,17 @@ class Visit:
         self.page: Page = context.new_page()
         self.page.set_default_timeout(120_000)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", self._said)
-        self.page.on("request", lambda one: self._asked(one.url, url))
+        self.page.on("console", self._on_console)
+        self.page.on("request", lambda one: self._on_request(one.url, url))
         self.page.goto(f"{url}/{fragment}")
 
-    def _said(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
 
-    def _asked(self, asked: str, url: str) -> None:
-        if not asked.startswith(f"{url}/"):
-            self.elsewhere.append(asked)
+    def _on_request(self, requested: str, url: str) -> None:
+        if not requested.startswith(f"{url}/"):
+            self.elsewhere.append(requested)
 
     def until(self, expression: str) -> None:
         """Wait for the value of a JavaScript expression."""

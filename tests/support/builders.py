@@ -189,9 +189,9 @@ def snapshot(*views: RankView, **rest: object) -> Snapshot:
 
 def in_words(*views: RankView) -> str:
     """The headline and the details of these ranks, in one line."""
-    said = answer(snapshot(*views))
-    assert len(said.summary) <= LONGEST
-    return "; ".join((said.summary, *said.details))
+    made = answer(snapshot(*views))
+    assert len(made.summary) <= LONGEST
+    return "; ".join((made.summary, *made.details))
 
 
 # One rank in each state. Slots first, for tests that change a fact or write the bytes.

@@ -1,7 +1,7 @@
 """A scenario's two runs side by side, and what follows from the truth alone.
 
-Nothing here asks the agent's verdict: clean steps, warm-ups and conditions are worked out from the
-training's own marks and PyTorch's own intervals, by the words of the contract.
+Nothing here reads the agent's verdict. Clean steps, warm-ups and conditions follow from the
+training's own marks and PyTorch's own intervals, as the contract defines them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from support.scenarios import Reference, Scenario, Watched
 from support.truth import Interval
 
 # PyTorch takes the end of a compilation before it writes the record of it, which takes a while.
-# Wherever this is allowed, so is the time in which the machine kept the training waiting meanwhile:
+# Wherever this is allowed, so is the time in which the training meanwhile waited for the machine:
 # see `stalled`.
 EDGE_NS = 50_000_000
 ENDED = ("finished", "failed", "lost")
@@ -45,12 +45,14 @@ class Case:
     intervals: list[Interval] = field(init=False)
 
     def __post_init__(self) -> None:
-        told = truth.intervals(self.watched.account)
+        recorded = truth.intervals(self.watched.account)
         if self.watched.trace is not None:
-            told = truth.merged(told + truth.monotonic(self.watched.account, self.watched.trace))
-        object.__setattr__(self, "compiled", told)
+            recorded = truth.merged(
+                recorded + truth.monotonic(self.watched.account, self.watched.trace)
+            )
+        object.__setattr__(self, "compiled", recorded)
         beside = truth.beside(self.watched.account)
-        object.__setattr__(self, "intervals", truth.merged(told + beside))
+        object.__setattr__(self, "intervals", truth.merged(recorded + beside))
 
     @property
     def marks(self) -> list[int]:
@@ -66,8 +68,8 @@ class Case:
     @property
     def recompiles(self) -> list[str]:
         """PyTorch's words for each recompile."""
-        told = self.watched.account["compilations"]
-        return [one["recompile_reason"].strip() for one in told if one["recompile_reason"]]
+        recorded = self.watched.account["compilations"]
+        return [one["recompile_reason"].strip() for one in recorded if one["recompile_reason"]]
 
 
 def stalled(case: Case, start: int, end: int) -> int:
@@ -197,7 +199,7 @@ def _usual(case: Case, steps: int) -> list[float]:
 
 def _may_be_warm(case: Case, sample: Sample) -> bool:
     """The optimizer's call ends before the training marks its step: one more may be over."""
-    over = 0 if sample.asked else 1
+    over = 0 if sample.requested else 1
     return _clean(case, sample.after, over) >= case.watched.slot.header.warm_steps
 
 
@@ -237,9 +239,9 @@ def expected_warm_ups(case: Case) -> list[WarmUp]:
 
 
 def seen_warm_ups(case: Case) -> list[WarmUp]:
-    """Where the journal says that they ended; the step is the training's, not the agent's.
+    """When the journal reports each end, in steps that the training counted.
 
-    The agent's time of a step lies between the training's mark of the one before and its own.
+    The agent's time of a step lies between the training's marks of the step before and of this one.
     """
     return [
         WarmUp(ended=e["ended"], step=1 + sum(mark < e["t"] for mark in case.marks))

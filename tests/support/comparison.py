@@ -47,7 +47,7 @@ Findings = Iterator[str]
 
 def differ(what: str, agent: object, pytorch: object) -> Findings:
     if agent != pytorch:
-        yield f"{what}: the agent says {agent}, PyTorch {pytorch}"
+        yield f"{what}: the agent reports {agent}, PyTorch {pytorch}"
 
 
 def steps(case: Case) -> Findings:
@@ -60,19 +60,19 @@ OTHER_COMPILERS = ("triton", "cpp_extension", "custom")
 
 def _entries(case: Case, *, beside: bool = False) -> list[dict[str, Any]]:
     """The journal's compilations: PyTorch's, or those of other compilers."""
-    told = [e for e in case.watched.events if e["event"] == "compilation"]
-    return [entry for entry in told if (entry["kind"] in OTHER_COMPILERS) is beside]
+    recorded = [e for e in case.watched.events if e["event"] == "compilation"]
+    return [entry for entry in recorded if (entry["kind"] in OTHER_COMPILERS) is beside]
 
 
 def compilations(case: Case) -> Findings:
-    told = case.watched.account["compilations"]
+    recorded = case.watched.account["compilations"]
     entries = _entries(case)
     names = [(e.get("id"), e["kind"] == "backward") for e in entries]
     yield from differ(
-        "compilations", names, [(one["compile_id"], _is_backward(one)) for one in told]
+        "compilations", names, [(one["compile_id"], _is_backward(one)) for one in recorded]
     )
     number = sum(_counted(case, beside=False).values())
-    yield from differ("their number", number, len(told))
+    yield from differ("their number", number, len(recorded))
 
 
 def _counted(case: Case, *, beside: bool) -> dict[str, int]:
@@ -82,21 +82,21 @@ def _counted(case: Case, *, beside: bool) -> dict[str, int]:
 
 def beside(case: Case) -> Findings:
     """Other compilers than PyTorch's, compared with the training itself and Triton's listener."""
-    told, entries = case.watched.account["beside"], _entries(case, beside=True)
+    recorded, entries = case.watched.account["beside"], _entries(case, beside=True)
     names = [(e["kind"], e["name"]) for e in entries]
-    yield from differ("beside PyTorch", names, [(one["kind"], one["name"]) for one in told])
+    yield from differ("beside PyTorch", names, [(one["kind"], one["name"]) for one in recorded])
     counted = {kind: n for kind, n in _counted(case, beside=True).items() if n}
-    yield from differ("their number", counted, Counter(one["kind"] for one in told))
-    for entry, one in zip(entries, told, strict=False):
+    yield from differ("their number", counted, Counter(one["kind"] for one in recorded))
+    for entry, one in zip(entries, recorded, strict=False):
         took = one["seconds"]
         wait = stalled(case, one["start"], one["end"]) / 1e9
         if abs(entry["seconds"] - took) > max(SECONDS, RELATIVE * took) + wait:
             yield f"{entry['name']} took {took:.3f} s, by the agent {entry['seconds']:.3f} s"
     categories = tuple(e["category"] for e in entries if e.get("category"))
     yield from differ("their categories", categories, case.scenario.beside)
-    counts, asked = case.watched.slot.compile, case.watched.account["triton_cache"]
+    counts, requested = case.watched.slot.compile, case.watched.account["triton_cache"]
     agent = {"hits": counts.cache_hits[_TRITON], "misses": counts.cache_misses[_TRITON]}
-    yield from differ("Triton's cache", {k: v for k, v in agent.items() if v}, asked)
+    yield from differ("Triton's cache", {k: v for k, v in agent.items() if v}, requested)
 
 
 _TRITON = CACHES.index("triton")
@@ -129,7 +129,7 @@ def graph_breaks(case: Case) -> Findings:
     counted = case.reference.trace["breaks"] - case.scenario.uncounted_breaks
     yield from differ("graph breaks (trace)", agent, counted)
     if agent < case.scenario.breaks:
-        yield f"graph breaks: the scenario makes {case.scenario.breaks}, the agent says {agent}"
+        yield f"graph breaks: the scenario makes {case.scenario.breaks}, the agent reports {agent}"
 
 
 def caches(case: Case) -> Findings:
@@ -148,7 +148,7 @@ def seconds(case: Case) -> Findings:
     pytorch, agent = truth.seconds(case.intervals), truth.seconds(case.activities)
     waits = sum(_apart(case, one, other) for one, other in _matched(case))
     if abs(agent - pytorch) > max(SECONDS, RELATIVE * pytorch) + waits / 1e9:
-        yield f"compile seconds: the agent says {agent:.3f}, PyTorch {pytorch:.3f}"
+        yield f"compile seconds: the agent reports {agent:.3f}, PyTorch {pytorch:.3f}"
 
 
 def _matched(case: Case) -> list[tuple[truth.Interval, truth.Interval]]:
@@ -161,7 +161,7 @@ def _matched(case: Case) -> list[tuple[truth.Interval, truth.Interval]]:
 
 
 def _apart(case: Case, one: truth.Interval, other: truth.Interval) -> int:
-    """How long the machine kept the training waiting between the two accounts' ends."""
+    """How long the training waited for the machine between the ends of the two accounts."""
     return stalled(case, one[0], other[0]) + stalled(case, one[1], other[1])
 
 
@@ -217,7 +217,7 @@ def coverage(case: Case) -> Findings:
     for a, b in case.activities:
         allowed = EDGE_NS + stalled(case, a, b)
         if b - a > allowed and not any(start < b and a < end for start, end in case.intervals):
-            yield f"the agent saw activity from {a} to {b}; PyTorch says {case.intervals}"
+            yield f"the agent saw activity from {a} to {b}; PyTorch reports {case.intervals}"
 
 
 def samples(case: Case) -> Findings:
@@ -229,7 +229,7 @@ def samples(case: Case) -> Findings:
         if inside(case, sample) and not sample.compiling:
             yield f"it compiled and the monitor did not say so: {sample}"
         if outside(case, sample) and sample.compiling:
-            yield f"nothing compiled and the monitor said so: {sample}"
+            yield f"nothing compiled and the monitor reports so: {sample}"
 
 
 _SPEED = re.compile(r"(?:: |slower: )([\d.]+) (ms|s) a step")
@@ -254,15 +254,15 @@ def claims(case: Case) -> Findings:
             continue
         yield from _speed_claimed(case, sample, marks[: sample.steps])
         yield from _age_claimed(case, sample, marks)
-        if "nothing compiles" in sample.said and inside(case, sample):
-            yield f"it compiled all the time of {sample.before}: {sample.said}"
+        if "nothing compiles" in sample.text and inside(case, sample):
+            yield f"it compiled all the time of {sample.before}: {sample.text}"
 
 
 def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
-    found = _SPEED.search(sample.said)
+    found = _SPEED.search(sample.text)
     if found is None:
         return
-    said = float(found[1]) * _UNITS[found[2]]
+    claimed = float(found[1]) * _UNITS[found[2]]
     gaps: list[float] = []
     since: list[float] = []  # the last compilation
     for start, end in pairwise(marks):
@@ -279,11 +279,11 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
     if not true:
         return
     least, most = 0.9 * (1 - _SHOWN) * min(true), 1.1 * (1 + _SHOWN) * max(true)
-    if not least - _JITTER <= said <= most + _JITTER:
-        yield f"{said} s a step is claimed, {true} are true, of {len(gaps)}: {sample.said}"
+    if not least - _JITTER <= claimed <= most + _JITTER:
+        yield f"{claimed} s a step is claimed, {true} are true, of {len(gaps)}: {sample.text}"
     lately = gaps[-_WINDOWS[0] :]
-    if sum(lately) > _FOR_LONG and min(lately) > 1.1 * (1 + _SHOWN) * said + _JITTER:
-        yield f"{said} s a step is claimed, none took that in {sum(lately):.1f} s: {sample.said}"
+    if sum(lately) > _FOR_LONG and min(lately) > 1.1 * (1 + _SHOWN) * claimed + _JITTER:
+        yield f"{claimed} s a step is claimed, none took that in {sum(lately):.1f} s: {sample.text}"
 
 
 def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
@@ -293,10 +293,10 @@ def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
     most = least + (EDGE_NS + stalled(case, sample.before, last)) / 1e9
     if sample.age is not None and not least - 1e-3 <= sample.age <= most:
         yield f"the last step is {sample.age:.3f} s old, not {least:.3f} to {most:.3f} s"
-    if found := _AGE.search(sample.said):
-        said = float(found[1]) * _UNITS[found[2]]
-        if not 0.95 * least - 0.06 <= said <= 1.05 * most + 0.06:
-            yield f"{said} s without a step are claimed, {least:.3f} s are true: {sample.said}"
+    if found := _AGE.search(sample.text):
+        claimed = float(found[1]) * _UNITS[found[2]]
+        if not 0.95 * least - 0.06 <= claimed <= 1.05 * most + 0.06:
+            yield f"{claimed} s without a step are claimed, {least:.3f} s are true: {sample.text}"
 
 
 def silences(case: Case) -> Findings:
@@ -306,10 +306,10 @@ def silences(case: Case) -> Findings:
     for sample in case.watched.samples:
         if not 1 <= sample.steps <= len(case.marks):
             continue
-        said = "silent" in sample.conditions
-        if said and not may_be_silent(case, sample):
+        claimed = "silent" in sample.conditions
+        if claimed and not may_be_silent(case, sample):
             yield f"a step is missing, by the monitor, and none is: {sample}"
-        if not said and must_be_silent(case, sample):
+        if not claimed and must_be_silent(case, sample):
             yield f"a step is missing, and the monitor does not say so: {sample}"
 
 
@@ -336,11 +336,11 @@ def states(case: Case) -> Findings:
     yield from differ("conditions", seen, expected_conditions(case))
     skips = case.watched.slot.compile.cudagraph_skips
     yield from differ("CUDA graphs left out", skips, case.watched.account["cudagraph_skips"])
-    told = [
+    recorded = [
         one for one in case.watched.events if one["event"] == _SKIP or one.get(_SKIP) is not None
     ]
-    if "skipping cudagraphs due to" in case.reference.output and not told:
-        yield "PyTorch says why CUDA graphs were left out, and the agent does not"
+    if "skipping cudagraphs due to" in case.reference.output and not recorded:
+        yield "PyTorch reports why CUDA graphs were skipped, and the agent does not"
 
 
 def guest(case: Case) -> Findings:
@@ -403,24 +403,24 @@ def _eager(case: Case, frame: str) -> bool:
 
 def trace(case: Case) -> Findings:
     """The truth is whole: what PyTorch times lies within the compilations that it records."""
-    told = case.reference.trace
+    recorded = case.reference.trace
     outside = [
         (start, end)
-        for start, end in told["intervals"]
-        if not any(a < end and start < b for a, b in told["windows"])
+        for start, end in recorded["intervals"]
+        if not any(a < end and start < b for a, b in recorded["windows"])
     ]
     if bool(outside) != case.scenario.traced:
         yield f"the trace has events outside of every compilation: {outside}"
     # how long they last beside each other a busy core decides, at both ends of each
     empty = [
         (a, b)
-        for a, b in told["windows"]
-        if not any(a < end and start < b for start, end in told["intervals"])
+        for a, b in recorded["windows"]
+        if not any(a < end and start < b for start, end in recorded["intervals"])
     ]
     if empty:
         yield f"compilations in which the trace has no event: {empty}"
     records = len(case.reference.account["compilations"])
-    yield from differ("records in the trace", told["records"], records)
+    yield from differ("records in the trace", recorded["records"], records)
 
 
 CHECKS: dict[str, Callable[[Case], Findings]] = {

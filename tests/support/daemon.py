@@ -35,7 +35,7 @@ def daemon_process(
             assert process.stdout is not None
             line = process.stdout.readline()
             found = re.search(r"https?://[\d.:]+", line)
-            assert found, f"the daemon said {line!r}"
+            assert found, f"the daemon printed {line!r}"
             yield process, found.group()
         finally:
             process.terminate()

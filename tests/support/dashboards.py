@@ -23,7 +23,7 @@ _OPERATORS = {"or", "and", "unless", "bool"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Query:
     """One expression of a dashboard, and where it stands."""
 
     where: str
@@ -47,21 +47,21 @@ def panels(board: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield panel
 
 
-def queries() -> Iterator[Asked]:
+def queries() -> Iterator[Query]:
     """Every query of every panel and annotation."""
     for name, board in BOARDS.items():
         for panel in panels(board):
             for target in panel["targets"]:
-                yield Asked(f"{name}: {panel['title']} {target['refId']}", target["expr"])
+                yield Query(f"{name}: {panel['title']} {target['refId']}", target["expr"])
         for mark in board["annotations"].get("list", []):
-            yield Asked(f"{name}: {mark['name']}", mark["expr"])
+            yield Query(f"{name}: {mark['name']}", mark["expr"])
 
 
-def label_queries() -> Iterator[tuple[Asked, str]]:
+def label_queries() -> Iterator[tuple[Query, str]]:
     """The series that each variable takes its choices from, and the label."""
     for name, board in BOARDS.items():
         for variable in board["templating"]["list"]:
             if variable["type"] == "query":
                 found = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"])
                 assert found, variable["query"]
-                yield Asked(f"{name}: ${variable['name']}", found[1]), found[2]
+                yield Query(f"{name}: ${variable['name']}", found[1]), found[2]

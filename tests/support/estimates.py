@@ -1,10 +1,10 @@
-"""``python -m support.estimates`` (in ``tests/``): how right the estimate of the time left is.
+"""``python -m support.estimates`` (in ``tests/``): accuracy of the estimated time left.
 
-Each scenario is trained twice with cold caches by real Inductor. Of the first the history keeps
-what it keeps of any run; during the second a monitor like that of ``warmwatch status`` estimates,
-several times a second. The table goes into docs/explanation/accuracy.md, where
-``support.accuracy`` leaves it: how far the estimate was off when 25, 50 and 75 % of the warm-up
-were over, beside the guess that it will take as long again as it has.
+Each scenario is trained twice with real Inductor and cold caches. The history records the first
+run. During the second, a monitor like that of ``warmwatch status`` estimates several times a
+second. ``support.accuracy`` writes the table into docs/explanation/accuracy.md. It shows the error
+when 25, 50 and 75 % of the warm-up were over, and the error of a simple guess: that the warm-up
+takes twice as long as it has so far.
 """
 
 from __future__ import annotations

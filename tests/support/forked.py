@@ -15,13 +15,13 @@ from typing import Self
 class Forked:
     """A process that a preloaded one forked, to be used as a ``subprocess.Popen`` is."""
 
-    def __init__(self, told: socket.socket, stdin: int, stdout: int, stderr: int | None) -> None:
-        self._told = told.makefile("r")
-        told.close()
+    def __init__(self, reports: socket.socket, stdin: int, stdout: int, stderr: int | None) -> None:
+        self._reports = reports.makefile("r")
+        reports.close()
         self.stdin, self.stdout = os.fdopen(stdin, "w"), os.fdopen(stdout)
         self.stderr = None if stderr is None else os.fdopen(stderr)
         self.returncode: int | None = None
-        self.pid = int(self._told.readline())
+        self.pid = int(self._reports.readline())
         self._handle: int | None = None
         with suppress(ProcessLookupError):  # it has ended already
             self._handle = os.pidfd_open(self.pid)
@@ -36,17 +36,17 @@ class Forked:
         self.wait()
 
     def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+        if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
             self.wait()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code; of one that a signal killed, the signal's number below 0."""
         if self.returncode is None:
-            if timeout is not None and not select.select([self._told], [], [], timeout)[0]:
+            if timeout is not None and not select.select([self._reports], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("what was forked", timeout)
-            self.returncode = os.waitstatus_to_exitcode(int(self._told.readline()))
-            self._told.close()
+            self.returncode = os.waitstatus_to_exitcode(int(self._reports.readline()))
+            self._reports.close()
             if self._handle is not None:
                 os.close(self._handle)
         return self.returncode

@@ -1,9 +1,9 @@
-"""``g++``, as Inductor calls it in the tests: what it made of the same source before is copied.
+"""``g++`` with a cache, as Inductor calls it in the tests.
 
-Most of what a small compiled training costs is this compiler, and the tests train the same models
-over and over; nothing that Inductor, its caches or PyTorch's counters do differs. What it keeps is
-known by the source, the arguments and the compiler, and lies in .cache/objects of the repository.
-A test that needs the compiler itself at work sets CXX=g++.
+This compiler takes most of the time of a small compiled training, and the tests train the same
+models again and again. Inductor, its caches and PyTorch's counters behave as without the cache. The
+cache key is the source, the arguments and the compiler; the objects are in .cache/objects of the
+repository. A test that needs the real compiler sets CXX=g++.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-KEPT = Path(__file__).resolve().parents[2] / ".cache" / "objects"
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "objects"
 
 
 def main(arguments: list[str]) -> int:
@@ -29,13 +29,13 @@ def main(arguments: list[str]) -> int:
     if len(sources) != 1 or "-o" not in arguments or {"-E", "-c", "-x"} & {*arguments}:
         os.execv(real, [real, *arguments])  # no kernel: a question, a header, an extension
     out = arguments[arguments.index("-o") + 1]
-    kept = KEPT / _key(real, arguments, sources[0], out)
-    if not kept.exists():
+    cached = CACHE / _key(real, arguments, sources[0], out)
+    if not cached.exists():
         code = subprocess.call([real, *arguments])
         if code == 0:
-            _keep(out, kept)
+            _keep(out, cached)
         return code
-    shutil.copy(kept, out)
+    shutil.copy(cached, out)
     return 0
 
 
@@ -54,13 +54,13 @@ def _key(real: str, arguments: list[str], source: str, out: str) -> str:
     return digest.hexdigest()
 
 
-def _keep(out: str, kept: Path) -> None:
+def _keep(out: str, cached: Path) -> None:
     """Atomic, also with concurrent writers."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=kept.parent)
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=cached.parent)
     os.close(handle)
-    shutil.copy(out, aside)
-    Path(aside).rename(kept)
+    shutil.copy(out, temporary)
+    Path(temporary).rename(cached)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 MEETING = "SCENARIO_LOOKS"
-ASKED, TAKEN = "look-asked", "look-taken"
+REQUESTED, TAKEN = "look-requested", "look-taken"
 
 
 def look() -> None:
@@ -16,7 +16,7 @@ def look() -> None:
     folder = os.environ.get(MEETING)
     if not folder:
         return
-    with open(f"{folder}/{ASKED}", "wb", buffering=0) as asked:  # noqa: PTH123 - no more imports here
-        asked.write(b"\n")
+    with open(f"{folder}/{REQUESTED}", "wb", buffering=0) as requested:  # noqa: PTH123 - no more imports here
+        requested.write(b"\n")
     with open(f"{folder}/{TAKEN}", "rb", buffering=0) as taken:  # noqa: PTH123
         taken.read(1)

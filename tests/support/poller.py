@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from support.looks import ASKED, TAKEN
+from support.looks import REQUESTED, TAKEN
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import run_answer
@@ -27,8 +27,8 @@ class Sample:
     """A judgement of the monitor, on facts read between two monotonic times in nanoseconds.
 
     Attributes:
-        asked: the training asked for this look after a step, and waited for it.
-        said: the run's headline and its details, as one text. age: of the last step, in seconds.
+        requested: the training requested this poll after a step, and waited for it.
+        text: the run's headline and its details, as one text. age: of the last step, in seconds.
         waited: for how long the training's threads had been ready to run and had no core by then,
             by the kernel's account: what the machine cost, not the training.
     """
@@ -40,9 +40,9 @@ class Sample:
     warm: bool
     steps: int
     conditions: tuple[str, ...] = ()
-    said: str = ""
+    text: str = ""
     age: float | None = None
-    asked: bool = False
+    requested: bool = False
     waited: int = 0
 
 
@@ -56,7 +56,7 @@ class Poller:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._waits: dict[str, int] = {}
-        self._asked, self._taken = (_fifo(meeting / name) for name in (ASKED, TAKEN))
+        self._requested, self._taken = (_fifo(meeting / name) for name in (REQUESTED, TAKEN))
 
     def __enter__(self) -> Poller:
         self._thread.start()
@@ -67,23 +67,23 @@ class Poller:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        os.close(self._asked)
+        os.close(self._requested)
         os.close(self._taken)
 
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                asked, _, _ = select.select([self._asked], [], [], INTERVAL_NS / 1e9)
-                if asked:
-                    os.read(self._asked, 1)
-                self.look(asked=bool(asked))
-                if asked:
+                requested, _, _ = select.select([self._requested], [], [], INTERVAL_NS / 1e9)
+                if requested:
+                    os.read(self._requested, 1)
+                self.look(requested=bool(requested))
+                if requested:
                     os.write(self._taken, b"\n")
             self.look()
         finally:  # whatever broke, the training must not wait for it
             os.write(self._taken, b"\n" * 1000)
 
-    def look(self, *, asked: bool = False) -> None:
+    def look(self, *, requested: bool = False) -> None:
         before = time.monotonic_ns()
         reading = self._source.read()
         for pid in {one.pid for one in reading.records if one.pid is not None}:
@@ -93,19 +93,19 @@ class Poller:
         for run in runs:
             words = run_answer(run)
             for rank in run.ranks:
-                said = rank.judgement
+                judgement = rank.judgement
                 self.samples.append(
                     Sample(
                         before=before,
                         after=after,
-                        state=said.state.value,
-                        compiling=said.compiling,
-                        warm=said.warm,
+                        state=judgement.state.value,
+                        compiling=judgement.compiling,
+                        warm=judgement.warm,
                         steps=rank.figures.steps.count,
-                        conditions=said.conditions,
-                        said="; ".join([words.summary, *words.details]),
+                        conditions=judgement.conditions,
+                        text="; ".join([words.summary, *words.details]),
                         age=rank.figures.progress.last_step_age_seconds,
-                        asked=asked,
+                        requested=requested,
                         waited=sum(self._waits.values()),
                     )
                 )

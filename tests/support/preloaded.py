@@ -5,9 +5,9 @@ server. So each worker of the tests has processes that did it (``Preloaded``). W
 becomes the program (:func:`serve` returns in it alone): with its own environment, folder, streams
 and ``sys.argv``, the script as ``__main__``, and the interpreter's own end, so exit codes, signals,
 ``atexit`` and what is printed of an exception are real. The agent is imported in none, nor Dynamo
-before a ``plain`` training: they meet both as one does that says ``import torch, warmwatch.auto``.
+before a ``plain`` training: they meet both as after ``import torch, warmwatch.auto``.
 
-What differs from a Python started anew is what the kernel knows of the program: its command line
+What differs from a fresh Python is what the kernel reports of the program: its command line
 and the environment in ``/proc/PID``. And the libraries have read their environment already: a
 program whose own differs in more than what it reads itself (``OWN`` of a training, with the
 compiler ``OWN_OF_COMPILER``) cannot be forked from it (``fits``).
@@ -122,7 +122,7 @@ class Preloaded:
 
         Its errors go to the file ``stderr``, or into a pipe.
         """
-        told, tells = socket.socketpair()
+        reports, tells = socket.socketpair()
         (stdin, write), (read, stdout) = os.pipe(), os.pipe()
         errors, own = (None, stderr) if stderr is not None else os.pipe()
         order = {"argv": [str(script), *arguments], "cwd": str(cwd), "env": dict(env)}
@@ -134,7 +134,7 @@ class Preloaded:
             for theirs in (stdin, stdout, *([] if errors is None else [own])):
                 os.close(theirs)
         try:
-            return Forked(told, write, read, errors)
+            return Forked(reports, write, read, errors)
         except ValueError:  # no pid was sent
             self._errors.seek(0)
             raise AssertionError(f"no fork:\n{self._errors.read().decode()}") from None
@@ -148,8 +148,8 @@ class Preloaded:
 def serve(modules: Sequence[str]) -> CodeType:
     """Fork on each request until the pipe is closed; run the script in the child.
 
-    One thread alone, which waits for an order or the end of a child. What a child must not keep
-    open are the orders, and what the tests are told of the others.
+    A single thread waits for a request or for the end of a child. A child must close the request
+    pipe and the report sockets of the other children.
     """
     os.environ["TORCH_WARM_POOL"] = "0"  # else 2.6 starts compile workers and a thread on import
     for module in modules:
@@ -183,7 +183,12 @@ def serve(modules: Sequence[str]) -> CodeType:
                 sys.exit()
             tells = streams.pop()
             if not (pid := os.fork()):
-                own = [orders.detach(), tells, *children, *(told for _, told in children.values())]
+                own = [
+                    orders.detach(),
+                    tells,
+                    *children,
+                    *(reports for _, reports in children.values()),
+                ]
                 for descriptor in own:
                     os.close(descriptor)
                 return _become(streams, **json.loads(order))
@@ -235,6 +240,6 @@ def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) 
     main |= {"__file__": script, "__cached__": None}
     if any(name in env for name in _LOGS):
         logs = import_module("torch._logging._internal")
-        logs.LOG_TRACE_HANDLER = None  # else it keeps the folder that it has, which is none
+        logs.LOG_TRACE_HANDLER = None  # otherwise it stays with the folder it has, which is none
         logs._init_logs()
     return compile(Path(script).read_text(), script, "exec")

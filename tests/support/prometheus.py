@@ -59,8 +59,8 @@ def ask(prometheus: str, path: str, **parameters: str) -> Any:
         with urlopen(url, timeout=60) as reply:
             return json.load(reply)["data"]
     except URLError as error:
-        said = error.read().decode() if hasattr(error, "read") else error
-        raise AssertionError(f"{parameters}: {said}") from error
+        message = error.read().decode() if hasattr(error, "read") else error
+        raise AssertionError(f"{parameters}: {message}") from error
 
 
 def query(prometheus: str, expression: str) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""A slot that another process does nothing but write to, and a reader that proves what it reads.
+"""A process that writes to a slot without a pause, and a reader that checks each read.
 
-What is written proves itself: each hot word is one byte, not 0, repeated eight times, a compile
-block is one number in all its words, an identity one name in several fields. Sealed blocks are
-stored eight bytes at a time and in any order, as a processor that keeps none would make them seen,
-so that nearly every look meets a block half written. ``python -m support.protocol
-1000000`` from ``tests/`` goes on until it has seen so many.
+Each value shows whether it is torn: a hot word is one byte, not 0, repeated eight times; a compile
+block is one number in all its words; an identity is one name in several fields. Sealed blocks are
+stored eight bytes at a time and in any order, as a processor without ordering would show them, so
+that nearly every read meets a half-written block. ``python -m support.protocol 1000000`` from
+``tests/`` runs until it has seen that many.
 """
 
 from __future__ import annotations

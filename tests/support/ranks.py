@@ -105,7 +105,7 @@ class Rank:
             is_step=lambda _: True,
             warm_steps=K,
             on_warm=self._on_warm,
-            on_long=lambda *told: self.ledger.marks.long_step(*told, self.behind),
+            on_long=lambda *measured: self.ledger.marks.long_step(*measured, self.behind),
             on_baseline=self._on_eager,
             clock=lambda: self.tick(),
         )

@@ -67,11 +67,11 @@ def write_record(
     directory: Path, slot: Slot, *, name: str = "a", events: Sequence[Mapping[str, object]] = ()
 ) -> Path:
     """Make a record as the agent does: under a temporary name, then renamed into place."""
-    aside = directory / f".{name}"
-    aside.mkdir(parents=True)
-    (aside / record.SLOT).write_bytes(slot_bytes(slot))
-    (aside / record.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in events))
-    return aside.rename(directory / name)
+    hidden = directory / f".{name}"
+    hidden.mkdir(parents=True)
+    (hidden / record.SLOT).write_bytes(slot_bytes(slot))
+    (hidden / record.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in events))
+    return hidden.rename(directory / name)
 
 
 def update(folder: Path, slot: Slot) -> None:
@@ -197,8 +197,8 @@ def ended(slot: Slot, how: str) -> Slot:
 def wait_until(condition: Callable[[], object], seconds: float = 240.0) -> None:
     """Return as soon as ``condition`` holds; fail after ``seconds``.
 
-    They cost nothing where it comes true, and a slow machine may need many. Asks less and less
-    often, up to every 50 ms: what is waited for needs the processor, too.
+    A long limit costs nothing where the condition comes true, and a slow machine needs it. Polls
+    less and less often, up to every 50 ms, to leave the processor to what is waited for.
     """
     began = time.monotonic()
     while not condition():

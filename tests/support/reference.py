@@ -58,7 +58,7 @@ def command_options() -> str:
                 context = click.Context(
                     command,
                     info_name=f"warmwatch {name}",
-                    help_option_names=["-h", "--help"],  # click keeps the first ones for good
+                    help_option_names=["-h", "--help"],  # click never replaces the first ones
                     terminal_width=WIDTH,
                     max_content_width=WIDTH,
                 )

@@ -1,11 +1,10 @@
 """The scenarios: what each declares, and how one is run with the agent and without it.
 
-A scenario is a file of ``tests/process/scenarios``; its docstring says what it is about, and its
-literal ``EXPECT`` what must come out; ``on`` in it says what is different on which PyTorch.
-It is run twice: with the agent and a poller beside it, then
-without the agent and with PyTorch's structured trace on. PyTorch's caches are cold for both. What
-the C++ compiler made of equal kernels before is not made again (``gxx.py``), but in a
-scenario that declares ``cold``.
+A scenario is a file of ``tests/process/scenarios``; its docstring describes it, and its
+literal ``EXPECT`` the expected results; ``on`` in it lists what differs by PyTorch version. It is
+run twice: with the agent and a poller, then without the agent and with PyTorch's structured trace.
+PyTorch's caches are cold for both. The output of the C++ compiler is cached (``gxx.py``), except in
+a scenario that declares ``cold``.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class Scenario:
         eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
         conditions: those that its steps bring about, beside what follows from its compilations.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
-        cold: the C++ compiler makes everything anew.
+        cold: without the cache of the C++ compiler.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
         long: left to `make test-long`, for other scenarios meet each of its kinds of event as well.
         ranks: processes that train together, each with a GPU of its own.
-        traced: PyTorch keeps no record of some of what it compiles; its trace has the times.
+        traced: PyTorch records some of its compilations only in its trace.
         limits: in words, each difference from the truth that the numbers above allow for.
         lacks: why this PyTorch cannot run it at all; empty where it can.
         cannot_know: check -> why PyTorch's own account cannot decide it; the check is left out.

@@ -99,8 +99,8 @@ def _daemon(command: list[str], env: dict[str, str], place: Path) -> Iterator[No
 
 
 def _state(env: dict[str, str]) -> str:
-    asked = ["sinfo", "--noheader", "--format=%T"]
-    done = subprocess.run(asked, env=env, check=False, capture_output=True, text=True)
+    sinfo = ["sinfo", "--noheader", "--format=%T"]
+    done = subprocess.run(sinfo, env=env, check=False, capture_output=True, text=True)
     return done.stdout.strip()
 
 

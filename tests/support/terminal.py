@@ -57,11 +57,11 @@ def terminal(*words: str, size: tuple[int, int] = (80, 24), **variables: str) ->
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     known = {"TERM": "xterm-256color", **variables}
-    kept = environment(**known)
+    own_environment = environment(**known)
     if "COLUMNS" not in variables:
-        kept.pop("COLUMNS", None)
+        own_environment.pop("COLUMNS", None)
     own = {"stdin": slave, "stdout": slave, "stderr": slave}
-    with subprocess.Popen([*COMMAND, *words], env=kept, **own) as process:
+    with subprocess.Popen([*COMMAND, *words], env=own_environment, **own) as process:
         os.close(slave)
         try:
             yield Terminal(process, master)

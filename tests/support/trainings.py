@@ -1,14 +1,13 @@
 """Real trainings in real processes, which stop at gates until the test lets them go on.
 
-A script calls ``gate("name")`` (from :mod:`support.gate`): it says so on its standard output and
-waits for a line on its standard input. So a test never waits for a time, only for a training to
-come somewhere.
+A script calls ``gate("name")`` (from :mod:`support.gate`), which prints the name and waits for a
+line on standard input. So a test never waits for a time, only for a training to reach a gate.
 
-It is forked by a Python that has imported PyTorch and its compiler (:mod:`support.preloaded`), as
-far as that can become it. One for which that would prove something else asks for ``plain=True``,
-where Dynamo must not have been imported, or for ``fresh=True``: where the agent is to be there
-before PyTorch, or what the kernel knows of the program that was started matters, or how a process
-makes others. With ``FRESH_PYTHONS`` in the environment of the tests, all are fresh.
+A training is forked from a Python that has imported PyTorch and its compiler
+(:mod:`support.preloaded`). Pass ``plain=True`` where Dynamo must not have been imported. Pass
+``fresh=True`` where the agent must load before PyTorch, or where the test depends on what the
+kernel reports of the started program, or on how a process starts others. With ``FRESH_PYTHONS`` in
+the environment of the tests, all are fresh.
 """
 
 from __future__ import annotations
@@ -148,10 +147,10 @@ def _compiler() -> str:
     command = shlex.join([sys.executable, "-IS", str(Path(__file__).with_name("gxx.py"))])
     path = ROOT / ".cache" / "compiler" / "g++"
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"g++.{os.getpid()}.{get_ident()}")
-    aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-    aside.chmod(0o755)
-    aside.replace(path)  # atomic, for concurrent users, also in other threads
+    temporary = path.with_name(f"g++.{os.getpid()}.{get_ident()}")
+    temporary.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    temporary.chmod(0o755)
+    temporary.replace(path)  # atomic, for concurrent users, also in other threads
     return str(path)
 
 

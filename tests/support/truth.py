@@ -1,15 +1,15 @@
 """PyTorch's own account of its compilations: the truth that the agent is compared with.
 
-Shares no code with the agent, no seam and no clock reading. A training asks ``told()`` once, at its
-end; nothing is hooked. Two sources, of two different runs:
+Shares no code, hook point or clock reading with the agent. A training calls ``recorded()`` once, at
+its end; nothing is hooked. Two sources, of two different runs:
 
-- ``told()``: the records behind ``get_compilation_metrics()``, kept without a limit, and Dynamo's
-  counters. Wall-clock times become monotonic by one offset, so they can be laid beside others.
+- ``recorded()``: the records behind ``get_compilation_metrics()``, without a limit, and Dynamo's
+  counters. One offset turns wall-clock times into monotonic ones, to compare them with others.
 - ``traced()``: the structured trace (``TORCH_TRACE``) of a run without the agent: graphs, breaks
   and recompiles as entries of a log, and the begin and end of every timed event. Where PyTorch
-  compiles something that it keeps no record of, the run with the agent is traced too.
+  has no record of a compilation, the run with the agent is traced too.
 
-Where this PyTorch does not say something, its key is absent or ``None``.
+Where this PyTorch does not report a value, its key is absent or ``None``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def begin() -> None:
     set_compilation_metrics_limit(LIMIT)
 
 
-def told() -> dict[str, Any]:
+def recorded() -> dict[str, Any]:
     """PyTorch's own account of this process, ready for JSON."""
     from torch._dynamo.utils import counters, get_compilation_metrics
 
@@ -75,10 +75,10 @@ def _offset() -> int:
 
 
 def _record(entry: Any, offset: int) -> dict[str, Any]:
-    said = {name: getattr(entry, name, None) for name in _FIELDS}
+    fields = {name: getattr(entry, name, None) for name in _FIELDS}
     duration = entry.duration_us
     return {
-        **said,
+        **fields,
         "fail": entry.fail_type,
         "runtime": bool(getattr(entry, "is_runtime", False)),
         "start": entry.start_time_us * 1000 - offset,

@@ -89,6 +89,6 @@ def someone(uid: int, program: str = "", **variables: str) -> Iterator[Process]:
 @contextmanager
 def training(uid: int, directory: Path, run: str = "gpt2") -> Iterator[tuple[Process, Path]]:
     """A process of ``uid`` with the agent, and the folder of its record, which all may read."""
-    told = {"WARMWATCH_DIR": str(directory), "WARMWATCH_READERS": "all"}
-    with someone(uid, _TRAINING.format(run=run), **told) as process:
+    public = {"WARMWATCH_DIR": str(directory), "WARMWATCH_READERS": "all"}
+    with someone(uid, _TRAINING.format(run=run), **public) as process:
         yield process, Path(process.line())

@@ -1,7 +1,7 @@
-"""The command ``warmwatch wait`` under way.
+"""A running ``warmwatch wait``.
 
-It is more patient than a person would want it to be, and asks of itself so rarely that no test is
-there by then: what it does is then the same on a machine that takes long for everything.
+Its timeouts and its poll interval are longer than any test takes, so that it behaves the same on a
+slow machine.
 """
 
 from __future__ import annotations

@@ -23,6 +23,6 @@ class WallClock:
 
     def set(self, seconds: int) -> None:
         """So far ahead of the machine's, or behind it, from now on."""
-        aside = self._file.with_suffix(".new")
-        aside.write_text(str(seconds))
-        aside.rename(self._file)
+        replacement = self._file.with_suffix(".new")
+        replacement.write_text(str(seconds))
+        replacement.rename(self._file)

@@ -55,7 +55,7 @@ def test_what_a_signal_handler_raises_while_an_error_is_counted_reaches_the_trai
     def time_is_up(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("the training's own")
 
-    monkeypatch.setattr(_guard, "_sink", lambda *_told: signal.raise_signal(signal.SIGUSR1))
+    monkeypatch.setattr(_guard, "_sink", lambda *_arguments: signal.raise_signal(signal.SIGUSR1))
     before = signal.signal(signal.SIGUSR1, time_is_up)
     try:
         with pytest.raises(TimeoutError, match="the training's own"):

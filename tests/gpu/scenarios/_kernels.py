@@ -1,8 +1,8 @@
 """Hand-written Triton kernels, launched outside of any graph, with an account of their own.
 
-The training knows by its sizes when a kernel is new, and takes the time around that launch.
-Triton's own listener, which the agent does not use, says what came from its cache, and how long a
-kernel took alone: its first launch also has a C compiler make what launches it.
+The sizes show when a kernel is new; the training times that launch. Triton's own listener, which
+the agent does not use, reports cache hits and the compile time of a kernel alone: the first launch
+also runs a C compiler for the launcher.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from _common import asked_cache, compiles
+from _common import compiles, count_cache_lookup
 
 _seen: set[tuple[str, int]] = set()
 _took: dict[Any, float] = {}
@@ -34,11 +34,11 @@ def plain(source, target, n, BLOCK: tl.constexpr):  # noqa: N803
     tl.store(target + at, 0.5 * tl.load(source + at, mask=at < n), mask=at < n)
 
 
-def listen(**told: Any) -> None:
+def listen(**event: Any) -> None:
     """``knobs.compilation.listener``: Triton calls it for each kernel, Inductor's too."""
-    if getattr(told["src"], "fn", None) in (tuned.fn, plain):
-        asked_cache(hit=told["cache_hit"])
-        _took[told["src"].fn] = told["times"].total / 1e6
+    if getattr(event["src"], "fn", None) in (tuned.fn, plain):
+        count_cache_lookup(hit=event["cache_hit"])
+        _took[event["src"].fn] = event["times"].total / 1e6
 
 
 triton.knobs.compilation.listener = listen
@@ -64,7 +64,7 @@ def _launch(name: str, size: int, launch: Any) -> None:
         launch()
         return
     _seen.add((name, size))
-    with compiles("triton", name) as told:
+    with compiles("triton", name) as event:
         launch()
         if name == "plain":
-            told["seconds"] = _took[plain]
+            event["seconds"] = _took[plain]

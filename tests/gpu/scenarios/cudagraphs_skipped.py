@@ -1,4 +1,4 @@
-"""CUDA graphs asked for, and not recorded since the graph changes one of its inputs."""
+"""CUDA graphs are requested, and skipped because the graph changes one of its inputs."""
 
 import torch
 from _gpu import finish, mark, model
@@ -7,7 +7,7 @@ EXPECT = {
     "states": "compiling warming warm",
     "cold": True,
     "traced": True,  # the record of what is tuned at run time does not tell when each was
-    "cannot_know": {"trace": "likewise: it has one record for all kernels that are tuned"},
+    "cannot_know": {"trace": "the trace has one record for all kernels that are tuned"},
 }
 
 net = model()

@@ -1,4 +1,4 @@
-"""An eager training whose only compiler is a tuned Triton kernel; a new size is tuned anew."""
+"""An eager training whose only compiler is a tuned Triton kernel; each new size is tuned again."""
 
 import torch
 from _gpu import batch, finish, mark, model

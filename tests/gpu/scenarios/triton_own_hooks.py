@@ -1,4 +1,4 @@
-"""A user's own hooks in Triton's slots, set before the agent comes, late, and set anew after it.
+"""A user's own hooks in Triton's slots, set before the agent attaches late, and again after it.
 
 One of the kernels was launched before that: it has bound Triton's compiler already.
 """
@@ -23,7 +23,7 @@ heard = {"early": 0, "late": 0, "after": 0}
 
 
 def count(which: str) -> Any:
-    def hook(**told: Any) -> None:
+    def hook(**event: Any) -> None:
         heard[which] += 1
 
     return hook

@@ -20,14 +20,14 @@ from warmwatch_monitor.status.schema.json_schema import definitions
 STATES = b.in_every_state()
 
 
-def told(before: Snapshot, now: Snapshot) -> list[tuple[str, dict[str, Any]]]:
+def changed(before: Snapshot, now: Snapshot) -> list[tuple[str, dict[str, Any]]]:
     return [(event.kind, to_builtins(event)) for event, _ in changes(before, now)]
 
 
 def between(before: str | RankView, now: str | RankView) -> dict[str, dict[str, Any]]:
     views = [STATES[one] if isinstance(one, str) else one for one in (before, now)]
     first, second = (b.snapshot(view) for view in views)
-    found = told(first, second)
+    found = changed(first, second)
     assert len({kind for kind, _ in found}) == len(found), found
     return dict(found)
 
@@ -48,10 +48,10 @@ def test_every_event_and_each_of_its_keys_has_a_description() -> None:
 
 def test_a_new_run_is_reported_with_its_rank_and_a_removed_run_by_name() -> None:
     nothing = b.snapshot()
-    came = dict(told(nothing, b.snapshot(STATES["starting"])))
+    came = dict(changed(nothing, b.snapshot(STATES["starting"])))
     assert came.keys() == {"attached", "state", "run"}
     assert (came["run"]["state"], came["run"]["before"]) == ("starting", None)
-    (gone,) = told(b.snapshot(STATES["finished"]), nothing)
+    (gone,) = changed(b.snapshot(STATES["finished"]), nothing)
     assert gone == ("gone", {"at": b.EPOCH, "run": "gpt2"})
 
 
@@ -90,7 +90,7 @@ def test_a_recompile_between_two_polls_is_inferred_from_its_traces() -> None:
             phase_ns=tuple(ns + 10**8 for ns in counts.phase_ns),
         ),
     )
-    found = told(b.snapshot(STATES["warm"]), b.snapshot(b.view(again)))
+    found = changed(b.snapshot(STATES["warm"]), b.snapshot(b.view(again)))
     assert [kind for kind, _ in found] == ["compile_begin", "compile_end", "reopened", "warm"]
 
 
@@ -127,9 +127,9 @@ def test_a_changed_condition_is_reported() -> None:
     """``wait`` ends with it, and a state may stay as it is."""
     long = replace(STATES["compiling"].judgement, conditions=("long_compile",))
     now = replace(STATES["compiling"], judgement=long)
-    ((kind, told),) = between("compiling", now).items()
-    assert (kind, told["rank"]) == ("condition", 0)
-    assert (told["conditions"], told["before"]) == (["long_compile"], [])
+    ((kind, changed),) = between("compiling", now).items()
+    assert (kind, changed["rank"]) == ("condition", 0)
+    assert (changed["conditions"], changed["before"]) == (["long_compile"], [])
     assert between(now, "compiling")["condition"]["conditions"] == []
 
 

@@ -171,10 +171,10 @@ def test_a_client_whose_token_is_revoked_gets_no_more_events_and_no_wait_answer(
     records = tmp_path / "records"
     options = ("--dir", str(records), "--web-config", str(tmp_path / "web.yml"))
     known = {"Authorization": f"Bearer {TOKEN}"}
-    with training(records), daemon_process(*options) as (_, url), ThreadPoolExecutor(1) as aside:
+    with training(records), daemon_process(*options) as (_, url), ThreadPoolExecutor(1) as executor:
         wait_until(lambda: ask(url, "/-/ready").status == 200)  # so the run is no event
         assert ask(url, "/events").status == 401
-        waiting = aside.submit(ask, url, "/status?wait=warm&timeout=3600", **known)
+        waiting = executor.submit(ask, url, "/status?wait=warm&timeout=3600", **known)
         with listening(url, "?kinds=run", **known) as listener:
             next(iter(listener))
             (tmp_path / "other").write_text("another-token-of-some-length")

@@ -33,7 +33,7 @@ def stepped(steps: int) -> RankView:
     return b.view(replace(b.WARM, steps=replace(b.WARM.steps, steps=steps)))
 
 
-def kept(*snapshots: Snapshot, **options: Any) -> History:
+def recorded(*snapshots: Snapshot, **options: Any) -> History:
     history = History(**options)
     for snapshot in snapshots:
         history.take(snapshot)
@@ -41,7 +41,7 @@ def kept(*snapshots: Snapshot, **options: Any) -> History:
 
 
 def test_each_second_has_the_last_state_of_that_second() -> None:
-    history = kept(at(0, stepped(10)), at(0.4, stepped(12)), at(1, stepped(40)))
+    history = recorded(at(0, stepped(10)), at(0.4, stepped(12)), at(1, stepped(40)))
     found = columns(history)
     assert found["at"] == [b.EPOCH + 0.4, b.EPOCH + 1]
     (rank,) = found["ranks"]
@@ -54,7 +54,7 @@ def test_each_second_has_the_last_state_of_that_second() -> None:
 def test_the_seconds_remain_in_order_after_the_clock_was_set_back() -> None:
     before, after = at(0, stepped(10)), at(1, stepped(12))
     set_back = replace(at(2, stepped(14)), epoch=b.EPOCH - 3600)
-    found = columns(kept(before, after, set_back))
+    found = columns(recorded(before, after, set_back))
     assert found["at"] == [b.EPOCH - 3602, b.EPOCH - 3601, b.EPOCH - 3600]
     (rank,) = found["ranks"]
     assert rank["states"] == [(b.EPOCH - 3602, "warm")]
@@ -62,7 +62,7 @@ def test_the_seconds_remain_in_order_after_the_clock_was_set_back() -> None:
 
 
 def test_seconds_without_data_are_unknown() -> None:
-    (rank,) = columns(kept(at(0, stepped(10)), at(3, stepped(40))))["ranks"]
+    (rank,) = columns(recorded(at(0, stepped(10)), at(3, stepped(40))))["ranks"]
     assert rank["steps"] == [10, None, None, 40]
     assert [name for _, name in rank["states"]] == ["warm", None, "warm"]
 
@@ -70,7 +70,7 @@ def test_seconds_without_data_are_unknown() -> None:
 def test_a_recompile_between_two_polls_is_in_its_second() -> None:
     spent = tuple(ns + 10**8 * (at == 0) for at, ns in enumerate(b.WARM.compile.phase_ns))
     after = replace(b.WARM, compile=replace(b.WARM.compile, phase_ns=spent))
-    history = kept(at(0, STATES["warm"]), at(1.0, b.view(after)), at(1.2, b.view(after)))
+    history = recorded(at(0, STATES["warm"]), at(1.0, b.view(after)), at(1.2, b.view(after)))
     (rank,) = columns(history)["ranks"]
     assert rank["compile_seconds"] == [0.0, 0.1]
     assert [name for _, name in rank["phases"]] == [None, "dynamo"]
@@ -79,18 +79,18 @@ def test_a_recompile_between_two_polls_is_in_its_second() -> None:
 def test_a_second_in_which_it_compiled_is_not_shown_as_warm() -> None:
     """It ended in the middle of it: the state that the phase stands above is that of compiling."""
     warm = [at(second, STATES["warm"]) for second in (0.6, 1.0)]
-    (rank,) = columns(kept(at(0, STATES["recompiling"]), *warm))["ranks"]
+    (rank,) = columns(recorded(at(0, STATES["recompiling"]), *warm))["ranks"]
     assert [name for _, name in rank["states"]] == ["recompiling", "warm"]
     assert [at for at, _ in rank["states"]] == [at for at, _ in rank["phases"]]
 
 
 def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
-    def paused(**told: float | None) -> RankView:
+    def paused(**reported: float | None) -> RankView:
         view = STATES["warm"]
-        pauses = replace(view.figures.pauses, **told)
+        pauses = replace(view.figures.pauses, **reported)
         return replace(view, figures=replace(view.figures, pauses=pauses))
 
-    history = kept(
+    history = recorded(
         at(0, paused(evaluating_seconds=1.0)),
         at(1, paused(evaluating_seconds=1.0, evaluating_since=b.EPOCH)),
         at(2, paused(evaluating_seconds=2.0)),  # it ended between two polls
@@ -112,13 +112,13 @@ def test_recompiles_have_reason_and_time_for_the_whole_period() -> None:
     view = STATES["warm"]
     figures = replace(view.figures, log=replace(view.figures.log, compilations=log))
     seen = [at(second, replace(view, figures=figures)) for second in (-60, 0)]
-    (rank,) = columns(kept(*seen))["ranks"]
+    (rank,) = columns(recorded(*seen))["ranks"]
     assert [(made["id"], made["at"]) for made in rank["recompiles"]] == [("0/3", b.EPOCH - 3)]
     assert rank["recompiles"][0]["reason"] == "tensor 'x' size mismatch"
 
 
 def test_at_most_one_hour_is_stored() -> None:
-    history = kept(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
+    history = recorded(*(at(second, stepped(second)) for second in range(SECONDS + 50)))
     (rank,) = columns(history)["ranks"]
     assert rank["steps"] == list(range(50, SECONDS + 50))
     assert columns(history, seconds=3)["ranks"][0]["steps"] == [3647, 3648, 3649]
@@ -126,7 +126,7 @@ def test_at_most_one_hour_is_stored() -> None:
 
 def test_with_fewer_points_each_is_the_mean_of_as_many_seconds() -> None:
     gpus = [b.gpu(power_watts=float(watts)) for watts in (100, 200, 300, 500)]
-    history = kept(*(at(n, stepped(n), gpus=(gpu,)) for n, gpu in enumerate(gpus)))
+    history = recorded(*(at(n, stepped(n), gpus=(gpu,)) for n, gpu in enumerate(gpus)))
     found = columns(history, points=2)
     assert found["seconds"] == 2
     assert found["gpus"][0]["power_watts"] == [150.0, 400.0]
@@ -136,19 +136,19 @@ def test_with_fewer_points_each_is_the_mean_of_as_many_seconds() -> None:
 
 def test_one_run_can_be_requested() -> None:
     other = b.in_every_state("bert")["warm"]
-    found = columns(kept(at(0, STATES["warm"], other)), run="bert")
+    found = columns(recorded(at(0, STATES["warm"], other)), run="bert")
     assert [rank["run"] for rank in found["ranks"]] == ["bert"]
 
 
 def test_values_that_a_gpu_does_not_report_are_unknown() -> None:
-    (gpu,) = columns(kept(at(0, gpus=(b.gpu(power_watts=None),))))["gpus"]
+    (gpu,) = columns(recorded(at(0, gpus=(b.gpu(power_watts=None),))))["gpus"]
     assert (gpu["power_watts"], gpu["utilization_ratio"]) == ([None], [0.99])
     assert (gpu["index"], gpu["power_limit_watts"]) == (0, 700.0)
 
 
 def test_memory_is_bounded_and_the_least_recent_ranks_are_evicted() -> None:
     runs = [b.in_every_state(f"run{n}")["warm"] for n in range(4)]
-    history = kept(at(0, *runs[:3]), most_ranks=3)
+    history = recorded(at(0, *runs[:3]), most_ranks=3)
     history.take(at(1, *runs))
     assert len(history.ranks) == 3  # all of them are seen now: there is no room
     history.take(at(3, *runs[1:]))
@@ -158,14 +158,14 @@ def test_memory_is_bounded_and_the_least_recent_ranks_are_evicted() -> None:
 
 
 def test_a_rank_without_data_for_an_hour_is_evicted() -> None:
-    history = kept(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
+    history = recorded(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
     assert [run for run, _ in history.ranks] == ["bert"]
     assert columns(History()) == {"at": [], "seconds": 1, "ranks": [], "gpus": []}
 
 
 def test_a_rank_that_ended_before_the_requested_period_is_omitted() -> None:
     """Else each of an hour's short runs has an empty lane in a chart of five minutes."""
-    history = kept(
+    history = recorded(
         at(0, STATES["warm"], gpus=(b.gpu(),)), at(400, b.in_every_state("bert")["warm"])
     )
     found = columns(history, seconds=300)
@@ -201,15 +201,15 @@ def test_long_answers_are_made_in_parts_outside_the_event_loop(
     monkeypatch.setattr(bodies.msgspec.json, "encode", encoding)
     monkeypatch.setattr(bodies.gzip, "compress", compressing)
     views = [b.in_every_state(f"run{n}")["warm"] for n in range(20)]
-    history = kept(*(at(second, *views) for second in range(10)))
+    history = recorded(*(at(second, *views) for second in range(10)))
     app = create_app(b.snapshot, "0", history=history)
 
-    async def asked() -> Any:
+    async def requested() -> Any:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return (await client.get("/history", headers={"accept-encoding": "gzip"})).json()
 
-    answer = asyncio.run(asked())
+    answer = asyncio.run(requested())
     monkeypatch.undo()
     assert answer == json.loads(json.dumps(columns(history)))
     assert len(answer["ranks"]) == 20

@@ -31,10 +31,10 @@ class Feed:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.asked = asyncio.Event()
+        self.polled = asyncio.Event()
 
     def latest(self) -> Snapshot:
-        self.asked.set()
+        self.polled.set()
         return self.snapshot
 
 
@@ -202,7 +202,7 @@ def test_a_wait_ends_if_no_change_is_possible_and_reports_whether_the_state_was_
         feed = Feed(b.snapshot(STATES["stalled"]))
         async with client(feed) as http:
             waiting = asyncio.create_task(http.get(f"/status?{query}wait={goal}&timeout=3600"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             await asyncio.sleep(0)
             feed.snapshot = over
             answer = await asyncio.wait_for(waiting, 60)
@@ -230,9 +230,9 @@ def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(query: str) -> None:
             in_vain = await http.get(f"/status?{query}wait=warm&timeout=0.05")
             assert in_vain.json()["reached"] is False
             assert in_vain.json()["runs"][0]["state"] == "finished"
-            feed.asked.clear()
+            feed.polled.clear()
             waiting = asyncio.create_task(http.get(f"/status?{query}wait=warm&timeout=3600"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             feed.snapshot = b.snapshot(STATES["warm"])
             assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
 
@@ -258,7 +258,7 @@ def test_a_wait_without_a_known_run_continues() -> None:
         feed = Feed(b.snapshot())
         async with client(feed) as http:
             waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             feed.snapshot = b.snapshot(STATES["warm"])
             assert (await asyncio.wait_for(waiting, 60)).json()["reached"] is True
 
@@ -275,7 +275,7 @@ def test_a_wait_answers_when_the_state_is_reached_and_blocks_no_other_request() 
         feed = Feed(b.snapshot(STATES["compiling"]))
         async with client(feed) as http:
             waiting = asyncio.create_task(http.get("/status?wait=warm&timeout=3600"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             assert (await http.get("/status")).json()["compiling"] is True
             assert not waiting.done()
             feed.snapshot = b.snapshot(STATES["warm"])
@@ -542,7 +542,7 @@ def test_a_wait_whose_client_left_is_dropped_without_encoding_an_answer(
             await gone.wait()
 
         waiting = asyncio.create_task(retained.wait("warm", None, 3600, leaving))
-        await feed.asked.wait()
+        await feed.polled.wait()
         await asyncio.sleep(0)
         assert len(retained._waiters._waiting) == 1
         monkeypatch.setattr(answers, "status", None)
@@ -624,7 +624,7 @@ def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout(way: s
             path = f"/status?run=gpt2&wait=warm{way}"
             waits = [http.get(f"{path}&timeout=3600") for _ in range(60)]
             many = asyncio.ensure_future(asyncio.gather(*waits))
-            await feed.asked.wait()
+            await feed.polled.wait()
             feed.snapshot = b.snapshot()
             late = asyncio.create_task(http.get("/status?wait=warm&timeout=0.2"))
             await asyncio.wait_for(late, 60)  # it was looked at meanwhile
@@ -632,9 +632,9 @@ def test_a_wait_for_a_temporarily_missing_run_continues_until_the_timeout(way: s
             replies = await asyncio.wait_for(many, 60)
             assert {(one.status_code, one.json()["reached"]) for one in replies} == {(200, True)}
             feed.snapshot = b.snapshot(STATES["compiling"])
-            feed.asked.clear()
+            feed.polled.clear()
             waiting = asyncio.create_task(http.get(f"{path}&timeout=0.2"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             feed.snapshot = b.snapshot()
             reply = await asyncio.wait_for(waiting, 60)
         assert reply.status_code == 404
@@ -653,7 +653,7 @@ def test_a_wait_that_starts_while_the_records_are_unreadable_continues(trouble: 
         feed = Feed(blind)
         async with client(feed) as http:
             waiting = asyncio.create_task(http.get("/status?run=gpt2&wait=warm&timeout=3600"))
-            await feed.asked.wait()
+            await feed.polled.wait()
             feed.snapshot = b.snapshot(STATES["warm"])
             reply = await asyncio.wait_for(waiting, 60)
         assert (reply.status_code, reply.json()["reached"]) == (200, True)
@@ -670,7 +670,7 @@ def test_a_wait_ends_with_503_when_the_daemon_stops(more: str) -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
             path = f"/status?wait=warm&timeout=3600{more}"
             waiting = asyncio.create_task(http.get(path))
-            await feed.asked.wait()
+            await feed.polled.wait()
             await asyncio.sleep(0)
             app.leave()
             for reply in (await asyncio.wait_for(waiting, 60), await http.get(path)):

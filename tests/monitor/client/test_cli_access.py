@@ -140,7 +140,7 @@ def test_missing_credentials_are_reported(guarded: tuple[str, Path], authority: 
     wrong = place / "wrong"
     wrong.write_text(TOKEN[::-1])
     clear = url.replace("https://", "http://")
-    for words, said in (
+    for words, expected in (
         ([url, *token], "TLS fails (self-signed certificate in certificate chain); give --ca"),
         ([url, *ca, *token], "ends the connection; it may ask for a certificate: give --cert"),
         (
@@ -152,7 +152,7 @@ def test_missing_credentials_are_reported(guarded: tuple[str, Path], authority: 
     ):
         done = run("status", "--address", *words)
         assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (6, "", 1)
-        assert said in done.stderr
+        assert expected in done.stderr
 
 
 def test_without_credentials_for_the_default_address_it_reads_the_records(
@@ -188,7 +188,7 @@ def test_https_to_a_plain_http_server_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["--token-file", "a", "--user-file", "b"], "--token-file and --user-file exclude each"),
         (["--key", "a"], "--key is the key of a certificate; give --cert too"),
@@ -199,10 +199,10 @@ def test_https_to_a_plain_http_server_is_reported(tmp_path: Path) -> None:
         (["--cert", __file__], f"--cert: {__file__}: "),
     ],
 )
-def test_unusable_credential_files_are_a_usage_error(words: list[str], said: str) -> None:
+def test_unusable_credential_files_are_a_usage_error(words: list[str], expected: str) -> None:
     done = run("status", "--address", "https://127.0.0.1:9", *words)
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 class _Prometheus(BaseHTTPRequestHandler):
@@ -213,7 +213,7 @@ class _Prometheus(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         who = self.headers["Authorization"]
-        self.asked.append((self.path, who))
+        self.requests.append((self.path, who))
         self.send_response(200 if who == f"Bearer {TOKEN}" else 401)
         self.end_headers()
         self.wfile.write(json.dumps({"status": "success", "data": {"result": []}}).encode())
@@ -227,7 +227,7 @@ def prometheus(authority: Authority) -> Iterator[tuple[str, list[tuple[str, str 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*authority.sign("prometheus"))
     requested: list[tuple[str, str | None]] = []
-    handler = type("Handler", (_Prometheus,), {"asked": requested})
+    handler = type("Handler", (_Prometheus,), {"requests": requested})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)

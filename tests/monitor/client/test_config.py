@@ -156,8 +156,8 @@ def test_the_limit_of_one_compilation_may_be_disabled(text: str, seconds: float 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "inf", "1e400", "1h", "on", "2592001"])
 def test_an_invalid_limit_is_refused_with_an_example(text: str) -> None:
-    said = "is neither off nor a number of seconds from 0 to 2,592,000"
-    with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {said}"):
+    expected = "is neither off nor a number of seconds from 0 to 2,592,000"
+    with pytest.raises(UsageError, match=f"WARMWATCH_LONG_COMPILE: {text!r} {expected}"):
         load({"WARMWATCH_LONG_COMPILE": text}, 7, {})
 
 
@@ -220,7 +220,7 @@ def test_the_environment_overrides_the_project_s_file_which_overrides_the_user_s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ('WARMWATCH_TOKEN_FILE = "x"', "WARMWATCH_TOKEN_FILE cannot be set in a project"),
         ('WARMWATCH_LOG_FORMAT = "off"', "WARMWATCH_LOG_FORMAT cannot be set in a project"),
@@ -235,11 +235,11 @@ def test_the_environment_overrides_the_project_s_file_which_overrides_the_user_s
         ("WARMWATCH_INTERVAL =", "warmwatch.toml cannot be read"),
     ],
 )
-def test_an_invalid_file_is_an_error_with_its_name(place: Path, text: str, said: str) -> None:
+def test_an_invalid_file_is_an_error_with_its_name(place: Path, text: str, expected: str) -> None:
     (place / "warmwatch.toml").write_text(text)
     code, _, errors = shown()
     assert code == 2
-    assert said in errors
+    assert expected in errors
 
 
 def test_a_project_file_without_our_section_sets_nothing(place: Path) -> None:

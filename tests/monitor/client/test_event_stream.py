@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from warmwatch_monitor.client.events import Event, NonsenseError, Reader, RefusedError, Streamed
 
-TOLD = (
+STREAM = (
     b"retry: 2000\n\n: still here\n\n"
     b'event: state\nid: a-1\ndata: {"run":"gpt2"}\n\n'
     b"data: one\r\ndata:two\r\n\r\n"
@@ -24,14 +24,14 @@ EVENTS = [
 ]
 
 
-@given(cuts=st.lists(st.integers(0, len(TOLD))))
+@given(cuts=st.lists(st.integers(0, len(STREAM))))
 def test_events_are_independent_of_how_the_bytes_are_split(cuts: list[int]) -> None:
     reader, found = Reader(), list[Event]()
-    places = sorted({0, len(TOLD), *cuts})
+    places = sorted({0, len(STREAM), *cuts})
     for first, last in pairwise(places):
-        found += reader.feed(TOLD[first:last])
+        found += reader.feed(STREAM[first:last])
     assert found == EVENTS
-    assert reader.lines == TOLD.count(b"\n")
+    assert reader.lines == STREAM.count(b"\n")
 
 
 @pytest.mark.parametrize("line", [b"<html>", b"\xff\x00", b"events: x", b"Data: x"])
@@ -76,13 +76,13 @@ def test_a_reply_that_is_not_a_stream_is_a_refusal(head: bytes, is_crowded: bool
 
 
 @pytest.mark.parametrize(
-    "said",
+    "received",
     [
         b"SSH-2.0\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     ],
 )
-def test_bytes_that_are_not_a_reply_are_invalid(said: bytes) -> None:
+def test_bytes_that_are_not_a_reply_are_invalid(received: bytes) -> None:
     with pytest.raises(NonsenseError):
-        reply(said)
+        reply(received)

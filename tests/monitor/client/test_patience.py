@@ -83,7 +83,7 @@ def test_a_configuration_file_that_hangs_is_ignored(directory: Path, tmp_path: P
 
 @root
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (("wait", "--timeout", "1"), 124, "the records cannot be read: no answer for"),
         (("status",), 6, "their records cannot be read: no answer for"),
@@ -91,7 +91,7 @@ def test_a_configuration_file_that_hangs_is_ignored(directory: Path, tmp_path: P
     ],
 )
 def test_a_command_ends_in_time(
-    directory: Path, arguments: tuple[str, ...], code: int, said: str
+    directory: Path, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     process = start(*arguments, "--dir", str(directory))
     try:
@@ -99,7 +99,7 @@ def test_a_command_ends_in_time(
     finally:
         process.kill()
     assert process.returncode == code, output + errors
-    assert said in output + errors
+    assert expected in output + errors
 
 
 @pytest.mark.slow

@@ -86,8 +86,8 @@ def perfetto(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         def guess_type(self, path: Any) -> str:
             return "application/wasm" if str(path).endswith(".wasm") else super().guess_type(path)
 
-        def translate_path(self, asked: str) -> str:
-            return str(path) if asked == "/trace.json" else super().translate_path(asked)
+        def translate_path(self, requested: str) -> str:
+            return str(path) if requested == "/trace.json" else super().translate_path(requested)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -343,9 +343,9 @@ def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> No
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
     a.store(tmp_path, migrations=newer).save([a.account()])
     known = len(MIGRATIONS)
-    said = rf"newer warmwatch .version {known + 1}, supported: {known}.; upd"
+    expected = rf"newer warmwatch .version {known + 1}, supported: {known}.; upd"
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
-        with pytest.raises(StoreError, match=said) as refused:
+        with pytest.raises(StoreError, match=expected) as refused:
             use()
         assert refused.value.__traceback__, "whose frames hold what was not closed"
         open_files = [one.path for one in psutil.Process().open_files()]
@@ -419,7 +419,7 @@ def test_foreign_values_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "expected"),
     [
         ("runs SET began = 'x'", "Expected `float`, got `str` - at `$.began`"),
         ("runs SET ended = 9e999", "`$.ended`"),
@@ -431,7 +431,7 @@ def test_foreign_values_are_reported(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
-    tmp_path: Path, damage: str, said: str
+    tmp_path: Path, damage: str, expected: str
 ) -> None:
     store = a.store(tmp_path)
     store.save([a.account("one", ranks=(a.rank(samples=a.samples()),)), a.account("two")])
@@ -443,12 +443,12 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
         StoreError, match=r"has content that warmwatch did not write: run 'one': "
     ) as reported:
         store.load("one")
-    assert said in str(reported.value)
+    assert expected in str(reported.value)
     with pytest.raises(StoreError, match=r"\(one\) cannot be stored: run 'one': "):
         store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
-    told_of = {one.id for one in store.summaries(["one", "two", "three"])}  # without samples
-    assert told_of - {"one"} == {"two", "three"}
-    assert ("one" in told_of) == ("samples" in damage)
+    found_ids = {one.id for one in store.summaries(["one", "two", "three"])}  # without samples
+    assert found_ids - {"one"} == {"two", "three"}
+    assert ("one" in found_ids) == ("samples" in damage)
     assert "samples" not in damage or store.samples("one") == ({}, {})
     now = a.account("now", began=a.BEGAN + 60)
     assert {one.id for one in earlier(store, now)} >= {"two", "three"}
@@ -532,8 +532,8 @@ def test_an_end_is_stored_even_if_the_clock_was_set_back(tmp_path: Path) -> None
 
 def test_an_older_end_does_not_apply_to_ranks_that_attached_later(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    anew = a.rank(answer=a.answer(attached_at=BEGAN + 100))
-    store.save([a.living(seen=BEGAN + 130, ranks=(anew,))])
+    restarted = a.rank(answer=a.answer(attached_at=BEGAN + 100))
+    store.save([a.living(seen=BEGAN + 130, ranks=(restarted,))])
     store.save([a.account()])
     assert loaded(store).state == "warm"
 

@@ -266,7 +266,7 @@ def test_without_a_version_there_is_no_build_info() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seam", "gone"),
+    ("hook_point", "gone"),
     [
         ("runtime_compilations", {"warmwatch_compilations_total"}),
         ("recompile_limit", {"warmwatch_compile_fallbacks_total"}),
@@ -286,12 +286,13 @@ def test_without_a_version_there_is_no_build_info() -> None:
         ),
     ],
 )
-def test_what_a_torch_cannot_count_has_no_series(seam: str, gone: set[str]) -> None:
-    identity = replace(b.WARM.identity, missing=(seam,))
+def test_what_a_torch_cannot_count_has_no_series(hook_point: str, gone: set[str]) -> None:
+    identity = replace(b.WARM.identity, missing=(hook_point,))
     whole = series(b.snapshot(b.view(b.WARM)))
     less = series(b.snapshot(b.view(replace(b.WARM, identity=identity))))
     lost = whole.keys() - less.keys()
     assert {name for name, _ in lost} == gone
-    if seam == "runtime_compilations":  # compilations before run time are counted all the same
+    # compilations before run time are counted all the same
+    if hook_point == "runtime_compilations":
         kinds = {dict(labels)["kind"] for _, labels in lost}
         assert kinds == {"autotune", "cudagraph", "other"}

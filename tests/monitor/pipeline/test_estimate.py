@@ -261,7 +261,7 @@ WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Any:
+def look_up(tmp_path: Path) -> Any:
     """What the history, in which ``accounts`` are, knows of a record with ``identity``."""
 
     def ask(*accounts: RunSummary, **identity: Any) -> Remembered:
@@ -276,9 +276,9 @@ def asked(tmp_path: Path) -> Any:
     return ask
 
 
-def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(asked: Any) -> None:
+def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(look_up: Any) -> None:
     warm = before("warm", 9.0, caches={"inductor": "warm", "triton": "warm"})
-    found = asked(before("cold"), warm, before("two", compile_threads=2))
+    found = look_up(before("cold"), warm, before("two", compile_threads=2))
     assert [one.seconds for one in found.precedents] == [113.0]
     assert sorted(found.warmups) == [9.0, 113.0, 113.0]
 
@@ -296,22 +296,22 @@ def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path
         assert found.warmups == (113.0,)
 
 
-def test_a_run_is_no_precedent_of_itself(asked: Any) -> None:
+def test_a_run_is_no_precedent_of_itself(look_up: Any) -> None:
     own = replace(before(), began=BEGAN + 6000)
-    assert asked(own) == Remembered()
+    assert look_up(own) == Remembered()
 
 
 def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history, asked = store(tmp_path), list[int]()
-    monkeypatch.setattr(history, "readable", lambda _: asked.append(1) or [])
+    history, reads = store(tmp_path), list[int]()
+    monkeypatch.setattr(history, "readable", lambda _: reads.append(1) or [])
     earlier_runs_source = EarlierRuns(history, lambda _: True)
     for calls in range(1, 500):
         slot = compiling()
         slot = replace(slot, compile=replace(slot.compile, wrappers=calls))
         earlier_runs_source.read([RecordReading(folder=str(tmp_path), slot=slot, alive=True)], ())
-    assert 0 < len(asked) < 50
+    assert 0 < len(reads) < 50
 
 
 def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
@@ -378,7 +378,7 @@ MANY = Estimate(
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("known", "expected"),
     [
         (replace(MANY, low=None, high=None), "last time 113 s: about 70 s left"),
         (MANY, "last time 113 s: about 70 s left (60 s to 90 s)"),
@@ -415,8 +415,8 @@ MANY = Estimate(
         ),
     ],
 )
-def test_the_sentence_contains_the_time_left(known: Estimate, said: str) -> None:
-    assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {said}"
+def test_the_sentence_contains_the_time_left(known: Estimate, expected: str) -> None:
+    assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {expected}"
 
 
 def test_the_answer_and_the_series_have_it_where_it_is_known() -> None:

@@ -26,9 +26,11 @@ class Hands:
         self.epoch += seconds
 
 
-def feed(hands: Hands, *told: object, interval: float = 1.0, takes: float = 0.0) -> Feed[object]:
+def feed(
+    hands: Hands, *outcomes: object, interval: float = 1.0, takes: float = 0.0
+) -> Feed[object]:
     """One whose source gives or raises what it is ``told`` to, in turn."""
-    left = iter(told)
+    left = iter(outcomes)
 
     def source() -> object:
         hands.turn(takes)
@@ -50,9 +52,9 @@ def test_before_the_first_read_it_is_down_with_a_reason() -> None:
 
 def test_a_value_that_lacks_what_was_there_counts_and_its_source_is_down() -> None:
     hands = Hands()
-    told = iter(("all", "half", "all"))
+    outcomes = iter(("all", "half", "all"))
     problem = {"all": None, "half": "a directory has disappeared"}
-    one = Feed("records", lambda: next(told), hands.clock(), 1.0, problem.__getitem__)
+    one = Feed("records", lambda: next(outcomes), hands.clock(), 1.0, problem.__getitem__)
     one.read()
     hands.turn(2)
     one.read()
@@ -163,8 +165,8 @@ class Stopping:
 
 def test_it_reads_at_its_interval_and_notifies_after_each_read() -> None:
     for takes, pause in ((0.25, 0.75), (3.0, 0.01)):
-        hands, told, stopping = Hands(), [], Stopping(2)
+        hands, outcomes, stopping = Hands(), [], Stopping(2)
         one = feed(hands, "a", "b", takes=takes)
-        one.follow(stopping, lambda told=told, one=one: told.append(one._outcome.value))  # type: ignore[arg-type, misc]
-        assert told == ["a", "b"]
+        one.follow(stopping, lambda outcomes=outcomes, one=one: outcomes.append(one._outcome.value))  # type: ignore[arg-type, misc]
+        assert outcomes == ["a", "b"]
         assert stopping.pauses == [pause, pause]

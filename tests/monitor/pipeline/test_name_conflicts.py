@@ -21,7 +21,7 @@ def record(folder: str, *, alive: bool = True, pid: int = 1, **slot: object) -> 
     return RecordReading(folder=f"/d/{folder}", slot=b.slot(**known), alive=alive, pid=pid)  # type: ignore[arg-type]
 
 
-def said(assembly: Assembly, *records: RecordReading) -> dict[str, list[str]]:
+def members(assembly: Assembly, *records: RecordReading) -> dict[str, list[str]]:
     """The folders that speak, by run."""
     readings = Readings(values={RECORDS.name: RecordsReading(records=records)})
     snapshot = assembly.make(readings, (), b.NOW, b.EPOCH).snapshot
@@ -35,16 +35,16 @@ def test_two_living_runs_of_one_name_are_both_shown_under_names_that_stay() -> N
     """In whatever order they are read, and after the first of them has ended."""
     assembly = Assembly(sources.settings("/d"))
     first, second = record("first", pid=1, attached=20), record("second", pid=2, attached=10)
-    assert said(assembly, second, first) == {"gpt2": ["first"], "gpt2-2": ["second"]}
-    assert said(assembly, first, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    assert members(assembly, second, first) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    assert members(assembly, first, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
     over = replace(first, alive=False)
-    assert said(assembly, over, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
-    assert said(assembly, second) == {"gpt2-2": ["second"]}
+    assert members(assembly, over, second) == {"gpt2": ["first"], "gpt2-2": ["second"]}
+    assert members(assembly, second) == {"gpt2-2": ["second"]}
 
 
 def test_a_number_that_the_agent_gave_is_not_given_again() -> None:
     numbered = record("numbered", run="gpt2-2", pid=3)
-    found = said(
+    found = members(
         Assembly(sources.settings("/d")),
         record("first", pid=1, attached=20),
         record("second", pid=2, attached=10),
@@ -55,13 +55,13 @@ def test_a_number_that_the_agent_gave_is_not_given_again() -> None:
 
 def test_ranks_that_several_launchers_started_are_one_run() -> None:
     ranks = [record(str(rank), pid=rank + 1, rank=rank, world_size=2) for rank in range(2)]
-    assert said(Assembly(sources.settings("/d")), *ranks) == {"gpt2": ["0", "1"]}
+    assert members(Assembly(sources.settings("/d")), *ranks) == {"gpt2": ["0", "1"]}
 
 
 def test_a_restarted_run_continues_under_its_name() -> None:
     assembly = Assembly(sources.settings("/d"))
     dead = record("dead", pid=1, attached=20, alive=False)
-    assert said(assembly, dead, record("anew", pid=2)) == {"gpt2": ["anew"]}
+    assert members(assembly, dead, record("anew", pid=2)) == {"gpt2": ["anew"]}
 
 
 def test_a_child_that_is_no_rank_never_represents_its_parent() -> None:

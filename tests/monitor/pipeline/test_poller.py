@@ -48,7 +48,7 @@ class Records:
         return self.behave()
 
 
-def told(others: Readings) -> HostAndProcesses:
+def host_source(others: Readings) -> HostAndProcesses:
     """A host that knows process 7 and is asked for it."""
     found = {pid: PROCESS for pid in living(others) if pid == 7}
     return HostAndProcesses(machine=None, processes=found)
@@ -79,7 +79,7 @@ def running(poller: Poller) -> Iterator[Poller]:
 
 
 def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
-    poller = made(Records(), told, directories=("/d",), clock=FIXED)
+    poller = made(Records(), host_source, directories=("/d",), clock=FIXED)
     snapshot = poller.poll_once()
     assert snapshot is poller.latest()
     assert (snapshot.epoch, snapshot.now_ns, snapshot.directories) == (EPOCH, NOW, ("/d",))
@@ -95,9 +95,9 @@ def test_a_command_is_awaited_until_its_first_record() -> None:
     found = iter([(), (LIVING,), (LIVING, own), (LIVING,)])
     records = Records(lambda: replace(FOUND, records=next(found)))
     values = {"awaits": "me"}
-    poller = sources.poller(records=records.read, host=told, values=values)
+    poller = sources.poller(records=records.read, host=host_source, values=values)
     assert [poller.poll_once().awaited for _ in range(4)] == [True, True, False, False]
-    assert not made(Records(), told).poll_once().awaited
+    assert not made(Records(), host_source).poll_once().awaited
 
 
 def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> None:
@@ -113,7 +113,7 @@ def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> 
 
     def slow_host(others: Readings) -> HostAndProcesses:
         hands[0] += 10**9
-        return told(others)
+        return host_source(others)
 
     snapshot = made(Records(read), slow_host, clock=clock).poll_once()
     assert snapshot.now_ns == NOW + 10**9
@@ -123,14 +123,14 @@ def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> 
 
 
 def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:
-    snapshot = made(Records(), told, clock=FIXED).latest()
+    snapshot = made(Records(), host_source, clock=FIXED).latest()
     assert (snapshot.epoch, snapshot.runs) == (0.0, ())
     assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 3
 
 
 def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absent() -> None:
     records = Records()
-    poller = made(records, told, clock=FIXED)
+    poller = made(records, host_source, clock=FIXED)
     poller.poll_once()
     records.behave = fail
     snapshot = poller.poll_once()
@@ -153,7 +153,7 @@ def test_it_polls_until_it_is_stopped() -> None:
     others = set(threading.enumerate())
     reads: list[int] = []
     records = Records(lambda: reads.append(1) or FOUND)
-    with running(made(records, told, interval=0.05)) as poller:
+    with running(made(records, host_source, interval=0.05)) as poller:
         wait_until(lambda: len(reads) > 3)
         wait_until(lambda: poller.latest().runs)
     count = len(reads)
@@ -164,7 +164,7 @@ def test_it_polls_until_it_is_stopped() -> None:
 
 def test_it_goes_on_after_a_source_raised() -> None:
     records = Records(fail)
-    with running(made(records, told, interval=0.05)) as poller:
+    with running(made(records, host_source, interval=0.05)) as poller:
         wait_until(lambda: health(poller.latest())["records"].error == "OSError: the disk is gone")
         records.behave = lambda: FOUND
         wait_until(lambda: poller.latest().runs)
@@ -181,7 +181,7 @@ def stuck() -> Iterator[threading.Event]:
 def test_a_host_that_hangs_does_not_stop_the_records(stuck: threading.Event) -> None:
     def hang(others: Readings) -> HostAndProcesses:
         stuck.wait()
-        return told(others)
+        return host_source(others)
 
     records = Records()
     with running(made(records, hang, interval=0.05)) as poller:
@@ -203,7 +203,7 @@ def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threadin
         return FOUND
 
     clock = Clock(monotonic_ns=lambda: NOW + leap[0])
-    with running(made(records, told, interval=0.05, clock=clock)) as poller:
+    with running(made(records, host_source, interval=0.05, clock=clock)) as poller:
         wait_until(lambda: poller.latest().runs)
         records.behave = hang
         wait_until(hangs.is_set)
@@ -233,7 +233,7 @@ def test_after_a_suspension_no_earlier_reading_is_reported(
 
     # in one moment all goes on and it is later
     clock = Clock(monotonic_ns=lambda: NOW + stuck.is_set() * 60 * 10**9)
-    poller = made(records, told, interval=0.05, clock=clock)
+    poller = made(records, host_source, interval=0.05, clock=clock)
     poller.follow(published.append)
     with running(poller):
         wait_until(lambda: poller.latest().runs)
@@ -262,23 +262,23 @@ def test_a_slow_source_is_given_three_intervals() -> None:
 
 def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> None:
     """One entry is all: the poller knows none of them by itself."""
-    told_pids: list[list[int]] = []
+    requested_pids: list[list[int]] = []
     fans: Source[None] = Source(
         name="fans",
         interval=lambda settings: settings.interval,
-        make=lambda _settings, _clock: lambda others: told_pids.append(living(others)),
+        make=lambda _settings, _clock: lambda others: requested_pids.append(living(others)),
     )
     left_alone = replace(fans, name="left alone", interval=lambda _settings: None)
     listed = (
         sources.instead(RECORDS, Records().read),
-        sources.instead(HOST, told),
+        sources.instead(HOST, host_source),
         fans,
         left_alone,
     )
     snapshot = Poller(sources.settings("/d"), sources=listed, clock=FIXED).poll_once()
     assert list(health(snapshot)) == ["records", "host", "fans", "publisher"]
     assert health(snapshot)["fans"].up
-    assert told_pids == [[7]]
+    assert requested_pids == [[7]]
 
 
 def threads_of(name: str) -> list[threading.Thread]:
@@ -306,7 +306,7 @@ def test_a_hanging_driver_is_called_once_for_any_number_of_reads(
         stuck.wait()
         return (builders.gpu(),)
 
-    poller = made(Records(), told, nvml=hang)
+    poller = made(Records(), host_source, nvml=hang)
     snapshots = [poller.poll_once() for _ in range(20)]
     assert len(waited) == 20
     assert sum(waited) < 2 * 0.2, "it is waited for once, not at each question"

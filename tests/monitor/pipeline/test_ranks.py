@@ -196,16 +196,16 @@ def test_it_reports_where_ranks_compiled_different_graphs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "expected"),
     [
         ({"recompiles": b.categories(grad_mode=1)}, "rank 1 also compiled its evaluation"),
         ({"phase_ns": b.phases(inductor=192.2)}, "rank 1 compiled 79 s longer than the others"),
         ({"graphs": 3}, "3 graphs in rank 1, 1 in rank 0"),
     ],
 )
-def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], said: str) -> None:
+def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], expected: str) -> None:
     run = of_run(b.WARM, compiled(**counts), b.WARM)
-    assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {said}"
+    assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {expected}"
     assert run["skew"]["differences"]
 
 
@@ -320,8 +320,8 @@ def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     here = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in (0, 1, 2, 5)]
     run = status(b.snapshot(*here))["runs"][0]
     assert (run["world_size"], run["missing_ranks"]) == (8, [3, 4, 6, 7])
-    said = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen here"
-    assert summary(b.snapshot(*here)).endswith(said)
+    expected = "; 4 of 8 ranks (ranks 3-4, 6-7) are not seen here"
+    assert summary(b.snapshot(*here)).endswith(expected)
 
 
 def test_a_huge_world_costs_the_answer_nothing() -> None:

@@ -31,7 +31,7 @@ def figures(slot: Slot, **more: Any) -> Figures:
     return view(reading(slot, **more), NOW).figures
 
 
-def anew(made: RecordReading) -> Figures:
+def computed(made: RecordReading) -> Figures:
     """As of a record that nobody has looked at before."""
     forget_others(())
     return view(made, NOW).figures
@@ -69,7 +69,7 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
         longer = b.bins(*[SECOND] * steps) if steps else slot.clean_bins
         made.append(reading(replace(slot, steps=moved, clean_bins=longer), **change))
         found.append(view(made[-1], NOW).figures)
-    assert found == [anew(one) for one in made]
+    assert found == [computed(one) for one in made]
 
 
 def test_nothing_is_cached_of_removed_records() -> None:

@@ -107,7 +107,7 @@ def test_a_price_is_a_number(directory: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "expected"),
     [
         (("report", "nobody"), 5, "no run named 'nobody'"),
         (("report", "gpt2", "--json", "--markdown"), 2, "give only one of"),
@@ -126,11 +126,11 @@ def test_a_price_is_a_number(directory: str) -> None:
     ],
 )
 def test_a_wrong_request_is_one_line(
-    directory: str, words: tuple[str, ...], code: int, says: str
+    directory: str, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     done = run(*words, "--dir", directory)
     assert done.exit_code == code
-    assert says in done.output
+    assert expected in done.output
     assert len(done.output.splitlines()) == 1
 
 

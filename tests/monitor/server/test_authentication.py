@@ -164,8 +164,8 @@ def test_an_endless_credentials_file_is_refused_before_it_is_read_completely(
 
 
 def test_a_missing_credentials_file_is_refused_with_a_message(tmp_path: Path) -> None:
-    said = refused(WARMWATCH_WEB_CONFIG=str(tmp_path / "web.yml"))
-    assert "no such file or directory" in said
+    errors = refused(WARMWATCH_WEB_CONFIG=str(tmp_path / "web.yml"))
+    assert "no such file or directory" in errors
 
 
 def test_an_https_address_needs_a_certificate() -> None:
@@ -287,15 +287,15 @@ def test_a_change_never_disables_authentication(tmp_path: Path, authority: Autho
     trusted = authority.trusted()
     with daemon_process("--web-config", config, "--dir", str(tmp_path)) as (process, url):
 
-        def said() -> str:
+        def errors() -> str:
             answer = json.loads(ask(url, tls=trusted, Authorization=alice).body)
             (found,) = (one for one in answer["sources"] if one["source"] == "web_config")
             return str(found["error"])
 
         write(tmp_path, tls(authority, more))
-        wait_until(lambda: "it takes authentication away, which needs a restart" in said())
+        wait_until(lambda: "it takes authentication away, which needs a restart" in errors())
         write(tmp_path, USERS)
-        wait_until(lambda: "it puts TLS on or off, which needs a restart" in said())
+        wait_until(lambda: "it puts TLS on or off, which needs a restart" in errors())
         assert ask(url, tls=trusted).status == 401
         process.terminate()
 
@@ -398,8 +398,8 @@ def test_a_password_is_checked_once_even_if_it_is_wrong(monkeypatch: pytest.Monk
         assert await credentials.identify(alice)
         assert tried == [PASSWORD.encode(), b"x"]
         guesses = [basic("alice", str(one)).encode() for one in range(50)]
-        told = await asyncio.gather(*map(credentials.identify, guesses), return_exceptions=True)
-        assert {type(one) for one in told} == {type(None), BusyError}
+        results = await asyncio.gather(*map(credentials.identify, guesses), return_exceptions=True)
+        assert {type(one) for one in results} == {type(None), BusyError}
 
     asyncio.run(scenario())
 

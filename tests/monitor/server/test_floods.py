@@ -71,7 +71,7 @@ def test_it_answers_during_a_flood_of_partial_requests_and_logs_one_line(
         process.terminate()
         _, errors = process.communicate(timeout=240)
     assert process.returncode == 0
-    _said_once_a_minute(errors, began)
+    _reported_once_a_minute(errors, began)
 
 
 def test_it_answers_during_a_flood_of_connections_that_never_start_tls(tmp_path: Path) -> None:
@@ -125,10 +125,10 @@ def test_a_new_connection_is_refused_if_all_others_are_waiting(tmp_path: Path) -
                 peer.close()
             wait_until(lambda: _status(url) == 200)
         process.terminate()
-        _said_once_a_minute(process.communicate(timeout=240)[1], began)
+        _reported_once_a_minute(process.communicate(timeout=240)[1], began)
 
 
-def _said_once_a_minute(errors: str, began: float) -> None:
+def _reported_once_a_minute(errors: str, began: float) -> None:
     """That there are too many, and nothing else."""
     lines = errors.splitlines()
     assert 1 <= len(lines) <= 1 + (time.monotonic() - began) // 60, errors[:2000]
@@ -218,8 +218,8 @@ class Hands:
     """A clock that tests move, and connections that record when they were closed."""
 
     def __init__(self, most: int) -> None:
-        self.now, self.ended, self.said = 0.0, list[str](), list[str]()
-        self.all = Connections(most, self.said.append, lambda: self.now)
+        self.now, self.ended, self.messages = 0.0, list[str](), list[str]()
+        self.all = Connections(most, self.messages.append, lambda: self.now)
 
     def opens(self, name: str) -> int | None:
         return self.all.opened(lambda: self.ended.append(name))
@@ -260,10 +260,10 @@ def test_the_longest_idle_connection_is_evicted_but_never_a_waiting_one() -> Non
     for number in (first, 4, 5):
         hands.all.asks(number)
     assert hands.opens("sixth") is None
-    assert len(hands.said) == 1
+    assert len(hands.messages) == 1
     hands.now += 60
     assert hands.opens("seventh") is None
-    assert len(hands.said) == 2
+    assert len(hands.messages) == 2
 
 
 def test_all_descriptors_but_a_reserve_are_available_for_connections() -> None:

@@ -58,11 +58,11 @@ def test_a_client_that_is_admitted_during_a_lockout_does_not_proceed() -> None:
     }
     guard = Guard(endless, lambda: now[0], lambda _: None)
 
-    async def asked() -> None:
+    async def request() -> None:
         with suppress(OSError):  # so it ends an answer
             await guard(scope, None, send)  # type: ignore[arg-type]
 
-    asyncio.run(asked())
+    asyncio.run(request())
     assert not any(message.get("body") == b"told" for message in sent)
 
 

@@ -109,18 +109,20 @@ def test_a_lost_rank_gets_the_result_of_its_control_group() -> None:
         for n in range(2)
     ]
 
-    def said(*records: RecordReading, killed: dict[int, bool] | None = None) -> list[bool | None]:
+    def out_of_memory(
+        *records: RecordReading, killed: dict[int, bool] | None = None
+    ) -> list[bool | None]:
         host = HostAndProcesses(machine=None, processes={}, oom_killed=killed or {})
         values = {RECORDS.name: RecordsReading(records=records), HOST.name: host}
         (run,) = assembly.make(Readings(values=values), (), b.NOW, b.EPOCH).snapshot.runs
         return [view.oom_killed for view in run.ranks]
 
-    assert said(*ranks) == [None, None]
+    assert out_of_memory(*ranks) == [None, None]
     dead = replace(ranks[1], alive=False, pid=None, gone_ns=b.NOW)
-    assert said(ranks[0], dead) == [None, None], "nobody has looked yet"
-    assert said(ranks[0], dead, killed={PID + 1: True}) == [None, True]
-    assert said(ranks[0], dead, killed={PID + 1: False}) == [None, False]
-    assert said(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
+    assert out_of_memory(ranks[0], dead) == [None, None], "nobody has looked yet"
+    assert out_of_memory(ranks[0], dead, killed={PID + 1: True}) == [None, True]
+    assert out_of_memory(ranks[0], dead, killed={PID + 1: False}) == [None, False]
+    assert out_of_memory(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
 
 
 def test_with_fewer_kills_than_ended_processes_no_one_is_blamed(

@@ -236,7 +236,7 @@ def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "expected"),
     [
         (
             "echo 'Permission Denied: Try running again with sudo' >&2; exit 1",
@@ -249,13 +249,13 @@ def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
     ],
 )
 def test_what_py_spy_refuses_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
 ) -> None:
     fake = tmp_path / "py-spy"
     fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o700)
     monkeypatch.setattr(py_spy, "find", lambda: str(fake))
-    with pytest.raises(SourceError, match=said):
+    with pytest.raises(SourceError, match=expected):
         py_spy.dump(os.getpid())
 
 

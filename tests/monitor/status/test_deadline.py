@@ -17,7 +17,7 @@ def waiting(
     rank: int, quiet: float = 95, timeout: float | None = 600, backend: str = "nccl"
 ) -> RankView:
     """A warm rank that has made no step for so long."""
-    return told(
+    return ranked(
         replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(quiet))),
         rank,
         timeout,
@@ -25,14 +25,14 @@ def waiting(
     )
 
 
-def told(slot: Slot, rank: int, timeout: float | None, backend: str = "nccl") -> RankView:
+def ranked(slot: Slot, rank: int, timeout: float | None, backend: str = "nccl") -> RankView:
     slot = b.as_rank(slot, rank, 8)
     known = {"collective_timeout": timeout, "collective_backend": backend if timeout else ""}
     return b.view(replace(slot, identity=replace(slot.identity, **known)))  # type: ignore[arg-type]
 
 
 def ended(rank: int) -> RankView:
-    identity = told(b.WARM, rank, 600).record.slot.identity
+    identity = ranked(b.WARM, rank, 600).record.slot.identity
     return b.view(replace(b.ended("failed"), identity=identity), alive=False)
 
 
@@ -44,10 +44,10 @@ def compiling(seconds: float = 95, timeout: float | None = 600) -> RankView:
         accounted_ns=b.ago(seconds),
     )
     steps = replace(b.RECOMPILING.steps, last_step_ns=b.ago(seconds))
-    return told(replace(b.RECOMPILING, compile=counts, steps=steps), 3, timeout)
+    return ranked(replace(b.RECOMPILING, compile=counts, steps=steps), 3, timeout)
 
 
-def said(*views: RankView) -> tuple[str, float | None]:
+def deadline_of(*views: RankView) -> tuple[str, float | None]:
     """Headline and details, and the seconds left, of ranks that are judged as one run."""
     together = group([view.record for view in views], {}, b.NOW)
     (run,) = status(replace(b.snapshot(), runs=together))["runs"]
@@ -61,10 +61,10 @@ def seven(**how: float) -> list[RankView]:
 
 
 def test_the_time_left_is_reported_below_half_of_the_timeout() -> None:
-    sentence, left = said(compiling(), *seven())
+    sentence, left = deadline_of(compiling(), *seven())
     assert sentence.endswith("for 95 s (dynamo), rank 3 of 8; 7 ranks wait for it")
     assert left == pytest.approx(505), "the key has it all along"
-    sentence, left = said(compiling(), *seven(timeout=180))
+    sentence, left = deadline_of(compiling(), *seven(timeout=180))
     assert "rank 3 of 8; NCCL gives up in 85 s; 7 ranks wait for it" in sentence
     assert left == pytest.approx(85)
 
@@ -97,7 +97,7 @@ def test_the_time_left_is_reported_below_half_of_the_timeout() -> None:
 def test_the_timeout_counts_from_the_earliest_begin_of_the_wait(
     views: list[RankView], words: str | float
 ) -> None:
-    sentence, left = said(compiling(), *views)
+    sentence, left = deadline_of(compiling(), *views)
     if isinstance(words, str):
         assert words in sentence
     else:
@@ -111,15 +111,15 @@ def test_the_timeout_counts_from_the_earliest_begin_of_the_wait(
         [compiling()],
         [compiling(), waiting(0, timeout=None)],
         [compiling(), ended(0)],
-        [told(b.STALLED, 3, 600), waiting(0)],
-        [told(b.WARM, 3, 600), waiting(0, 1)],
+        [ranked(b.STALLED, 3, 600), waiting(0)],
+        [ranked(b.WARM, 3, 600), waiting(0, 1)],
     ],
     ids=["nobody waits", "no timeout", "ended", "nothing compiles", "all warm"],
 )
 def test_there_is_no_deadline_without_a_waiting_rank_or_a_known_timeout(
     views: list[RankView],
 ) -> None:
-    sentence, left = said(*views)
+    sentence, left = deadline_of(*views)
     assert "gives up" not in sentence
     assert left is None
 

@@ -73,13 +73,13 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(("view", "sentence", "told"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(("view", "sentence", "cause"), ENDS.values(), ids=ENDS)
 def test_each_end_has_its_words_and_its_facts(
-    view: RankView, sentence: str, told: tuple[object, ...]
+    view: RankView, sentence: str, cause: tuple[object, ...]
 ) -> None:
     assert summary(b.snapshot(view)) == f"gpt2: {sentence}"
     text = end(view)
-    assert (text["how"], text["exit_code"], text["exception"]) == told
+    assert (text["how"], text["exit_code"], text["exception"]) == cause
     assert text["out_of_memory"] is (True if view.oom_killed else None)
 
 

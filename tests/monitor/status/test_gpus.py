@@ -23,7 +23,7 @@ def around_a_gap(ago: float, *words: int) -> str:
     """A warm run whose last step was ``ago`` seconds ago; the lengths of its last ones follow."""
     recent = (*words, *(record.packed(36_000_000),) * 30)
     steps = replace(b.WARM.steps, last_step_ns=b.ago(ago))
-    return said(b.view(replace(b.WARM, steps=steps, recent=recent), gpus=(b.gpu(),)))
+    return headline(b.view(replace(b.WARM, steps=steps, recent=recent), gpus=(b.gpu(),)))
 
 
 USUAL, HUNG = record.packed(36_000_000), record.packed(6 * 10**9)
@@ -62,12 +62,12 @@ def test_gpu_figures_beside_the_real_speed_are_of_its_steps(
     assert ("GPU 0 at" in around_a_gap(ago, *words)) is shown
 
 
-def said(view: RankView) -> str:
+def headline(view: RankView) -> str:
     return run_sentence(b.snapshot(view).runs[0])
 
 
 def test_a_warm_rank_ends_the_guessing() -> None:
-    assert said(b.view(b.WARM, gpus=(b.gpu(),))) == (
+    assert headline(b.view(b.WARM, gpus=(b.gpu(),))) == (
         "gpt2: warm since step 4: 36 ms a step is the real speed; GPU 0 at 99 %, 686 W"
     )
 
@@ -80,19 +80,19 @@ def test_a_gpu_that_was_read_right_after_a_compilation_does_not_contradict_the_r
 
 
 def test_a_compiling_rank_reports_the_waiting_gpu_and_the_working_process() -> None:
-    assert said(b.view(b.COMPILING, gpus=(IDLE,), process=POOL)) == (
+    assert headline(b.view(b.COMPILING, gpus=(IDLE,), process=POOL)) == (
         "gpt2: compiling for 43 s (inductor); the GPU waits at 118 W; 16 compile workers idle"
     )
 
 
 def test_busy_workers_are_counted() -> None:
     busy = replace(POOL, workers_busy=3, workers_idle=13)
-    assert "; 3 of 16 compile workers busy" in said(b.view(b.COMPILING, process=busy))
+    assert "; 3 of 16 compile workers busy" in headline(b.view(b.COMPILING, process=busy))
 
 
 def test_a_gpu_that_works_for_the_compiler_is_not_called_waiting() -> None:
     tuned = b.gpu(utilization_ratio=0.8, power_watts=402.0)
-    words = said(b.view(b.COMPILING, gpus=(tuned,)))
+    words = headline(b.view(b.COMPILING, gpus=(tuned,)))
     assert words.endswith("; GPU 0 at 80 %, 402 W")
 
 
@@ -126,8 +126,8 @@ def test_a_gpu_without_readings_is_not_mentioned(
     slot: b.Slot, gpus: tuple[GpuReading, ...]
 ) -> None:
     """A MIG device, say, or no GPU at all: no percentage is made up."""
-    words = said(b.view(slot, gpus=gpus))
-    assert words == said(b.view(slot))
+    words = headline(b.view(slot, gpus=gpus))
+    assert words == headline(b.view(slot))
     assert "GPU" not in words
 
 
@@ -179,10 +179,12 @@ def test_a_gpu_is_not_called_waiting_before_its_power_shows_it() -> None:
     """NVML's figures are averages: a second after the begin they are of the steps before."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(1), episode_began_ns=b.ago(1))
     begun = b.view(replace(b.COMPILING, compile=counts), gpus=(IDLE,))
-    assert said(begun) == "gpt2: compiling for 1.0 s (inductor)"
+    assert headline(begun) == "gpt2: compiling for 1.0 s (inductor)"
     lagging = b.gpu(utilization_ratio=0.0, power_watts=583.0)
-    assert said(b.view(b.COMPILING, gpus=(lagging,))).endswith("(inductor); the GPU waits")
-    assert said(b.view(b.COMPILING, gpus=(IDLE,))).endswith("(inductor); the GPU waits at 118 W")
+    assert headline(b.view(b.COMPILING, gpus=(lagging,))).endswith("(inductor); the GPU waits")
+    assert headline(b.view(b.COMPILING, gpus=(IDLE,))).endswith(
+        "(inductor); the GPU waits at 118 W"
+    )
 
 
 @pytest.mark.parametrize("reason", ["hw_thermal_slowdown", "sw_power_cap"])

@@ -21,7 +21,7 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
+    ("known", "expected"),
     [
         ({}, UNKNOWN),
         ({"saving_seconds": 38.0}, "38.0 s of it saving a checkpoint"),
@@ -51,9 +51,11 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
     ],
 )
 def test_a_long_step_is_reported_with_its_known_causes_only(
-    known: dict[str, float], said: str
+    known: dict[str, float], expected: str
 ) -> None:
-    assert words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {said}"
+    assert (
+        words(replace(LONG, **known)) == f"step 400 came after 41.0 s, 36 ms are usual: {expected}"
+    )
 
 
 def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None:

@@ -17,7 +17,7 @@ from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal.status import exit_code
 
 IN_VAIN = replace(b.EAGER.compile, wrappers=2)
-SAID = (
+EXPECTED = (
     "gpt2: runs eagerly, but torch.compile was called 2 times and nothing has compiled in 120 "
     "steps; another object is called than the one it gave back, or it is for evaluation only, or "
     "a stance was set around the calls"
@@ -35,7 +35,7 @@ def holds(counts: CompileCounts) -> tuple[str, ...]:
 def test_requested_but_never_compiled_needs_attention() -> None:
     snapshot = b.snapshot(eager(IN_VAIN))
     answer = status(snapshot)
-    assert b.in_words(eager(IN_VAIN)) == SAID
+    assert b.in_words(eager(IN_VAIN)) == EXPECTED
     (rank,) = answer["runs"][0]["ranks"]
     assert (rank["state"], rank["compile"]["wrappers"]) == ("eager", 2)
     assert [one["condition"] for one in rank["conditions"]] == ["never_compiled"]
@@ -43,8 +43,8 @@ def test_requested_but_never_compiled_needs_attention() -> None:
 
 
 def test_an_early_request_is_reported_as_such() -> None:
-    said = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
-    assert "torch.compile was called once and nothing has compiled" in said
+    text = summary(b.snapshot(eager(replace(IN_VAIN, wrappers=1))))
+    assert "torch.compile was called once and nothing has compiled" in text
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_another_compiler_at_work_is_no_excuse() -> None:
 )
 def test_disabled_compilation_is_reported_and_is_no_fault(code: int, name: str, words: str) -> None:
     snapshot = b.snapshot(eager(replace(IN_VAIN, disabled=code)))
-    said = f"gpt2: runs eagerly: compilation is turned off by {words}"
+    text = f"gpt2: runs eagerly: compilation is turned off by {words}"
     head = headline_of(snapshot)
-    assert head.summary.startswith(said)
+    assert head.summary.startswith(text)
     assert "48 ms a step is the real speed" in (*head.summary.split("; "), *head.details)
     answer = status(snapshot)
     (rank,) = answer["runs"][0]["ranks"]
@@ -151,15 +151,15 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
     )
     skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2))
 
-    def said(*made: Compilation, ran: CudagraphSkip) -> str:
+    def text(*made: Compilation, ran: CudagraphSkip) -> str:
         return b.in_words(b.view(skips, compilations=made, journal={"skips": (ran,)}))
 
     begins = "; CUDA graphs were asked for and left out 2 times: "
     in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"
-    assert said(compiled, ran=ran).endswith(begins + in_place)
+    assert text(compiled, ran=ran).endswith(begins + in_place)
     later = replace(compiled, at_ns=b.ago(7))
-    assert said(later, ran=ran).endswith("skipping cudagraphs due to new")
-    assert said(ran=replace(ran, name=None, file=None, line=None)).endswith("in place")
+    assert text(later, ran=ran).endswith("skipping cudagraphs due to new")
+    assert text(ran=replace(ran, name=None, file=None, line=None)).endswith("in place")
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
 def test_pytorchs_reasons_are_put_plainly_where_they_are_known(
     reason: str, words: str | None
 ) -> None:
-    said = plain_skip(reason)
-    assert said is None if words is None else words in str(said)
+    text = plain_skip(reason)
+    assert text is None if words is None else words in str(text)
 
 
 def test_calls_that_a_stance_leaves_uncompiled_are_reported_with_their_step() -> None:

@@ -101,7 +101,7 @@ def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end
 
 
 @pytest.mark.parametrize(
-    ("quiet", "more", "said"),
+    ("quiet", "more", "expected"),
     [
         (5, {}, "warming; no steps are marked; nothing has compiled for 5.0 s, warm after 30 s"),
         (42, {}, "warm; nothing has compiled for 42 s; no steps are marked"),
@@ -119,11 +119,11 @@ def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end
     ],
 )
 def test_a_process_without_steps_is_judged_by_silence_and_reports_it(
-    quiet: float, more: dict[str, int], said: str
+    quiet: float, more: dict[str, int], expected: str
 ) -> None:
     slot = between(quiet).record.slot
     counts = replace(slot.compile, quiet_ns=30 * b.SECOND, **more)
-    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {said}"
+    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {expected}"
 
 
 def test_a_pause_within_the_first_step_is_no_fault() -> None:
@@ -151,11 +151,11 @@ def test_the_backward_of_a_recompile_is_compiled_for_what_its_forward_was() -> N
     again = replace(FORWARD, reason="0/0: GLOBAL_STATE changed: grad_mode", category="grad_mode")
     counts = replace(b.RECOMPILING.compile, active_since_ns=b.ago(2), episode_began_ns=b.ago(7))
     slot = replace(b.RECOMPILING, compile=counts)
-    said = summary(b.snapshot(b.view(slot, compilations=(again,), journal=BACKWARD)))
-    assert "now the backward of `forward` (a.py:3): grad mode changed" in said
+    found = summary(b.snapshot(b.view(slot, compilations=(again,), journal=BACKWARD)))
+    assert "now the backward of `forward` (a.py:3): grad mode changed" in found
     before = replace(again, at_ns=b.ago(8))
-    said = summary(b.snapshot(b.view(slot, compilations=(before,), journal=BACKWARD)))
-    assert said.endswith("now the backward of `forward` (a.py:3)"), "that was an earlier one's"
+    found = summary(b.snapshot(b.view(slot, compilations=(before,), journal=BACKWARD)))
+    assert found.endswith("now the backward of `forward` (a.py:3)"), "that was an earlier one's"
 
 
 def test_a_speed_from_few_steps_is_marked() -> None:
@@ -163,8 +163,8 @@ def test_a_speed_from_few_steps_is_marked() -> None:
     place = next(at for at, count in enumerate(bins) if count)
     few = [0] * len(bins)
     few[place] = 4
-    said = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
-    assert "a step is the real speed so far, of 4 steps" in said
+    found = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
+    assert "a step is the real speed so far, of 4 steps" in found
 
 
 def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
@@ -272,8 +272,8 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     steps = replace(b.RECOMPILING.steps, steps=3604)
     recompiled = replace(b.RECOMPILING, compile=counts, steps=steps)
     older = replace(b.RECOMPILATION, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
-    said = answer(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
-    assert said == (
+    found = answer(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
+    assert found == (
         (
             "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
             "batch size (dim 0 of `i`) went from 16 to 14"

@@ -136,7 +136,7 @@ FASTER = replace(
 COLD, WARM = (dict.fromkeys(("inductor", "triton"), how) for how in ("cold", "warm"))
 
 
-def said(now: RunSummary, then: RunSummary) -> tuple[str, str]:
+def sentences(now: RunSummary, then: RunSummary) -> tuple[str, str]:
     """Title and sentence of what changed."""
     document = page(report(now, before=then), moment)
     (section,) = (one for one in document.sections if "last time" in one.title)
@@ -149,7 +149,7 @@ def test_changes_are_reported_with_their_cost() -> None:
         what=replace(a.H100, caches=COLD, compile_threads=2),
     )
     then = before(FASTER, caches=WARM, compile_threads=32)
-    assert said(now, then) == (
+    assert sentences(now, then) == (
         "Slower than last time",
         (
             "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
@@ -189,7 +189,7 @@ def test_changes_are_reported_with_their_cost() -> None:
     ids=["same", "faster", "another function", "compiled more often"],
 )
 def test_each_kind_of_change_has_its_words(then: RunSummary, title: str, words: str) -> None:
-    found = said(a.finished(what=replace(a.H100, caches={"inductor": "warm"})), then)
+    found = sentences(a.finished(what=replace(a.H100, caches={"inductor": "warm"})), then)
     assert found[0] == title
     assert words in found[1]
 

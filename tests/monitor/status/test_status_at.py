@@ -19,7 +19,7 @@ from warmwatch.shared.record import StepCounts
 from warmwatch_monitor.model import SourceHealth
 
 
-def asked(url: str) -> dict[str, Any]:
+def requested(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
         answer: dict[str, Any] = json.load(reply)
     return answer
@@ -30,7 +30,7 @@ def read_after(url: str, moment: float) -> dict[str, Any]:
     answers: list[dict[str, Any]] = []
 
     def there() -> bool:
-        answers.append(asked(url))
+        answers.append(requested(url))
         return bool(answers[-1]["at"] > moment)
 
     wait_until(there)

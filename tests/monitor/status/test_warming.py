@@ -26,33 +26,33 @@ def warming(clean: int, seconds: float, quiet: float = 0.0) -> Slot:
     return replace(b.WARMING, steps=steps, compile=counts, clean_bins=b.bins(*[length] * clean))
 
 
-def said(view: RankView) -> str:
+def headline(view: RankView) -> str:
     return summary(b.snapshot(view))
 
 
 def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> None:
     view = b.view(warming(1, 10.0), gpus=(BUSY,))
-    assert said(view) == (
+    assert headline(view) == (
         "gpt2: warming, 1 of 3 clean steps: 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s"
     )
 
 
 def test_the_step_under_way_counts_for_what_is_left() -> None:
-    assert said(b.view(warming(1, 10.0, quiet=4.0))).endswith("; sure in about 16 s")
+    assert headline(b.view(warming(1, 10.0, quiet=4.0))).endswith("; sure in about 16 s")
     # it takes longer than the last one: how much longer nobody knows
-    assert said(b.view(warming(1, 10.0, quiet=14.0))).endswith("; sure in about 10 s")
+    assert headline(b.view(warming(1, 10.0, quiet=14.0))).endswith("; sure in about 10 s")
 
 
 def test_nothing_is_estimated_before_one_clean_step_is_known() -> None:
     view = b.view(warming(0, 10.0), gpus=(BUSY,))
-    assert said(view) == (
+    assert headline(view) == (
         "gpt2: warming, 0 of 3 clean steps since the last compile activity: GPU 0 at 100 %, 692 W"
     )
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3])
 def test_what_is_over_in_a_moment_is_not_estimated(seconds: float) -> None:
-    assert "sure" not in said(b.view(warming(1, seconds)))
+    assert "sure" not in headline(b.view(warming(1, seconds)))
 
 
 def test_of_several_ranks_the_one_that_is_spoken_of_is_named_before_its_step() -> None:
@@ -79,7 +79,7 @@ def test_a_rank_that_recompiled_is_sure_by_the_speed_that_it_had() -> None:
         steps=replace(b.RECOMPILING.steps, last_step_ns=b.ago(11.0)),
     )
     view = b.view(slot, compilations=(b.RECOMPILATION,), gpus=(BUSY,))
-    assert said(view) == (
+    assert headline(view) == (
         "gpt2: recompiled `forward` (model.py:31), 0 of 3 clean steps since; "
         "GPU 0 at 100 %, 692 W; sure in about 30 s"
     )

@@ -64,8 +64,8 @@ def test_the_command_reports_the_throughput_of_clean_steps() -> None:
 
 
 def test_declared_operations_take_precedence_over_the_formula() -> None:
-    said = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
-    view = worth(1, said, tokens_per_step=7)
+    reported_work = {"flops_per_step": 2e12, "parameters": 5, "dtype": "float8"}
+    view = worth(1, reported_work, tokens_per_step=7)
     reported = to_builtins(rank(view).worth)
     seconds = view.figures.steps.recent_seconds
     assert seconds is not None
@@ -74,7 +74,7 @@ def test_declared_operations_take_precedence_over_the_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "flops", "formula", "excluded"),
+    ("reported_work", "flops", "formula", "excluded"),
     [
         ({}, 2e12, "counted in the compiled graphs", ["flex_attention"]),
         ({"parameters_seen": 5}, 2e12, "counted in the compiled graphs", ["flex_attention"]),
@@ -83,10 +83,10 @@ def test_declared_operations_take_precedence_over_the_formula() -> None:
     ],
 )
 def test_counted_operations_precede_an_estimate_and_follow_declared_ones(
-    said: dict[str, Any], flops: float, formula: str | None, excluded: list[str]
+    reported_work: dict[str, Any], flops: float, formula: str | None, excluded: list[str]
 ) -> None:
     counted = {"flops_counted": 2e12, "flops_excluded": ("flex_attention",)}
-    reported = to_builtins(rank(worth(1, {**counted, **said}, tokens_per_step=7)).worth)
+    reported = to_builtins(rank(worth(1, {**counted, **reported_work}, tokens_per_step=7)).worth)
     assert (reported["flops_per_step"], reported["formula"]) == (flops, formula)
     assert reported["excluded"] == excluded
 

@@ -101,7 +101,7 @@ def test_omitted_runs_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         ((), 0, "no run is remembered yet in .*history.db\nstart `warmwatch serve` and train"),
         (("--name", "x"), 5, "no such run is remembered in .*history.db"),
@@ -110,11 +110,11 @@ def test_omitted_runs_are_reported(tmp_path: Path) -> None:
     ],
 )
 def test_an_empty_history_comes_with_advice(
-    tmp_path: Path, words: tuple[str, ...], code: int, said: str
+    tmp_path: Path, words: tuple[str, ...], code: int, expected: str
 ) -> None:
     done = warmwatch("runs", *words, WARMWATCH_STATE=str(tmp_path))
     assert done.returncode == code
-    assert re.search(said.replace("?", "[?]"), done.stdout + done.stderr)
+    assert re.search(expected.replace("?", "[?]"), done.stdout + done.stderr)
     assert not list(tmp_path.iterdir()), "who only reads makes nothing"
 
 
@@ -140,14 +140,16 @@ def test_a_python_without_sqlite_has_no_history_and_everything_else_works(
         assert (done.returncode, "gpt2: finished" in done.stdout, done.stderr) == (0, True, "")
     done = warmwatch("runs", **environ)
     assert (done.returncode, done.stdout) == (1, "")
-    said = "warmwatch: no runs are remembered, for this Python was built without SQLite (it has no"
-    assert done.stderr.startswith(said)
+    expected = (
+        "warmwatch: no runs are remembered, for this Python was built without SQLite (it has no"
+    )
+    assert done.stderr.startswith(expected)
     with daemon_process("--dir", str(memory), **environ) as (process, url):
         with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
             assert "history" not in {one["source"] for one in json.load(reply)["sources"]}
         process.terminate()
         assert process.stderr is not None
-        assert process.stderr.readline().startswith(said)
+        assert process.stderr.readline().startswith(expected)
 
 
 def test_by_default_the_history_is_in_the_users_state_directory(tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "expected"),
     [
         ("gpt22", "no run 'gpt22' in the history; did you mean gpt2?"),
         ("bb", "'bb' is the prefix of several ids: bbcccccc (bert), bbbbbbbb (gpt2); give a"),
@@ -216,10 +218,12 @@ def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
         ("", "no run '' in the history"),
     ],
 )
-def test_an_unknown_name_is_answered_with_similar_ones(tmp_path: Path, run: str, said: str) -> None:
+def test_an_unknown_name_is_answered_with_similar_ones(
+    tmp_path: Path, run: str, expected: str
+) -> None:
     with pytest.raises(NotInHistoryError) as found:
         find(filled(tmp_path), run)
-    assert str(found.value).startswith(said)
+    assert str(found.value).startswith(expected)
 
 
 def test_an_empty_history_explains_how_to_fill_it(tmp_path: Path) -> None:

@@ -398,7 +398,7 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("reply", "words"),
     [
         (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer as warmwatch does"),
         (b"", "does not answer as warmwatch does"),
@@ -413,8 +413,8 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
         (b"HTTP/1.0 503 Busy\r\n\r\n", "answers with HTTP 503"),
     ],
 )
-def test_another_server_at_the_address_is_an_error_with_a_message(said: bytes, words: str) -> None:
-    with listener(lambda peer: peer.sendall(said)) as address:
+def test_another_server_at_the_address_is_an_error_with_a_message(reply: bytes, words: str) -> None:
+    with listener(lambda peer: peer.sendall(reply)) as address:
         result = run("--address", address)
     assert (result.exit_code, result.stdout) == (6, "")
     assert words in result.stderr

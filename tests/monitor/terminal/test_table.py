@@ -40,10 +40,10 @@ def cells(line: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())
 
 
-def table(said: list[str]) -> list[list[str]]:
+def table(printed: list[str]) -> list[list[str]]:
     """The rows below the header, cell by cell."""
-    header = next(i for i, line in enumerate(said) if " state " in line)
-    below = (cells(line) for line in said[header + 1 :])
+    header = next(i for i, line in enumerate(printed) if " state " in line)
+    below = (cells(line) for line in printed[header + 1 :])
     return [row for row in below if set(row) & set(STYLES)]
 
 
@@ -102,8 +102,8 @@ def test_ranks_that_are_one_step_apart_share_a_row_with_the_lower_step() -> None
 def test_a_few_ranks_each_have_a_row_with_their_pid() -> None:
     views = ranks(4)
     rows = table(shown(*views))
-    told = [(str(view.rank), str(view.reading.pid)) for view in views]
-    assert [(row[0], row[-1]) for row in rows] == told
+    expected = [(str(view.rank), str(view.reading.pid)) for view in views]
+    assert [(row[0], row[-1]) for row in rows] == expected
 
 
 def test_an_ended_run_has_no_count_of_clean_steps() -> None:
@@ -113,7 +113,7 @@ def test_an_ended_run_has_no_count_of_clean_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "life", "told"),
+    ("state", "life", "cause"),
     [
         ("failed", {"exception": "ValueError", "exit_code": 1}, "ValueError"),
         ("failed", {"exception": None, "exit_code": 3}, "exit code 3"),
@@ -121,10 +121,10 @@ def test_an_ended_run_has_no_count_of_clean_steps() -> None:
         ("finished", {"end": "finished", "exit_code": 0}, "12 s"),  # when, and nothing between
     ],
 )
-def test_the_cause_of_an_end_is_in_its_row(state: str, life: dict[str, Any], told: str) -> None:
+def test_the_cause_of_an_end_is_in_its_row(state: str, life: dict[str, Any], cause: str) -> None:
     view = b.in_every_state("a")[state]
     figures = replace(view.figures, life=replace(view.figures.life, **life))
-    assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, told]
+    assert table(shown(replace(view, figures=figures)))[0][1:3] == [state, cause]
 
 
 def test_a_rank_killed_by_the_oom_killer_shows_it_in_its_row() -> None:
@@ -242,8 +242,8 @@ def test_a_terminal_gets_a_color_for_each_state_and_no_line_that_wraps(
     assert "\x1b" not in plain
 
 
-def header(said: list[str]) -> str:
-    return next(line for line in said if " state " in line)
+def header(printed: list[str]) -> str:
+    return next(line for line in printed if " state " in line)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

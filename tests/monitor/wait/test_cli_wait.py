@@ -93,9 +93,9 @@ def test_an_earlier_end_does_not_answer_a_wait_for_a_launch(tmp_path: Path, how:
     """Warm or not: it reports the earlier run and waits for the one that begins."""
     write_record(tmp_path, ended(warm(), how), name="before")
     with waiting("gpt2", "--dir", str(tmp_path), "--timeout", "600") as waiter:
-        told = waiter.line()
-        assert told.startswith(f"gpt2: {how}")
-        assert told.endswith("that was before this wait; waiting for it to start again")
+        printed = waiter.line()
+        assert printed.startswith(f"gpt2: {how}")
+        assert printed.endswith("that was before this wait; waiting for it to start again")
         folder = write_record(tmp_path, compiling(), name="anew")
         with held(folder):
             while "compiling" not in (line := waiter.line()):
@@ -257,9 +257,9 @@ def test_on_a_terminal_one_line_shows_time_and_progress(tmp_path: Path) -> None:
         shown.read_until("gpt2: compiling")
         update(folder, warm())
         assert shown.read_to_end() == 0
-    told, last = shown.written.rsplit("\r\x1b[K", 1)
-    assert re.match(r"\r\d[\d.]* m?s: gpt2: compiling", told)
-    assert "\n" not in told
+    printed, last = shown.written.rsplit("\r\x1b[K", 1)
+    assert re.match(r"\r\d[\d.]* m?s: gpt2: compiling", printed)
+    assert "\n" not in printed
     assert last.startswith("gpt2: warm")
 
 
@@ -275,10 +275,10 @@ def test_a_daemon_that_restarts_during_the_wait_is_queried_again(
             return answer
         raise NoDaemonError("no daemon answers at x")
 
-    told: list[str] = []
+    printed: list[str] = []
     with pytest.raises(NoDaemonError):
-        Wait(ask, None, ["warm"], lambda _, words: told.append(words)).block(60)
-    assert told[:2] == [
+        Wait(ask, None, ["warm"], lambda _, words: printed.append(words)).block(60)
+    assert printed[:2] == [
         "no run lives; waiting for one",
         "no daemon answers at x; asking again",
     ]
@@ -300,12 +300,12 @@ class Clock:
         self.now += seconds
 
 
-Told = Answer | Exception
+Reply = Answer | Exception
 
 
 def waited(
     monkeypatch: pytest.MonkeyPatch,
-    told: Callable[[float], Told],
+    replies: Callable[[float], Reply],
     run: str | None = None,
     patience: float = 60.0,
 ) -> Outcome | None:
@@ -314,7 +314,7 @@ def waited(
     monkeypatch.setattr(waiter, "time", clock)
 
     def ask() -> Answer:
-        found = told(clock.now - 1000.0)
+        found = replies(clock.now - 1000.0)
         if isinstance(found, Exception):
             raise found
         return found
@@ -341,12 +341,12 @@ def test_a_run_that_started_and_failed_during_a_daemon_restart_is_not_an_earlier
     """The wait began at its first poll, not at the first answer."""
     broke_off = attached(b.in_every_state()["failed"], FAR + 6)
 
-    def told(after: float) -> Told:
+    def replies(after: float) -> Reply:
         if after < 5:
             return UnknownRunError("gpt2", ())
         return NoDaemonError("away") if after < 18 else at(FAR + after, broke_off)
 
-    assert waited(monkeypatch, told, "gpt2") is Outcome.ENDED
+    assert waited(monkeypatch, replies, "gpt2") is Outcome.ENDED
 
 
 def test_a_run_that_failed_before_the_first_poll_is_an_earlier_one(
@@ -361,8 +361,8 @@ def test_a_live_run_counts_although_the_daemons_clock_is_far_behind(
 ) -> None:
     """A daemon that has just started has no time of its last read yet."""
     living = attached(b.in_every_state()["warm"], FAR - 500)
-    told = (at(None), at(FAR, living))
-    assert waited(monkeypatch, lambda after: told[after > 0]) is Outcome.REACHED
+    replies = (at(None), at(FAR, living))
+    assert waited(monkeypatch, lambda after: replies[after > 0]) is Outcome.REACHED
 
 
 def test_a_run_that_was_alive_counts_although_the_clock_was_set_back(
@@ -370,8 +370,8 @@ def test_a_run_that_was_alive_counts_although_the_clock_was_set_back(
 ) -> None:
     states = b.in_every_state()
     living, failed = (attached(states[name], FAR - 500) for name in ("compiling", "failed"))
-    told = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
-    assert waited(monkeypatch, lambda after: told[min(2, int(after))]) is Outcome.ENDED
+    replies = (at(FAR), at(FAR - 60, living), at(FAR - 60, failed))
+    assert waited(monkeypatch, lambda after: replies[min(2, int(after))]) is Outcome.ENDED
 
 
 def test_data_of_prometheus_is_compared_with_this_machines_clock(

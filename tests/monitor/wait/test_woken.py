@@ -71,13 +71,13 @@ def test_it_polls_again_after_an_event_of_its_run_and_not_before(
             stack.enter_context(commanded(each, *words))
             for each, words in zip(fronts, (*named, ()), strict=True)
         ]
-        *requested, asked_of_all = map(listens, fronts)
+        *requested, polled_by_all = map(listens, fronts)
         for phase in (1, 2, 3, 4):
             one.is_in(phase)
             wait_until(partial(is_in, before, phase))
-        assert len(beside.polls) == asked_of_all
+        assert len(beside.polls) == polled_by_all
         with training(tmp_path, "bert") as other:
-            wait_until(lambda: len(beside.polls) > asked_of_all)
+            wait_until(lambda: len(beside.polls) > polled_by_all)
             other.warm()
             assert [len(each.polls) for each in own] == requested
             one.warm()
@@ -105,7 +105,7 @@ def endless(peer: socket.socket) -> None:
         peer.sendall(b"x" * 65536)
 
 
-def says(words: bytes) -> Treatment:
+def replies(words: bytes) -> Treatment:
     return lambda peer: peer.sendall(words)
 
 
@@ -120,15 +120,15 @@ def hangs(words: bytes) -> Treatment:
 
 
 TREATMENTS: dict[str, Treatment] = {
-    "an older daemon": says(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
-    "who asks is refused": says(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
-    "a crowd": says(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"),
-    "another thing": says(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>"),
-    "nothing": says(b""),
-    "breaks off": says(STREAM + FIRST),
-    "nonsense": says(STREAM + b"\xff\x00\n" * 9),
-    "no HTTP": says(b"\xff\x00\n" * 9),
-    "nonsense in events": says(STREAM + b"event: \xff\ndata: {[\n\n" * 9),
+    "an older daemon": replies(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
+    "who asks is refused": replies(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
+    "a crowd": replies(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"),
+    "another thing": replies(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>"),
+    "nothing": replies(b""),
+    "breaks off": replies(STREAM + FIRST),
+    "nonsense": replies(STREAM + b"\xff\x00\n" * 9),
+    "no HTTP": replies(b"\xff\x00\n" * 9),
+    "nonsense in events": replies(STREAM + b"event: \xff\ndata: {[\n\n" * 9),
     "hangs": hangs(b""),
     "hangs in the head": hangs(b"HTTP/1.1 200"),
     "never begins": hangs(STREAM + b": still here\n\n" * 3),
@@ -159,17 +159,17 @@ def test_without_an_event_stream_it_polls_repeatedly(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_client_refused_for_too_many_listeners_polls_rarely(tmp_path: Path) -> None:
     with scene(tmp_path) as (_, before):
-        before.treatment = says(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
+        before.treatment = replies(b"HTTP/1.1 503 Service Unavailable\r\n\r\n{}")
         with commanded(before):
             wait_until(lambda: before.event_requests)
             known = len(before.polls)
 
-            def asks_seldom() -> bool:
+            def polls_seldom() -> bool:
                 """It may have polled twice before the stream was known."""
                 gaps = [after - first for first, after in pairwise(before.polls[known:])]
                 return max(gaps, default=0) >= 3
 
-            wait_until(asks_seldom)
+            wait_until(polls_seldom)
 
 
 def test_phase_events_of_an_older_daemon_cause_no_poll(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ _marks: list[int] = []
 _losses: list[str] = []
 _beside: list[dict[str, Any]] = []
 _pauses: list[tuple[int, int]] = []
-_asked: dict[str, int] = {}
+_lookups: dict[str, int] = {}
 torch.manual_seed(0)
 random.seed(0)
 torch.set_num_threads(1)
@@ -118,10 +118,10 @@ def compiles(kind: str, name: str) -> Iterator[dict[str, Any]]:
     What it compiles, with the time around it; where less of that is the compiler's, put that in.
     """
     start = time.monotonic_ns()
-    told: dict[str, Any] = {"kind": kind, "name": name}
-    yield told
+    compiled: dict[str, Any] = {"kind": kind, "name": name}
+    yield compiled
     end = time.monotonic_ns()
-    _beside.append({"seconds": (end - start) / 1e9, "start": start, "end": end, **told})
+    _beside.append({"seconds": (end - start) / 1e9, "start": start, "end": end, **compiled})
 
 
 @contextmanager
@@ -132,10 +132,10 @@ def pauses() -> Iterator[None]:
     _pauses.append((start, time.monotonic_ns()))
 
 
-def asked_cache(*, hit: bool) -> None:
+def count_cache_lookup(*, hit: bool) -> None:
     """Triton's own listener told of a kernel."""
     verdict = "hits" if hit else "misses"
-    _asked[verdict] = _asked.get(verdict, 0) + 1
+    _lookups[verdict] = _lookups.get(verdict, 0) + 1
 
 
 def finish() -> None:
@@ -152,8 +152,8 @@ def finish() -> None:
         "torch": torch.__version__,
         "beside": _beside,
         "pauses": _pauses,
-        "triton_cache": _asked,
-        **truth.told(),
+        "triton_cache": _lookups,
+        **truth.recorded(),
     }
     if path := os.environ.get(ACCOUNT):
         Path(path).write_text(json.dumps(account))

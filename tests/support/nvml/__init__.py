@@ -1,7 +1,7 @@
 """A stand-in for NVIDIA's library, built with the C compiler that Inductor needs anyway.
 
-``standin.c`` says what it can say. :class:`Standin` writes its file and names the environment in
-which a daemon finds it, so that pynvml's true path runs in a real process.
+``standin.c`` lists what it can return. :class:`Standin` writes its file and gives the environment
+in which a daemon loads it, so that a real process runs the real pynvml.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Standin:
 
     def replay(self, capture: Path) -> None:
         """From the next call on, replay a real library's values (``gpu/record_nvml.py``)."""
-        told = json.loads(capture.read_text())
-        devices = [{key: _raw(value) for key, value in one.items()} for one in told["devices"]]
-        self.say(*devices, driver=told["driver"])
+        captured = json.loads(capture.read_text())
+        devices = [{key: _raw(value) for key, value in one.items()} for one in captured["devices"]]
+        self.say(*devices, driver=captured["driver"])
 
     def _write(self, lines: list[str]) -> None:
-        aside = self._file.with_suffix(".new")
-        aside.write_text("\n".join(lines) + "\n")
-        aside.rename(self._file)
+        replacement = self._file.with_suffix(".new")
+        replacement.write_text("\n".join(lines) + "\n")
+        replacement.rename(self._file)
 
 
 def _raw(value: Any) -> str:
