@@ -73,7 +73,7 @@ result([values, counters["stats"]["unique_graphs"], dict(counters["graph_break"]
 
 
 def test_inside_a_compiled_function_it_is_nothing(records: Path) -> None:
-    """One graph, no break, no recompile, and nothing told: with the agent and without it."""
+    """One graph, no break, no recompile and no output, with the agent and without it."""
     assert result_of(records, COMPILED, attach=False) == [[2.0] * 3, 1, {}]
     assert result_of(records, COMPILED) == [[2.0] * 3, 1, {}]
     assert slots.read(slots.only(records)).compile.compilations[CUSTOM] == 0

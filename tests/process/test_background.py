@@ -64,7 +64,7 @@ result(dict(at_begin=at_begin, warm=warm, after=after, touched=before == end.tou
     end=[end.background_since_ns, end.background_ns > 0, end.warmups, end.graphs]))
 """
     found = result_of(records, body)
-    assert found["at_begin"]  # nobody can tell yet whether the training waits for it
+    assert found["at_begin"]  # whether the training waits for it is not known yet
     assert found["warm"] == [True] * 30
     assert all(found["after"])
     assert found["touched"]

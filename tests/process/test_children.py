@@ -1,4 +1,4 @@
-"""What a training starts never speaks for it: a child has a name of its own, or says nothing."""
+"""A child of a training never writes to its record: it has its own run name, or no record."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ warmwatch.step()
 
 
 def test_a_child_leaves_its_parents_slot_alone_whatever_its_logger_raises(memory: Path) -> None:
-    """Both have its memory, and a regular step of the optimizer is counted with nothing asked.
+    """Both have its memory, and regular optimizer steps are counted without any call.
 
     Not with the `records` fixture: here an error must be counted, in the child.
     """
@@ -164,7 +164,7 @@ os.write(1, b"done")
 def test_a_helper_of_a_launchers_rank_is_no_rank_and_a_child_that_was_made_one_is(
     records: Path,
 ) -> None:
-    """What a launcher said to the parent is inherited; what the child says of itself is not."""
+    """A child inherits the launcher's settings of its parent; its own reports stay its own."""
     body = (
         CHILD
         + """

@@ -49,7 +49,7 @@ def compilations(folder: Path) -> list[dict[str, object]]:
 
 @pytest.fixture(scope="module")
 def shapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any]]:
-    """The record of a training that meets other shapes, and what PyTorch says of it."""
+    """The record of a training that meets other shapes, and PyTorch's own account of it."""
     with slots.without_errors(tmp_path_factory.mktemp("shapes") / "records") as directory:
         truth = result_of(directory, WAITED + TRUTH + SHAPES)
         yield slots.only(directory), truth
@@ -156,7 +156,7 @@ result([before + counters["stats"]["unique_graphs"], cleared, armed])
 
 
 def test_after_a_reset_each_function_at_the_recompile_limit_counts(records: Path) -> None:
-    """Dynamo numbers the frames anew, so the second function has the first one's number."""
+    """Dynamo restarts its frame numbers, so the second function has the first one's number."""
     body = """
 c = torch._dynamo.config
 setattr(c, "recompile_limit" if hasattr(c, "recompile_limit") else "cache_size_limit", 2)
@@ -291,7 +291,7 @@ states.append(warmwatch.state())
 c = torch.compile(model, backend=backend)
 for n in range(5):
     train(c, o, 1); states.append(warmwatch.state())
-warmwatch.on_warm(lambda: seen.append("at once"))
+warmwatch.on_warm(lambda: seen.append("immediately"))
 train(c, o, 1, batch=7); states.append(warmwatch.state())
 result([states, seen])
 """
@@ -308,7 +308,7 @@ def test_a_training_can_query_its_own_state(records: Path) -> None:
         ["recompiling", True],
         "recompiling",
     ]
-    assert seen == [["called", True], "at once"]
+    assert seen == [["called", True], "immediately"]
 
 
 def test_a_callback_that_raises_is_reported_and_the_training_goes_on(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def _undated(log: str) -> str:
 
 
 def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
-    """Devices stand in for real ones: nothing is said before they are up, all of them after."""
+    """Stand-in devices: none is reported before they are initialized, and all of them after."""
     result_of(
         records,
         """

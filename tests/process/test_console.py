@@ -21,7 +21,7 @@ result(None)
 
 
 def lines_of(stderr: str) -> list[str]:
-    """What was said, but for what a slow machine has it say: that a compilation takes long."""
+    """The output without the warning about a long compilation, which a slow machine adds."""
     text = [line.partition("warmwatch: ")[2] for line in stderr.splitlines()]
     return [line for line in text if line and not line.startswith("compiling for ")]
 
@@ -47,7 +47,7 @@ compiled = torch.compile(model, backend="eager")
 
 
 def console_lines(records: Path, body: str, **options: Any) -> list[str]:
-    """What a training says aloud, line by line."""
+    """The lines that a training writes to the console."""
     with training(records, body, env={"WARMWATCH_SAY": "1"}, **options) as started:
         started.result()
         assert started.wait() == 0

@@ -96,7 +96,7 @@ train(c, o, 3, batch=7); gate("warm again")
         for n in range(3):
             started.reach(f"step {n + 1}")
             until(url, lambda _, n=n: rank_of(url)["steps"] == n + 1)
-            rank = rank_of(url)  # the answer `until` gave was asked for before the condition was
+            rank = rank_of(url)  # `until` requested its answer before it checked the condition
             assert (rank["state"], rank["clean_steps"]) == ("warming", n)
             assert metric(url, "warmwatch_warmup_seconds") is None
             started.go()

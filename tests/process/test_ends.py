@@ -150,7 +150,7 @@ def test_a_process_that_dies_at_its_end_is_lost_and_not_finished(records: Path, 
 
 
 def test_a_forked_childs_exit_is_never_taken_for_its_parents(records: Path) -> None:
-    """Neither that of one that says nothing, nor of one that has a record of its own."""
+    """Neither one without a record, nor one with a record of its own."""
     body = """
 for silent in (True, False):
     if not os.fork():
@@ -282,7 +282,7 @@ for file in held: file.write("their"); file.close()
 
 
 def test_without_on_exit_in_the_c_library_the_rest_still_works(records: Path) -> None:
-    """As musl's does: the exit code stays unknown, and nothing is said about it."""
+    """As musl's does: the exit code stays unknown, and no message mentions it."""
     hide = """
 import ctypes
 class Poor(ctypes.CDLL):

@@ -38,7 +38,7 @@ def body(call: str = "relu") -> str:
 
 
 def status(records: Path) -> dict[str, Any]:
-    """What ``warmwatch status --json`` says, where no daemon runs."""
+    """The output of ``warmwatch status --json`` without a daemon."""
     env = {**environment(records), "WARMWATCH_STATE": str(records.parent / "state")}
     command = [sys.executable, "-m", "warmwatch_monitor", "status", "--json", "--dir", str(records)]
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True)

@@ -66,7 +66,7 @@ def test_the_next_step_ends_it_where_nothing_else_does(records: Path) -> None:
     run(records, START + "model.eval()\ntrain(model, o, 1)\n")
     counts = slots.read(slots.only(records))
     assert counts.compile.evaluating_since_ns < counts.steps.last_step_ns
-    assert counts.compile.evaluating_ns == 0, "when it ended nobody knows"
+    assert counts.compile.evaluating_ns == 0, "its end is unknown"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ for _ in range(6):
 """
     run(records, START + body)
     counts = slots.read(slots.only(records)).compile
-    # the first of those in each step cannot be told from an evaluation
+    # the first of those in each step cannot be distinguished from an evaluation
     assert counts.evaluations == ("model.eval" in each)
 
 
@@ -192,7 +192,7 @@ def test_train_is_wrapped_during_an_evaluation_alone(records: Path) -> None:
 def test_what_an_evaluation_compiles_lies_between_steps_whichever_guard_failed_first(
     records: Path,
 ) -> None:
-    """Also with gradients enabled: then ``training`` is what changed, and nothing says no_grad."""
+    """Also with gradients enabled: only ``training`` changed, and no reason names no_grad."""
     body = """
 model = make().append(torch.nn.Dropout(.1)); o = torch.optim.SGD(model.parameters(), lr=.1)
 c = torch.compile(model, backend="eager")

@@ -36,7 +36,7 @@ scrape_configs:
 
 @contextmanager
 def fleet(folder: Path, *hosts: list[Slot]) -> Iterator[tuple[str, str]]:
-    """A Prometheus over a daemon for each host, and a daemon that sees all records at once."""
+    """A Prometheus over a daemon for each host, and one daemon that reads all records."""
     with ExitStack() as stack:
         targets = []
         for number, slots in enumerate((*hosts, [slot for host in hosts for slot in host])):
@@ -71,8 +71,8 @@ def summary(url: str, run: str) -> str:
 
 
 def timeless(sentence: str) -> str:
-    """Without durations that grow while somebody asks, and without the time left: what that rests
-    on is no series (docs/how-to/many-hosts.md).
+    """Without durations that grow between two queries, and without the time left: its inputs are
+    no series (docs/how-to/many-hosts.md).
     """
     sentence = re.sub(
         r"; (last time|another rank took|longer than (last time|another rank)) [^;]*", "", sentence

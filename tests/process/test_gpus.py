@@ -84,7 +84,7 @@ def test_a_driver_that_comes_goes_and_comes_back_is_followed(nvml: Standin, tmp_
 
 
 def test_a_call_that_never_returns_holds_up_nothing(nvml: Standin, tmp_path: Path) -> None:
-    """The source is given up on; answers go on at once; when the driver wakes it is read again."""
+    """The source times out and answers continue; once the driver responds it is read again."""
     nvml.say(board(0))
     with watching(nvml, tmp_path) as daemon:
         wait_until(lambda: daemon.status()["gpus"])
@@ -195,7 +195,7 @@ def test_data_of_a_real_driver_give_the_reviewed_metrics(
     devices = len(json.loads((CAPTURES / f"{capture}.json").read_text())["devices"])
 
     def of_gpus() -> list[str]:
-        """What is said of them, once each was read twice: activity is between two samples."""
+        """Their figures, once each was read twice: activity is measured between two samples."""
         found = [line for line in daemon.metrics() if "warmwatch_gpu" in line]
         return found if sum("sm_active_ratio{" in line for line in found) == devices else []
 

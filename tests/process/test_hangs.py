@@ -53,7 +53,7 @@ def rank(url: str) -> Any:
 
 
 def clause(url: str) -> str:
-    """What ``long_compile`` says, empty where it does not hold."""
+    """The text of ``long_compile``; empty without that condition."""
     holds = [one for one in rank(url)["conditions"] if one["condition"] == "long_compile"]
     return str(holds[0]["words"]) if holds else ""
 

@@ -138,7 +138,7 @@ def test_the_rest_of_the_environment_is_unchanged(before: str | None) -> None:
 def test_a_python_without_warmwatch_gets_the_agent_and_nothing_else_of_ours(
     tmp_path: Path,
 ) -> None:
-    """Its torch is a module of that name: what matters is who is asked when it is imported."""
+    """Its torch is a stand-in module: the test is about the import hooks that load it."""
     (tmp_path / "torch.py").write_text("")
     foreign = [getattr(sys, "_base_executable", sys.executable), "-s", "-c"]
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"PYTHONPATH": str(tmp_path)}
@@ -359,7 +359,7 @@ def read_until(descriptor: int, text: str | None) -> str:
     while text is None or text not in shown:
         try:
             part = os.read(descriptor, 4096)
-        except OSError:  # Linux says so of a terminal that nobody has open any more
+        except OSError:  # Linux reports this for a terminal that no process has open any more
             part = b""
         if not part:
             assert text is None, shown

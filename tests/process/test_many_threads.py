@@ -1,8 +1,8 @@
-"""Sixteen threads that compile at once: the agent, PyTorch's records and its trace side by side.
+"""Sixteen threads compile concurrently: compares the agent, PyTorch's records and its trace.
 
-Not compared: how PyTorch's own records divide the time between threads that took turns at one lock
-(each counts its waiting), and which phase the agent gives a moment to in which several threads are
-at several: it is that of the one that has been at it longest.
+Not compared: how PyTorch's records divide the time between threads that share a lock (each counts
+its waiting), and the phase that the agent chooses while threads are in several (that of the thread
+which has been in its phase longest).
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_count
 def _same_time(
     recorded: dict[str, Any], slot: Any, events: list[dict[str, Any]], open_: list[truth.Interval]
 ) -> None:
-    """All that PyTorch's records cover is activity to the agent, and no more than its trace has.
+    """The agent's activity covers PyTorch's records, and no more than PyTorch's trace.
 
-    The clocks of both are read at other moments, each by a thread that may have lost its core.
+    The two clocks are read at different moments, each by a thread that may have lost its core.
     """
     begun = {one["activity"]: one["t"] for one in events if one["event"] == "begin"}
     ours = truth.merged(

@@ -70,7 +70,7 @@ POINTS = (
 )
 
 
-# The verdict does without the rest: all of them are gone at once.
+# The verdict does not need the rest, so one test removes all of them.
 _CARRYING = ("optimizer", "events", "callbacks", "compilations", "recompile_reasons")
 GONE = {
     **{hook_point: {hook_point} for hook_point in _CARRYING},

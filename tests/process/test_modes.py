@@ -21,7 +21,7 @@ from warmwatch_monitor.modes.drift import read_losses
 
 MODES = [sys.executable, "-m", "warmwatch_monitor", "modes"]
 
-# What PyTorch itself says of the settings that each compiled object has; nothing is compiled.
+# PyTorch's own settings of each compiled object; nothing is compiled.
 CALLS = """
 import pathlib, sys, warnings
 place = pathlib.Path("site-packages"); place.mkdir(); sys.path.insert(0, str(place))
@@ -220,7 +220,7 @@ def test_each_mode_is_measured_against_eager(records: Path, tmp_path: Path) -> N
     reported, runs = measured(records, tmp_path / "out", "eager", "default")
     eager, default = reported["rows"]
     assert (eager["compiled"], default["compiled"], default["graphs"]) == (False, True, 1)
-    assert [way["mode"] for way in default["wrappings"]] == ["default"]  # the script asks otherwise
+    assert [way["mode"] for way in default["wrappings"]] == ["default"]  # not the script's
     assert default["cost_seconds"] >= default["compile_seconds"] > 0
     assert default["break_even"] is not None
     eager_losses, losses = (
@@ -377,7 +377,7 @@ def test_recording_losses_changes_nothing(records: Path, tmp_path: Path) -> None
     assert [loss for _, loss in rows] == plain[0]
 
 
-# Inductor keeps float32 within a kernel where eager rounds to bfloat16 after each operation.
+# Inductor computes in float32 within a kernel where eager rounds to bfloat16 after each operation.
 DRIFTING = """
 model = torch.nn.Sequential(
     torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 1)

@@ -21,7 +21,7 @@ from support.namespaces import clocks, possible, uptime
 from support.records import environment, wait_until
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
-# It steps when it is told, and a child of it never reads what it is told.
+# It steps on request, and a child of it never reads the requests.
 TRAINING = """
 import sys, warmwatch
 warmwatch.attach(run="t")
@@ -39,7 +39,7 @@ def needs(*flags: str) -> pytest.MarkDecorator:
 
 
 class Training:
-    """It runs, and marks a step whenever it is told to."""
+    """A process in a namespace that marks a step on request."""
 
     def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self.process = process
@@ -79,7 +79,7 @@ def read(directory: Path) -> RecordsReading:
 
 
 def command(*words: str, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """What ``warmwatch`` says, itself in the namespaces of ``within``."""
+    """The output of ``warmwatch`` in the namespaces of ``within``."""
     return subprocess.run(
         [*within, sys.executable, "-m", "warmwatch_monitor", *words],
         env=environment(),

@@ -42,7 +42,7 @@ train(compiled, o, 5, batch=7)
 
 
 class Numbers:
-    """What each view says of each number."""
+    """The value of each number in each view."""
 
     def __init__(self) -> None:
         self.by_name: defaultdict[str, dict[str, Any]] = defaultdict(dict)
@@ -193,7 +193,7 @@ def _number(shown: str) -> int:
 
 
 def of_text(numbers: Numbers, view: str, text: str) -> None:
-    """What a report says in words, as text or as HTML without its tags."""
+    """The prose of a report, as text or as HTML without its tags."""
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text).replace("&#x27;", "'"))
     found = re.search(r"Compiling: \S+ \S+ in (\d+) compilations \(", text)
     broken = re.search(r"(\d+) graph breaks", text)

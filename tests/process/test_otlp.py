@@ -40,7 +40,7 @@ NO_PROXY = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 def exporting(
     records: Path, port: int, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A daemon that watches ``records`` and sends to ``port`` ten times a second, unless told."""
+    """A daemon that watches ``records`` and by default sends to ``port`` ten times a second."""
     reported = {
         "WARMWATCH_OTLP": "on",
         "WARMWATCH_GPU_INTERVAL": "off",
@@ -246,7 +246,7 @@ def without_opentelemetry(tmp_path: Path) -> dict[str, str]:
 
 
 def refused(*arguments: str, **variables: str) -> str:
-    """What a daemon that gives up at once with exit code 2 says, one line."""
+    """The error line of a daemon that exits immediately with code 2."""
     command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
     done = subprocess.run(
         [*command, *arguments],

@@ -104,7 +104,7 @@ def test_a_daemon_that_the_oom_killer_ended_continues_every_counter(
 def _squeeze(limit: Path, process: subprocess.Popen[str]) -> None:
     """Take the group's memory away, a part at a time, until the kernel kills what is in it.
 
-    v1 refuses a limit below what is used; the next page that it asks for is then one too many.
+    v1 refuses a limit below what is used; the next page that it requests is then one too many.
     """
     size = 2**30
     while process.poll() is None and size > 2**20:

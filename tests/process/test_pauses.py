@@ -114,7 +114,7 @@ from warmwatch.ledger.pauses import Pausing
 changes = []
 publish = Pausing._paused
 Pausing._paused = lambda self, changed: (changes.append(changed), publish(self, changed))
-dcp.save({{"model": model.state_dict()}}, checkpoint_id={str(tmp_path / "kept")!r})
+dcp.save({{"model": model.state_dict()}}, checkpoint_id={str(tmp_path / "checkpoint")!r})
 result([before, changes[0], changes[-1], len(changes) > sum(changes)])
 """
     # those of torch.save lie within it, so the record is not written for each of them

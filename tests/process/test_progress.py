@@ -12,15 +12,15 @@ from support.torch_versions import TORCH
 from support.trainings import result_of
 from warmwatch.shared.record import PROGRESS
 
-# What the slot says each time that it is told anew, from inside the training that compiles.
+# The slot after each report of progress, read inside the training that compiles.
 FOLLOWED = """
 from warmwatch.lifecycle import api as _current
 o = torch.optim.SGD(make().parameters(), lr=.1)
 agent = _current.attached.agent
 agent.open()
 original, seen = agent.ledger._activities.progress, []
-def followed(*told):
-    original(*told)
+def followed(*arguments):
+    original(*arguments)
     counts = agent.record.image().compile
     seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
 agent.ledger._activities.progress = followed
@@ -68,8 +68,8 @@ def shown(bar):
 gc.disable()
 own = shown(torch.hub.tqdm)
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-told = shown(module.tqdm)
-result([own, told, module.tqdm is torch.hub.tqdm, module.tqdm.__name__ == torch.hub.tqdm.__name__])
+ours = shown(module.tqdm)
+result([own, ours, module.tqdm is torch.hub.tqdm, module.tqdm.__name__ == torch.hub.tqdm.__name__])
 """
 
 
@@ -88,14 +88,14 @@ calls = []
 stats = {kind: {"all": {"current": at, "peak": at + 5, "allocated": 0, "freed": 0}}
          for kind, at in (("allocated_bytes", 100), ("reserved_bytes", 200))}
 stats["num_alloc_retries"] = 7
-def told(device):
+def statistics(device):
     calls.append(device)
-    if KEEPS_NONE: raise RuntimeError("this allocator keeps no statistics")
+    if HAS_NONE: raise RuntimeError("this allocator has no statistics")
     return stats
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 up = False
 torch.cuda.is_initialized = lambda: up
-torch.cuda.memory.memory_stats_as_nested_dict = told
+torch.cuda.memory.memory_stats_as_nested_dict = statistics
 torch._C._cuda_hasPrimaryContext = lambda device: device == 1
 torch._C._cuda_getDeviceCount = lambda: 3
 torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(uuid="", name="")
@@ -110,16 +110,16 @@ result([before, memory(), sorted(set(calls)), len(calls)])
 """
 
 
-@pytest.mark.parametrize("keeps_none", [False, True])
+@pytest.mark.parametrize("has_none", [False, True])
 def test_the_allocator_is_read_rarely_and_only_after_cuda_is_initialized(
-    records: Path, keeps_none: bool
+    records: Path, has_none: bool
 ) -> None:
-    """Of the device with a context alone; one that keeps no statistics is asked once."""
-    before, after, devices, calls = result_of(records, f"KEEPS_NONE = {keeps_none}\n{CUDA}")
+    """Only of the device with a context; an allocator without statistics is called once."""
+    before, after, devices, calls = result_of(records, f"HAS_NONE = {has_none}\n{CUDA}")
     unknown = [[0, 0, 0, 0], False, 0]
     assert before == [unknown, []]
     assert devices == [1]
-    assert after == (unknown if keeps_none else [[100, 200, 105, 205], True, 1 + 7])
+    assert after == (unknown if has_none else [[100, 200, 105, 205], True, 1 + 7])
     assert calls == 1  # as it becomes known to be eager: no step beside that is looked at
 
 
@@ -130,10 +130,10 @@ agent = _current.attached.agent
 agent.open()
 seen = []
 original = agent.ledger._activities.progress
-def followed(*told):
-    original(*told)
+def followed(*arguments):
+    original(*arguments)
     counts = agent.record.image().compile
-    if told[0] == "choices":
+    if arguments[0] == "choices":
         seen.append([counts.progress_of, counts.progress_done, counts.progress_total])
 agent.ledger._activities.progress = followed
 """
@@ -149,14 +149,14 @@ def measured(get):
     return cache.benchmark_choices([object() for _ in range(3)], types.SimpleNamespace(
         get_benchmark_tensors=get))
 timings = list(measured(cannot).values())
-told, seen[:] = list(seen), []
+during, seen[:] = list(seen), []
 def interrupted(*args): raise KeyboardInterrupt
 try: measured(interrupted)
 except KeyboardInterrupt: raised = True
 agent.listener.end("dynamo")
 import warmwatch; warmwatch.detach()
 restored = [vars(cache)[name].__func__ is one for name, one in zip(names, before)]
-result([told, [str(t) for t in timings], seen, raised, restored])
+result([during, [str(t) for t in timings], seen, raised, restored])
 """
 COUNTED = 1 + PROGRESS.index("choices")
 counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this torch does not")

@@ -78,7 +78,7 @@ def query(
 
 
 def ranks(daemon: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What /status says, by run and rank."""
+    """The ranks of /status, by run and rank."""
     answer = fetch(f"http://{daemon}/status")
     return {
         (run["run"], str(rank["rank"])): rank for run in answer["runs"] for rank in run["ranks"]

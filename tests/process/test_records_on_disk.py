@@ -93,7 +93,7 @@ def test_a_disk_that_is_full_to_the_end_has_room_for_how_it_ended(
 
 
 def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None:
-    """The kernel keeps the process for as long as a write hangs, but its own work is all done."""
+    """The kernel holds the process while a write hangs, but its own work is all done."""
     errors = tmp_path / "errors"
     try:
         with mounted("ext4") as disk, stepping(disk.place / "records", errors, PROGRAM) as training:
@@ -107,7 +107,7 @@ def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None
 
 
 def test_a_disk_that_is_frozen_when_the_record_is_made_gets_it_later(tmp_path: Path) -> None:
-    """The training says so and goes on; the name of its folder is known when it is there."""
+    """The training prints a warning and continues; its folder has a name once it exists."""
     errors = tmp_path / "errors"
     try:
         with mounted("ext4") as disk:
@@ -142,7 +142,7 @@ def test_rare_facts_and_the_end_are_on_the_disk_when_the_process_is_gone(disk: P
 
 
 def test_a_training_that_closes_all_descriptors_keeps_its_record(disk: Path) -> None:
-    """The slot is opened anew and locked again; for nobody else to write to, as before."""
+    """The slot is opened and locked again, and only its owner may write to it, as before."""
     closes = PATIENT.replace("for line in", "os.closerange(3, 4096)\nfor line in")
     with stepping(disk, disk.parent / "errors", closes) as training:
         training.step()
@@ -191,12 +191,12 @@ for number in range(20):
     assert os.waitpid(child, 0)[1] == 0
 while len(os.listdir("/proc/self/task")) > 2: pass  # one that is over is seen for a moment still
 assert len(os.listdir("/proc/self/task")) == 2
-assert threading.active_count() == 1, "whoever joins all threads does not wait for it"
+assert threading.active_count() == 1, "joining all threads does not wait for it"
 """
 
 
 def test_a_training_that_ends_right_after_a_fork_has_all_of_it_on_the_disk(disk: Path) -> None:
-    """The thread lives through forks, and a child that says something has a record of its own."""
+    """The thread survives forks, and a child that reports something has its own record."""
     done = subprocess.run(
         # Python 3.12 warns of forks beside any thread; trainings that took a step have some
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS],
@@ -209,7 +209,7 @@ def test_a_training_that_ends_right_after_a_fork_has_all_of_it_on_the_disk(disk:
     found = {slot.identity.run: slot for slot in map(slots.read, slots.folders(disk))}
     assert {run: slot.steps.steps for run, slot in found.items()} == {"t": 20, "t.fork-20": 1}
     assert {record.ENDS[slot.compile.end_code] for slot in found.values()} == {"finished"}
-    assert found["t"].compile.tokens_per_step == 1, "what a child says is its own"
+    assert found["t"].compile.tokens_per_step == 1, "a child's reports are its own"
 
 
 BATCHES = f"""

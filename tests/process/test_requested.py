@@ -47,7 +47,7 @@ result([before is not torch._dynamo.optimize, torch._dynamo.optimize.__module__]
 
 
 def test_the_users_own_calls_are_counted_and_no_others(records: Path) -> None:
-    """A model, a module, a function, an optimizer; what a library made for itself is not asked."""
+    """A model, a module, a function, an optimizer; a library's own calls are not counted."""
     run(records, REQUESTED)
     assert slots.read(slots.only(records)).compile.wrappers == 7
 
@@ -93,7 +93,7 @@ result(found)
     assert result_of(records, body) == [0, DISABLED.index("stance"), 0]
 
 
-# PyTorch's own function, called as a graph first runs: what it says, is logged and counted.
+# PyTorch's own function, called as a graph first runs: its message is logged and counted.
 SKIPPED = """
 import logging, types
 import torch._inductor.config as config
@@ -118,7 +118,7 @@ def left_out(module, line):
     module.log_cudagraph_skip_and_bump_counter(get_mutation_stack_trace(inputs, [0]))
 left_out(cudagraph_trees, 12)
 left_out(output_code, 13)
-logging.disable(logging.CRITICAL)  # a program that wants to hear nothing
+logging.disable(logging.CRITICAL)  # a program that disables logging
 left_out(cudagraph_utils, 14)
 logging.disable(logging.NOTSET)
 raised = None
@@ -160,7 +160,7 @@ def test_cudagraph_skips_at_run_time_are_reported_and_change_nothing_else(
 def test_after_a_detach_only_pytorch_logs_them_and_at_most_a_hundred_are_reported(
     records: Path,
 ) -> None:
-    """What somebody else has put around it meanwhile stays; it is ours no more."""
+    """A wrapper that another library installed meanwhile stays, and ours no longer records."""
     body = """
 import inspect, logging, warmwatch
 from torch._inductor import cudagraph_trees, cudagraph_utils, output_code
@@ -189,7 +189,7 @@ result(found)
 
 
 def test_cuda_graphs_that_inductor_leaves_out_are_counted(records: Path) -> None:
-    """On a machine without CUDA it leaves them out always; the first line of why, where told."""
+    """Without CUDA PyTorch always skips them; the record has the first line of any reason."""
     body = """
 from torch._dynamo.utils import counters
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

@@ -62,7 +62,7 @@ def test_a_server_is_ready_once_it_is_warm_and_one_recompile_does_not_change_tha
         assert ask(port, "/ready") == (503, {"ready": False, "compiling": False})
         one.go()
         one.reach("warmed up")
-        assert ask(port, "/ready")[0] == 503, "all sizes are compiled, and nobody has said so"
+        assert ask(port, "/ready")[0] == 503, "all sizes are compiled, and no call has reported so"
         assert ask(port, "/live") == (200, {"state": "warming"})
         one.go()
         while ask(port, "/ready")[0] != 200:

@@ -144,7 +144,7 @@ def test_a_trainer_reports_its_steps_validations_saves_and_tokens(records: Path)
 
 
 def test_under_run_each_trainer_is_watched_without_a_line(records: Path) -> None:
-    """Two ranks, by torchtitan's own ``main``: each is told its share of the step."""
+    """Two ranks, by torchtitan's own ``main``: each reports its share of the step."""
     script, module = records.parent / "train.py", records.parent / "tiny.py"
     module.write_text("import os, torch\nfrom dataclasses import dataclass\n" + CONFIG)
     script.write_text(f"{PRELUDE}{CPU}from torchtitan.train import main\nmain()\n")

@@ -110,7 +110,7 @@ input()
 def test_a_detach_waits_for_a_disk_for_a_second_and_no_longer(
     disk: Path, when: str, waited: list[list[object]]
 ) -> None:
-    """All that was said is on it when it answers, and its lock is held until then."""
+    """Every report is on the disk once it answers, and the lock is held until then."""
     with started(DETACHES, disk, when) as process:
         assert process.stdin is not None
         assert process.stdout is not None

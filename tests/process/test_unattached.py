@@ -28,7 +28,7 @@ gate("compiled")
 
 
 def counted(url: str) -> float:
-    """How many processes /metrics says are likely to compile."""
+    """The number of processes in /metrics that are likely to compile."""
     with urlopen(f"{url}/metrics", timeout=60) as reply:
         text = reply.read().decode()
     _, _, rest = text.partition('warmwatch_observed_processes{likely_compiling="true"} ')

@@ -120,7 +120,7 @@ def _states(answer: Any) -> dict[str, str]:
 def test_a_wait_is_answered_though_the_clock_is_set_meanwhile(
     memory: Path, wall: WallClock, seconds: int
 ) -> None:
-    """By the daemon, and by the command that asks it again and again."""
+    """By the daemon, and by the command that polls it."""
     folder = write_record(memory, compiling())
     with held(folder), watching(memory, wall) as daemon:
         wait_until(lambda: daemon.get()["runs"])

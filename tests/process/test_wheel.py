@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(source: Path, place: Path) -> Path:
     built = call(
-        # of what is installed here: each build would else fetch the same libraries anew
+        # without isolation: each build would otherwise download the same libraries again
         *(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"),
         *("-w", place, source),
         cwd=place,

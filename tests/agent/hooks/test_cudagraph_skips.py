@@ -26,7 +26,7 @@ def test_the_innermost_line_of_the_stack_is_reported_if_there_is_a_stack() -> No
     ("source", "there"),
     [
         ("def log_cudagraph_skip_and_bump_counter(msg):\n    pass\n", True),
-        ("def said_otherwise_in_a_pytorch_to_come(msg):\n    pass\n", False),
+        ("def renamed_in_a_later_pytorch(msg):\n    pass\n", False),
         (None, False),
     ],
 )

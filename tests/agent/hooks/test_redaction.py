@@ -19,7 +19,7 @@ GUARDS = (
     "0/1: tensor 'batch[{0}]' size mismatch at index 0. expected 16, actual 14",
     "0/1: tensor 'L['batch'][{0}].x[{1}]' dtype mismatch. expected Float, actual Half",
     "0/1: expected type of 'd[{0}]' to be a tensor type, but found str",
-    "0/2: a PyTorch to come says 'getattr(d, {0})' and 'd[{1}]' of it",
+    "0/2: a later PyTorch reports 'getattr(d, {0})' and 'd[{1}]' of it",
     "0/0: ___dict_contains({0}, G['d'])  # if {2}:  # (HINT: guard on it)",
     "0/0: list(dict.keys(d)) == [{0}, {1}]   # {2}  # c:\\me\\a.py:2 in <lambda> (HINT: {2})",
     "0/0: a == 1  # {2}\nUser stack trace:\n  File '/home/me/x.py', line 1, in f\n    {2}",

@@ -104,7 +104,7 @@ def test_the_kernel_names_the_holder_of_a_write_lock_and_of_no_other(tmp_path: P
 
 @pytest.mark.parametrize("byte", [0, 1, 10_000])
 def test_the_lock_query_covers_the_whole_slot(tmp_path: Path, byte: int) -> None:
-    """Wherever the descriptor stands, and whichever part of it somebody has locked."""
+    """At any file offset, and whichever part of the file is locked."""
     path = tmp_path / "slot"
     path.touch()
     descriptor = os.open(path, os.O_RDONLY)

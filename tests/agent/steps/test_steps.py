@@ -108,9 +108,9 @@ def new_optimizers_over_new_parameters():  # test-time training, a sweep
         copied(torch.randn(3)).backward(); o.step()
 
 def two_steps_of_each_new_optimizer():
-    kept = []  # it does not matter whether they are freed
+    optimizers = []  # it does not matter whether they are freed
     for _ in range(10):
-        ps = parameters(); o = torch.optim.Adam(ps); kept.append(o)
+        ps = parameters(); o = torch.optim.Adam(ps); optimizers.append(o)
         for _ in range(2): back(ps); o.step()
 
 def inner_loops_with_new_optimizers_and_an_outer_one():  # MAML

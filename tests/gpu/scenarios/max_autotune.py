@@ -10,8 +10,8 @@ EXPECT = {
     "cannot_know": {
         "guest": "which template is fastest differs from run to run, and with it the last bits",
         "trace": "templates are compiled ahead on threads, before the record of it begins",
-        "coverage": "likewise; and kernels are tuned apart, in one record for them all",
-        "samples": "likewise",
+        "coverage": "templates start before their record, and one record covers all kernels",
+        "samples": "templates are compiled ahead on threads, before the record of it begins",
     },
 }
 

@@ -128,9 +128,9 @@ def put(answer: Any, path: Path, value: object) -> object:
 
 
 def refused_or_read(value: object) -> int:
-    """Have ``value`` in each place of an answer; how many are refused. The others are read.
+    """Put ``value`` in each place of an answer; return how many are refused. The others are read.
 
-    All of one depth at once, which takes a hundredth of the time.
+    All places of one depth together, which takes a hundredth of the time.
     """
     whole, refused = rich(), 0
     by_depth: dict[int, list[Path]] = {}

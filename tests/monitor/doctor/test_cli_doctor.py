@@ -1,4 +1,4 @@
-"""``warmwatch doctor``: finds the usual troubles and says what to do."""
+"""``warmwatch doctor``: finds common problems and their remedies."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_one_that_has_just_compiled_or_steps_or_compiles_is_not(
         assert doctor().exit_code == 0
 
 
-def test_seams_that_a_torch_lacks_are_noted_and_an_old_torch_in_a_training_is_a_trouble(
+def test_missing_hook_points_are_noted_and_an_old_torch_in_a_training_is_a_trouble(
     tmp_path: Path,
 ) -> None:
     with held(write_record(tmp_path, warm(torch="2.4.1", missing=("callbacks",)))):

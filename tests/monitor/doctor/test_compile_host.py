@@ -1,4 +1,4 @@
-"""A host as a place to compile on: what is read of it, and what ``doctor`` says."""
+"""Facts of a host that affect compilation, and the checks of ``doctor`` for them."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -
     store.save([lost])
     assert loaded(store).state == "lost"
     store.save([a.living(seen=BEGAN + 101)])
-    assert loaded(store).state == "warm", "it lives after all: what is lost was never said"
+    assert loaded(store).state == "warm", "it lives after all, so no loss was recorded"
 
 
 def test_a_process_that_attaches_again_continues_after_the_end(tmp_path: Path) -> None:
@@ -383,7 +383,7 @@ def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
     assert store.count(Wanted(limit=1)) == 3
 
 
-# What can be wrong with the place: each a sentence that says what to do.
+# Errors of the database file: each has a message with a remedy.
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 999])

@@ -74,7 +74,7 @@ def test_the_text_is_the_library_s(both: tuple[list[Family], list[Metric]], acce
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
 @pytest.mark.parametrize("version", ["abc", "2.0.0", "1.0.0\xe9", "1.0.0\x01", "x.y", "9" * 999])
 def test_an_unsupported_version_is_never_negotiated(kind: str, version: str) -> None:
-    """What was asked for is then not there, so what is always understood is sent."""
+    """No requested format is available, so the default format is sent."""
     plain = "text/plain; version=0.0.4; charset=utf-8"
     odd = f"{kind}; version={version}"
     assert encode([], odd) == (b"", plain)

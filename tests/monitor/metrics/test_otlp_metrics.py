@@ -142,7 +142,7 @@ def test_a_counter_of_unknown_start_begins_when_it_is_first_sent() -> None:
     assert began(150.0, 120) == [0]
     assert began(20.0, 180) == [pytest.approx(-180)]  # the driver was loaded again
     assert began(30.0, 240) == [pytest.approx(-180)]
-    converted(b.snapshot(), by)  # the GPU is gone for a while: nothing is kept of it
+    converted(b.snapshot(), by)  # the GPU is gone for a while: none of its values stay
     assert began(40.0, 300) == [pytest.approx(-300)]
 
 

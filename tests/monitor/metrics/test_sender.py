@@ -10,7 +10,7 @@ from warmwatch_monitor.model import Snapshot
 
 
 class Outbox:
-    """Keeps what it is given; raises while there is an ``error``."""
+    """Stores what it is given; raises while ``error`` is set."""
 
     name = "outbox"
     interval = 0.01

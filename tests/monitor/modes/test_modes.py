@@ -1,4 +1,4 @@
-"""The table of modes: made of Accounts built by hand, as they are when each run has told enough."""
+"""The table of modes, from summaries built by hand as of the end of each measurement."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_table_has_a_column_for_each_mode_where_the_width_is_small() -> None
 
 
 def notes(of: Modes) -> dict[str, str]:
-    """What is said of each mode."""
+    """The text for each mode."""
     document: Document = page(of)
     items = [one.items for one in document.sections if one.title == "To be known"]
     reported = [(*item.words.partition(": "), item.more) for each in items for item in each]
@@ -350,7 +350,7 @@ def test_a_regional_mode_without_repeated_blocks_is_named() -> None:
     assert notes(made(*rows[:2], tried("regional", blocks))) == {}
 
 
-# When a run has told enough.
+# When the measurement of a run ends.
 
 
 def view(

@@ -84,7 +84,7 @@ def slower() -> RankView:
     ],
 )
 def test_every_series_that_is_read_is_queried(view: RankView) -> None:
-    """What nobody asks the server for would be missing with a real one alone."""
+    """An unrequested value would be missing only with a real server."""
     reported = samples(b.snapshot(view))
     requested = [
         re.compile("|".join(re.findall(r'__name__=~"([^"]+)"', query))) for query in _queries(None)

@@ -114,7 +114,7 @@ def test_several_precedents_give_a_spread_and_those_that_are_over_no_rest() -> N
 )
 def test_what_was_compiled_otherwise_is_no_precedent(otherwise: dict[str, str]) -> None:
     assert estimate(now(20, 5, replace(FORWARD, **otherwise)), [BEFORE]) is None
-    if "cache" not in otherwise:  # of what is under way nobody knows that yet
+    if "cache" not in otherwise:  # this is unknown while it compiles
         assert estimate(now(20, underway=Done(**otherwise)), [BEFORE]) is None
 
 
@@ -262,7 +262,7 @@ WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
 
 @pytest.fixture
 def look_up(tmp_path: Path) -> Any:
-    """What the history, in which ``accounts`` are, knows of a record with ``identity``."""
+    """The earlier runs that a history with ``accounts`` finds for a record with ``identity``."""
 
     def ask(*accounts: RunSummary, **identity: Any) -> Remembered:
         history = store(tmp_path)
@@ -358,7 +358,7 @@ def _polled(state: Path, record: RecordReading) -> Snapshot:
     return Poller(settings("/nowhere"), sources=sources).poll_once()
 
 
-# What is said of it
+# Its sentence
 
 
 def seen(estimate: Estimate, slot: Slot = b.COMPILING) -> Snapshot:

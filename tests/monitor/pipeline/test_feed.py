@@ -13,7 +13,7 @@ SECOND = 10**9
 
 
 class Hands:
-    """A clock whose readings cost as long as a test says."""
+    """A clock whose readings take a time that the test sets."""
 
     def __init__(self) -> None:
         self.ns, self.epoch = 50 * SECOND, 1000.0
@@ -29,7 +29,7 @@ class Hands:
 def feed(
     hands: Hands, *outcomes: object, interval: float = 1.0, takes: float = 0.0
 ) -> Feed[object]:
-    """One whose source gives or raises what it is ``told`` to, in turn."""
+    """A feed whose source returns or raises ``outcomes`` in turn."""
     left = iter(outcomes)
 
     def source() -> object:
@@ -121,7 +121,7 @@ def test_while_it_is_read_it_is_not_read_again() -> None:
     one = Feed("gpus", source, Clock(), 1.0)
     assert not one.read_within(0.0)
     assert begun.wait(600)
-    one.read()  # returns at once
+    one.read()  # returns immediately
     assert not one.read_within(0.0)
     assert len(calls) == 1
     assert one.current(Clock().monotonic_ns())[1].error == "no answer for 0 s"
@@ -150,7 +150,7 @@ def test_a_hung_read_is_given_what_is_left_of_its_time_and_a_name() -> None:
 
 
 class Stopping:
-    """Lets a feed be read so often, and keeps for how long it paused."""
+    """Stops a feed after ``reads`` reads, and records its pauses."""
 
     def __init__(self, reads: int) -> None:
         self.reads, self.pauses = reads, []

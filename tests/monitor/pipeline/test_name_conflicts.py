@@ -61,11 +61,11 @@ def test_ranks_that_several_launchers_started_are_one_run() -> None:
 def test_a_restarted_run_continues_under_its_name() -> None:
     assembly = Assembly(sources.settings("/d"))
     dead = record("dead", pid=1, attached=20, alive=False)
-    assert members(assembly, dead, record("anew", pid=2)) == {"gpt2": ["anew"]}
+    assert members(assembly, dead, record("restarted", pid=2)) == {"gpt2": ["restarted"]}
 
 
 def test_a_child_that_is_no_rank_never_represents_its_parent() -> None:
-    """It steps and ends before the parent has said anything: the run goes on, and is not warm."""
+    """It steps and ends before the parent reports anything: the run continues and is not warm."""
     parent = record("parent", pid=7, attached=20)
     living = record("child", pid=8, launch="process:7:4026531836:99", steps=STEPS)
     ended = record(

@@ -49,7 +49,7 @@ class Records:
 
 
 def host_source(others: Readings) -> HostAndProcesses:
-    """A host that knows process 7 and is asked for it."""
+    """A host with process 7, which is requested."""
     found = {pid: PROCESS for pid in living(others) if pid == 7}
     return HostAndProcesses(machine=None, processes=found)
 
@@ -101,7 +101,7 @@ def test_a_command_is_awaited_until_its_first_record() -> None:
 
 
 def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> None:
-    """ "No step in the 3.9 s since it attached" must not span a second that nobody looked at."""
+    """ "No step in the 3.9 s since it attached" must not span a second without a poll."""
     hands = [NOW]
     clock = Clock(monotonic_ns=lambda: hands[0], epoch=lambda: EPOCH)
 
@@ -172,7 +172,7 @@ def test_it_goes_on_after_a_source_raised() -> None:
 
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
-    """An event that nobody sets before the test is over."""
+    """An event that is set when the test is over."""
     event = threading.Event()
     yield event
     event.set()
@@ -261,7 +261,7 @@ def test_a_slow_source_is_given_three_intervals() -> None:
 
 
 def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> None:
-    """One entry is all: the poller knows none of them by itself."""
+    """One entry suffices: the poller names no data source itself."""
     requested_pids: list[list[int]] = []
     fans: Source[None] = Source(
         name="fans",

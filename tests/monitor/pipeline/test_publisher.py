@@ -135,7 +135,7 @@ def probe(path: str, latest: Callable[[], Snapshot]) -> httpx.Response:
 def test_an_old_snapshot_is_neither_ready_nor_healthy_and_its_age_is_reported(
     interval: float, patience: float
 ) -> None:
-    """Its age is judged when it is asked for, for nobody else is there to do it."""
+    """Its age is judged on each request, because no other task runs."""
     hands = Hands()
     watching = poller(GOOD, clock=hands.clock(), values={"interval": interval})
     published = watching.poll_once()
@@ -157,7 +157,7 @@ def test_an_old_snapshot_is_neither_ready_nor_healthy_and_its_age_is_reported(
 
 
 def test_an_old_snapshot_stays_the_same_for_a_second_and_then_reports_its_age() -> None:
-    """What was made of it is kept for as long as it is the same; just then nothing is cheap."""
+    """Derived results stay cached while it is unchanged; that is when load is highest."""
     hands = Hands()
     watching = poller(GOOD, clock=hands.clock())
     watching.poll_once()
@@ -174,7 +174,7 @@ def test_an_old_snapshot_stays_the_same_for_a_second_and_then_reports_its_age() 
 def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To start it anew would not help."""
+    """A restart would not help."""
     watching = poller(GOOD)
     monkeypatch.setattr(assembly, "charge", lambda *_: 1 // 0)
     watching.poll_once()

@@ -49,7 +49,7 @@ class Training(b.GrowingRecord):
         return self.views[-1]
 
     def long_step(self, seconds: float) -> None:
-        """A line in the agent's journal, as far as the monitor keeps it."""
+        """A line of the agent's journal, as the monitor stores it."""
         usual = (record.median_ns(record.recent_lengths(self.slot().recent)) or 0.0) / 1e9
         at_ns = b.NOW + round(self.now * 1e9)
         new = LongStep(at_ns=at_ns, step=self.steps, seconds=seconds, usual_seconds=usual)

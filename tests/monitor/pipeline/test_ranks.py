@@ -81,7 +81,7 @@ def test_a_rank_does_not_wait_for_itself() -> None:
 
 
 def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
-    """A restart with fewer ranks: nobody waits for those that are not started again."""
+    """After a restart with fewer ranks, none waits for the missing ones."""
     before = [
         reading(rank, alive=False, attached=300, launch="parent:7", steps=STEPPED)
         for rank in range(4)
@@ -120,7 +120,7 @@ def test_two_starts_that_overlapped_both_stay_after_their_end(
 
 
 def test_a_start_that_was_killed_as_it_compiled_was_there_until_then() -> None:
-    """By who looks afterwards: nobody saw it gone, and it had made no step."""
+    """By a monitor that starts later: it ended unseen and without a step."""
     one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
     compiling = CompileCounts(begun=1, active_since_ns=b.ago(90), episode_began_ns=b.ago(90))
     other = reading(1, alive=False, attached=120, launch="parent:8", compile=compiling)

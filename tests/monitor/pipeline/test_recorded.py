@@ -1,4 +1,4 @@
-"""From a record to figures: units, what is unknown, and what is kept from look to look."""
+"""From a record to figures: units, unknown values, and what is cached between polls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def figures(slot: Slot, **more: Any) -> Figures:
 
 
 def computed(made: RecordReading) -> Figures:
-    """As of a record that nobody has looked at before."""
+    """The figures of a record on its first poll."""
     forget_others(())
     return view(made, NOW).figures
 

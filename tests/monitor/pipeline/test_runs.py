@@ -125,9 +125,9 @@ def test_a_parent_that_waits_for_its_ranks_is_none_of_them(*, alive: bool) -> No
 
 def test_of_ranks_started_one_after_another_the_last_is_shown() -> None:
     first = of(8, "a rank that died", alive=False, attached=20, **RANK)
-    again = of(9, "a rank anew", alive=False, attached=10, **RANK)
+    again = of(9, "a restarted rank", alive=False, attached=10, **RANK)
     for order in permutations((PARENT, first, again)):
-        assert speaker(*order) == "a rank anew"
+        assert speaker(*order) == "a restarted rank"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
 
 
 def test_a_rank_has_the_devices_that_it_names_in_its_order() -> None:
-    """CUDA and NVML may call one device by another prefix; one that nobody reads is left out."""
+    """CUDA and NVML may use different prefixes; a device that NVML does not report is left out."""
     whole, part, other = (builders.gpu(n, uuid=u) for n, u in enumerate(("GPU-a", "MIG-b", "c")))
     using = [
         reading("both", rank=0, gpus=("GPU-b", "GPU-a")),
@@ -367,7 +367,7 @@ def gone(seconds: float) -> RecordReading:
         "ten seconds apart",
         "one long before the other",
         "a part is gone",
-        "a part is gone, nobody knows since when",
+        "a part is gone, since an unknown time",
         "a part has finished",
         "none is gone",
         "nobody saw when one went",
@@ -419,7 +419,7 @@ def living(rank: int) -> RecordReading:
         # and does not leave one alive
         ([dead(0, KILL, 2.1), living(1)], ["failed", "warming"]),
         ([dead(0, TERM, 2.1), living(1)], ["lost", "warming"]),
-        # nobody saw the signals
+        # the signals were not seen
         ([dead(0, None), dead(1, None)], ["lost", "lost"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What has not changed since the last look is not made anew, for hundreds of ranks move."""
+"""Figures that did not change since the last poll are reused, for speed with hundreds of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work without optimizer steps keeps a rank from being called stalled; waiting does not."""
+"""A rank that works without optimizer steps is not stalled; one that waits is."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Watched:
         self.cpu = [0.0] * len(ranks)
 
     def states(self, seconds: int, *, records: bool = True) -> list[State]:
-        """What is said of each rank after that many seconds more."""
+        """The verdict of each rank after that many more seconds."""
         for _ in range(seconds):
             self.passed += 1
             readings = self._readings(records=records)
@@ -91,7 +91,7 @@ class Watched:
     ],
     ids=[
         "its GPU computes: an evaluation",
-        "so it does where the host says nothing",
+        "so it does without data about the host",
         "a GPU that does not tell its power",
         "a collective that spins on both",
         "a collective that spins",

@@ -526,7 +526,7 @@ def test_a_brief_report_and_the_whole_one_have_the_same_compile_time() -> None:
 
 
 def test_the_suggested_commands_quote_a_hostile_name() -> None:
-    """Another user chooses the name, and somebody pastes the command."""
+    """Another user chooses the name, and a reader pastes the command."""
     name = "x'; touch stolen; '"
     account = replace(a.finished(compiled=a.TWICE), run=name)
     *_, last = lines_of(account, width=300, before=replace(account, id="aaaaaaaa"))

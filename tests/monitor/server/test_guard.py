@@ -45,7 +45,7 @@ def test_a_client_that_is_admitted_during_a_lockout_does_not_proceed() -> None:
     async def endless(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(5):
-            await send({"type": "http.response.body", "body": b"told", "more_body": True})
+            await send({"type": "http.response.body", "body": b"reply", "more_body": True})
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -63,7 +63,7 @@ def test_a_client_that_is_admitted_during_a_lockout_does_not_proceed() -> None:
             await guard(scope, None, send)  # type: ignore[arg-type]
 
     asyncio.run(request())
-    assert not any(message.get("body") == b"told" for message in sent)
+    assert not any(message.get("body") == b"reply" for message in sent)
 
 
 class Known:

@@ -293,7 +293,7 @@ def test_a_slow_listing_continues_at_the_next_poll(
 def test_listing_an_unchanged_directory_again_leaves_it_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a user with very many folders keeps every unknown name at 503."""
+    """Otherwise a user with very many folders makes every unknown name a 503."""
     monkeypatch.setattr(directories, "_ENTRIES_BETWEEN", 1)
     for number in range(3):
         (tmp_path / f"{number}").mkdir()

@@ -298,7 +298,7 @@ def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
     stat_of(tmp_path, 7)
     known = holder(7, tmp_path)
     assert known == Holder(pid=7, started=77)
-    assert presence(known, 5, tmp_path) is Presence.THERE, "what it has open may not be asked"
+    assert presence(known, 5, tmp_path) is Presence.THERE, "its open files may not be read"
     (tmp_path / "7" / "fd").mkdir()
     maps = tmp_path / "7" / "maps"
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 4 /run/warmwatch/a/slot\n")
@@ -331,7 +331,7 @@ def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
 def test_a_process_with_a_new_address_space_runs_another_program(
     tmp_path: Path, peak: int | None, code: int | None, found: Presence
 ) -> None:
-    """The most that a process ever had mapped never falls, and its code keeps its size."""
+    """The peak of mapped memory never falls, and the code size is constant."""
 
     def tell(peak: int | None, code: int | None) -> None:
         memory = f"VmPeak:\t {peak} kB\nVmExe:\t {code} kB\n" if peak else ""
@@ -415,7 +415,7 @@ def test_a_late_exit_status_is_accepted(tmp_path: Path, hands: Hands) -> None:
         hands.turn(seconds)
         reading = only(source)
         assert ended(reading) == (False, "", None)
-        assert only(source) is reading, "and is not made anew meanwhile"
+        assert only(source) is reading, "and is reused meanwhile"
     with (folder / record.EXIT).open("ab") as left:
         left.write((3).to_bytes(4, "little"))
     assert ended(only(source)) == (False, "failed", 3)

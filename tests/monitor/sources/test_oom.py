@@ -119,7 +119,7 @@ def test_a_lost_rank_gets_the_result_of_its_control_group() -> None:
 
     assert out_of_memory(*ranks) == [None, None]
     dead = replace(ranks[1], alive=False, pid=None, gone_ns=b.NOW)
-    assert out_of_memory(ranks[0], dead) == [None, None], "nobody has looked yet"
+    assert out_of_memory(ranks[0], dead) == [None, None], "not polled yet"
     assert out_of_memory(ranks[0], dead, killed={PID + 1: True}) == [None, True]
     assert out_of_memory(ranks[0], dead, killed={PID + 1: False}) == [None, False]
     assert out_of_memory(ranks[0], dead, killed={PID: True}) == [None, None], "that one lives"
@@ -133,7 +133,7 @@ def test_with_fewer_kills_than_ended_processes_no_one_is_blamed(
     watch = kernel.watch()
     watch.follow([PID, *OTHERS])
     kernel.count(1)
-    assert watch.follow([]) == {}, "the launcher ended two of them, and nobody knows which"
+    assert watch.follow([]) == {}, "the launcher ended two of them, and which is unknown"
 
 
 def test_with_as_many_kills_as_ended_processes_all_were_killed(kernel: Kernel) -> None:

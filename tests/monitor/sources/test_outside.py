@@ -41,7 +41,7 @@ NO_POOL = {"workers_busy": 0, "workers_idle": 0}
         "busy workers beside a busy GPU",
         "an idle GPU without a pool may wait for data",
         "all idle",
-        "an idle pool says nothing",
+        "an idle pool is no evidence",
         "full utilization at idle power",
         "nothing known",
     ],

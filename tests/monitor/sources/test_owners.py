@@ -64,7 +64,7 @@ def runs(directory: Path) -> dict[str, str]:
     return {one["run"]: one["state"] for one in answer["runs"]}
 
 
-# Forge: a record under somebody's name.
+# Forge: a record under another user's name.
 
 
 @root
@@ -189,16 +189,16 @@ def test_a_world_writable_record_is_refused(directory: Path, name: str) -> None:
 
 @root
 def test_a_record_that_names_another_user_s_process_does_not_get_its_state(directory: Path) -> None:
-    """He has it open, and the pid is his: the record would live, were it not somebody else's."""
+    """The user has it open, and the pid matches: only the owner of the record differs."""
     with someone(ALICE) as alice:
         pid = alice.process.pid
         claimed = forged(directory, warm(pid=pid))
-        alice.do(f"kept = open({str(claimed / record.SLOT)!r})")
+        alice.do(f"slot = open({str(claimed / record.SLOT)!r})")
         (reading,), _ = read(directory)
         assert not reading.alive
     with someone(MALLORY) as mallory:
         own = forged(directory, warm("own", pid=mallory.process.pid), name="own")
-        mallory.do(f"kept = open({str(own / record.SLOT)!r})")
+        mallory.do(f"slot = open({str(own / record.SLOT)!r})")
         alive = {one.slot.identity.run: one.alive for one in read(directory)[0]}
         assert alive == {f"gpt2@{MALLORY}": False, f"own@{MALLORY}": True}, "or this proves nothing"
 
@@ -208,8 +208,8 @@ def test_a_record_that_names_another_user_s_process_does_not_get_its_state(direc
 
 def lock_by(process: Process, slot: Path, how: str) -> None:
     mode = "r+b" if how == "LOCK_EX" else "rb"
-    process.do(f"kept = open({str(slot)!r}, {mode!r})")
-    process.do(f"fcntl.lockf(kept, fcntl.{how})")
+    process.do(f"slot = open({str(slot)!r}, {mode!r})")
+    process.do(f"fcntl.lockf(slot, fcntl.{how})")
 
 
 @root
@@ -356,7 +356,7 @@ def answer_of(*records: RecordReading) -> dict[str, object]:
 
 
 def test_runs_of_different_owners_have_different_names() -> None:
-    """Not even where somebody calls his own as another's is shown."""
+    """Also when a run name equals the shown name of another user's run."""
     names = {
         owner.shown(run)
         for owner in (ROOT, BOB, CAROL)

@@ -487,9 +487,9 @@ def test_fields_of_a_newer_agent_are_ignored(tmp_path: Path, source: RecordsSour
 def test_a_damaged_slot_is_one_refusal_or_one_typed_reading(
     places: list[tuple[int, bytes]], *, reseal: bool
 ) -> None:
-    """From the bytes on the disk to the reading that everything downstream goes by.
+    """The reading that the source makes of the bytes on the disk.
 
-    With ``reseal`` the checksums are made to fit, as they are where somebody meant it.
+    With ``reseal`` the checksums are recomputed, as by a deliberate change.
     """
     data = bytearray(slot_bytes(builders.in_every_state()["warm"].reading.slot))
     for at, value in places:

@@ -1,4 +1,4 @@
-"""``warmwatch stacks``: what an agent left, what py-spy says, what to do where neither tells."""
+"""``warmwatch stacks``: stacks from the agent's dump, from py-spy, or a remedy without both."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_real_py_spy_sees_a_real_process() -> None:
 
 
 def test_stacks_are_in_no_answer_over_http(tmp_path: Path) -> None:
-    """No module of what answers over HTTP, or of what it reads, knows how to read them."""
+    """No module of the HTTP server, or of the sources it reads, imports the reader of stacks."""
     code = (
         "import sys, warmwatch_monitor.api.routes, warmwatch_monitor.pipeline.poller;"
         "print(*sys.modules)"

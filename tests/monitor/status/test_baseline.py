@@ -1,4 +1,4 @@
-"""What is said of steps that were eager on purpose, and of what compiling brought."""
+"""The eager baseline in the answers, and the speedup over it."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
         replace(NOTHING, compilations=b.kinds()),
         replace(NOTHING, clean_after=STEPS - 2),
     ],
-    ids=["a graph", "a graph before it was attached", "no compilation is told", "not warm yet"],
+    ids=["a graph", "a graph before it was attached", "no compilation is recorded", "not warm yet"],
 )
 def test_capture_is_not_reported_if_uncertain(counts: CompileCounts) -> None:
     assert view(counts).judgement.conditions == ()

@@ -48,7 +48,7 @@ ENDS = {
         "failed after 12 steps with exit code 3",
         ("failed", 3, None),
     ),
-    "not told how": (
+    "how is unknown": (
         ended("failed"),
         "failed after 12 steps with an uncaught exception",
         ("failed", None, None),

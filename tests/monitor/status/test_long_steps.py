@@ -1,4 +1,4 @@
-"""Steps that took long and did not compile: what they are said to have gone to."""
+"""Long steps without a compilation, and the causes in their sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a training from its steps and is no compilation: told apart, and never a stall."""
+"""Saving, evaluation and data wait: each is reported as such, and never as a stall."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_process_that_died_while_it_saved_saves_no_longer() -> None:
 
 
 def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
-    """A signal handler may raise where the end would be told; nothing saves for ever then."""
+    """A signal handler may raise before the end is recorded; the save must still end."""
     slot = b.slot(
         StepCounts(steps=9, last_step_ns=b.ago(1)), CompileCounts(saving_since_ns=b.ago(50))
     )
@@ -143,7 +143,7 @@ def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
 def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
     words = [0] * COMPILE_WORDS
     pauses = Pauses(words)
-    assert pauses.began("evaluating", 2, 100, None, 0)  # nobody knows yet which thread trains
+    assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet
     assert pauses.began("evaluating", 1, 500, 1, 3)
     assert not pauses.ended("evaluating", 2, 550, 3)
     assert pauses.ended("evaluating", 1, 600, 3)

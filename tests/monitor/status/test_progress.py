@@ -1,4 +1,4 @@
-"""No step for long, and yet no stall: what moves is said."""
+"""No step for long, and no stall: the sentence names what makes progress."""
 
 from __future__ import annotations
 

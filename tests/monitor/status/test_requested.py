@@ -61,7 +61,7 @@ def test_an_early_request_is_reported_as_such() -> None:
         replace(IN_VAIN, active_since_ns=b.ago(1)),
     ],
     ids=[
-        *("nothing asked for", "turned off", "few steps", "compiled", "captured", "before"),
+        *("nothing requested", "turned off", "few steps", "compiled", "captured", "before"),
         *("dynamo looked at it", "somebody did", "it compiles now"),
     ],
 )
@@ -70,7 +70,7 @@ def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
 
 
 def test_another_compiler_at_work_is_no_excuse() -> None:
-    """A Triton kernel that compiled beside an eager model: the rank is warm, and it is said."""
+    """After a Triton kernel compiled, an eager rank is warm, and the sentence is the same."""
     triton = replace(
         IN_VAIN,
         begun=1,

@@ -148,7 +148,7 @@ def _recompiling(slot: Slot, cost: FunctionCost) -> RankView:
 
 
 def as_prometheus_has_it(snapshot: Snapshot) -> Snapshot:
-    """The same, told by the series of its /metrics."""
+    """The same, from the series of its /metrics."""
     text = render(snapshot, None)[0].decode()
     return assemble(
         [

@@ -168,7 +168,7 @@ def test_a_speed_from_few_steps_is_marked() -> None:
 
 
 def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
-    """At its first tuning; at a later one its reason is told, with the remedy for a kernel."""
+    """At its first tuning; a later one has a reason, with the remedy for a kernel."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     slot = replace(b.COMPILING, compile=counts)
     kernel = {"kind": "triton", "name": "scale", "file": "kernels.py", "line": 7}
@@ -190,7 +190,6 @@ FRAME = {"name": "forward", "file": "train.py", "line": 31, "code": "a7b1be19100
 
 
 def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None:
-    """It is said that the clock is this function's where it began with it, and only there."""
     first = b.view(
         b.COMPILING, journal={"beginning": Beginning(at_ns=b.ago(43), what="dynamo", **FRAME)}
     )

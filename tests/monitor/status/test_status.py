@@ -241,7 +241,7 @@ def test_activity_of_an_unknown_phase_is_counted_as_other() -> None:
 
 
 def test_what_a_torch_cannot_count_is_null() -> None:
-    """Its phases and seconds come from another seam and are told all the same."""
+    """Its phases and seconds come from another hook point and are still reported."""
     identity = replace(b.WARM.identity, missing=("compilations", "recompile_limit"))
     whole = of_slot(b.WARM)["compile"]
     less = of_slot(replace(b.WARM, identity=identity))["compile"]

@@ -39,7 +39,7 @@ def test_a_long_step_is_reported_with_gpu_activity_and_time_to_certainty() -> No
 
 def test_the_step_under_way_counts_for_what_is_left() -> None:
     assert headline(b.view(warming(1, 10.0, quiet=4.0))).endswith("; sure in about 16 s")
-    # it takes longer than the last one: how much longer nobody knows
+    # it takes longer than the last one: how much longer is unknown
     assert headline(b.view(warming(1, 10.0, quiet=14.0))).endswith("; sure in about 10 s")
 
 

@@ -1,4 +1,4 @@
-"""What ``top`` keeps for its plots, and how a plot is drawn."""
+"""The history behind the plots of ``top``, and how a plot is drawn."""
 
 from __future__ import annotations
 

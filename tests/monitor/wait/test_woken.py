@@ -54,7 +54,7 @@ def commanded(before: Front, *words: str) -> Iterator[Waiting]:
 def listens(before: Front) -> int:
     """Return once the command only listens; the number of its queries.
 
-    Since it heard the first event it has asked once, for what it was not told of before.
+    After the first event it polled once, for changes before its subscription.
     """
     wait_until(lambda: before.is_caught_up)
     return len(before.polls)
@@ -121,7 +121,7 @@ def hangs(words: bytes) -> Treatment:
 
 TREATMENTS: dict[str, Treatment] = {
     "an older daemon": replies(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
-    "who asks is refused": replies(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
+    "an unauthenticated client": replies(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
     "a crowd": replies(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"),
     "another thing": replies(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>"),
     "nothing": replies(b""),

@@ -1,4 +1,4 @@
-"""The demo's training as CI checks it: nothing is built of its graphs, and nobody watches it."""
+"""The demo's training as CI checks it: its graphs are not compiled further, and no monitor runs."""
 
 import functools
 

@@ -1,8 +1,8 @@
 """What every scenario shares: a tiny model, its data, step marks, and the account at its end.
 
 A scenario calls ``mark(loss)`` after each optimizer step (or whatever its step is) and ``finish()``
-at its end. Where the suite asks for it, the agent is attached: here, before anything else, unless
-the scenario declares ``SCENARIO_LATE`` and calls ``attach()`` itself. Run by hand
+at its end. If the suite requests it, the agent is attached here, before anything else, unless the
+scenario declares ``SCENARIO_LATE`` and calls ``attach()`` itself. Run by hand
 (``PYTHONPATH=tests python tests/process/scenarios/static.py``) it is an ordinary training that
 prints its losses.
 """
@@ -30,7 +30,7 @@ AGENT, LATE, ACCOUNT = "SCENARIO_AGENT", "SCENARIO_LATE", "SCENARIO_ACCOUNT"
 
 
 def attach() -> None:
-    """Attach the agent, where the suite asks for it."""
+    """Attach the agent if the suite requests it."""
     if os.environ.get(AGENT):
         import warmwatch.auto  # noqa: F401
 
@@ -113,9 +113,9 @@ def mark(loss: torch.Tensor) -> None:
 
 @contextmanager
 def compiles(kind: str, name: str) -> Iterator[dict[str, Any]]:
-    """The training knows that this compiles, by another compiler than PyTorch's.
+    """Record a compilation by another compiler than PyTorch's, with its time.
 
-    What it compiles, with the time around it; where less of that is the compiler's, put that in.
+    Set ``seconds`` in the yielded entry where the compiler took less than the whole block.
     """
     start = time.monotonic_ns()
     compiled: dict[str, Any] = {"kind": kind, "name": name}
@@ -133,7 +133,7 @@ def pauses() -> Iterator[None]:
 
 
 def count_cache_lookup(*, hit: bool) -> None:
-    """Triton's own listener told of a kernel."""
+    """Count an event of Triton's own listener."""
     verdict = "hits" if hit else "misses"
     _lookups[verdict] = _lookups.get(verdict, 0) + 1
 

@@ -17,7 +17,7 @@ EXPECT = {
 first, second = small(), small(6)
 one = torch.compile(first)
 other = torch.compile(torch.nn.Sequential(torch.nn.Linear(8, 6), second))
-# both live on: one made where the other was freed could not be told from it
+# both live on: one made where the other was freed could not be distinguished from it
 optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for model in (first, second)]
 train(one, optimizers[0], steps=6)
 train(other, optimizers[1], steps=6)
