@@ -20,8 +20,8 @@ from support.daemon import daemon
 from support.records import wait_until
 from support.screens import screen
 from support.trainings import run
+from warmwatch.shared.phrases import duration
 from warmwatch_monitor.cli import cli
-from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import rows

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
+from warmwatch.shared.phrases import counted, duration, place, step_length
 from warmwatch.shared.reasons import plain, plain_break
 from warmwatch_monitor.check.baseline import RATIO, named
 from warmwatch_monitor.check.growth import SECONDS, Cause, Held, Kind, Moved, Remark
 from warmwatch_monitor.check.measured import Share
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
-from warmwatch_monitor.output.wording import counted, duration, own_words, place, step_length
+from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
 
 MOST = 5

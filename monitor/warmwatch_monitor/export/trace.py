@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from warmwatch.shared.phrases import place
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import FARTHEST, Compiled, RankSummary, RunSummary, Samples
-from warmwatch_monitor.output.wording import place
 
 _GPUS = 1_000_000  # pid of the GPUs' process, larger than any rank
 _STATES, _WARMUP, _COMPILATIONS = 1, 2, 3

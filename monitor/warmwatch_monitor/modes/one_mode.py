@@ -69,10 +69,10 @@ def attempt(
     Raises:
         OSError: it cannot be started.
     """
+    from warmwatch.shared.phrases import duration
     from warmwatch_monitor.modes.bounded import bounded
     from warmwatch_monitor.modes.drift import read_losses
     from warmwatch_monitor.modes.table import Tried
-    from warmwatch_monitor.output.wording import duration
     from warmwatch_monitor.run.environment import environment
 
     launch = uuid.uuid4().hex
@@ -201,8 +201,8 @@ class _Followed:
         return self._words(None if self._last is None else _main(self._last))
 
     def _words(self, run: RunView | None) -> str:
+        from warmwatch.shared.phrases import duration
         from warmwatch_monitor.output.summary import shortened
-        from warmwatch_monitor.output.wording import duration
         from warmwatch_monitor.status.words.sentence import run_sentence
 
         if run is None:

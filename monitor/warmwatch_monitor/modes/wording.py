@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import hypot
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare.parts import EAGER, BreakEven, Measured
 from warmwatch_monitor.compare.wording import sentence
 from warmwatch_monitor.modes.drift import Drift
@@ -19,7 +20,6 @@ from warmwatch_monitor.modes.table import (
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import counted
 
 _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("first step", lambda one: if_known(took, one.first_step_seconds)),

@@ -1,11 +1,11 @@
-"""Durations, step lengths and PyTorch's own texts, formatted for people. Pure."""
+"""Step lengths and slower periods of a rank of ``/status``, and PyTorch's texts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch.shared.phrases import counted, duration, exact_length, one_line, place, step_length
+from warmwatch.shared.phrases import duration, one_line, step_length
 from warmwatch.shared.states import ENDED_STATES
 
 
@@ -43,14 +43,6 @@ def _when_slower(one: Mapping[str, Any]) -> str:
     return f"for {took}, steps {since + 1:,} to {until:,}"
 
 
-__all__ = [
-    "counted",
-    "duration",
-    "exact_length",
-    "own_words",
-    "place",
-    "step_length",
-]
 _REASON_LIMIT = 80
 
 

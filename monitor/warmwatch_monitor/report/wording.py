@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.model.throughput import HALF_A_BIN
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import counted, slower_period
+from warmwatch_monitor.output.wording import slower_period
 from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,

@@ -111,7 +111,7 @@ class Launched:
 
     def sentence(self) -> str:
         """Their state in one sentence."""
-        from warmwatch_monitor.output.wording import duration
+        from warmwatch.shared.phrases import duration
 
         answer = self.answer(self.snapshot())
         if answer["runs"]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from warmwatch.shared.phrases import counted, duration
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
-from warmwatch_monitor.output.wording import counted, duration
 from warmwatch_monitor.stacks.sources import KernelThreads
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import beside

@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec import convert
 
 from warmwatch.shared.advice import advice
+from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import (
     CACHES,
@@ -30,7 +31,6 @@ from warmwatch_monitor.model import (
     families,
 )
 from warmwatch_monitor.model.throughput import COUNTED
-from warmwatch_monitor.output.wording import place
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from warmwatch.shared.phrases import called_from
-from warmwatch_monitor.output.wording import counted, duration, own_words, place
+from warmwatch.shared.phrases import called_from, counted, duration, place
+from warmwatch_monitor.output.wording import own_words
 
 Answer = dict[str, Any]
 

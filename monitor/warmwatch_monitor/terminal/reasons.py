@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from warmwatch.shared.phrases import called_from, one_line
+from warmwatch.shared.phrases import called_from, duration, one_line
+from warmwatch.shared.phrases import place as place_of
 from warmwatch_monitor.output.states import place
-from warmwatch_monitor.output.wording import duration
-from warmwatch_monitor.output.wording import place as place_of
 
 _MOST = 3  # of each kind: the rest is in /status
 _LONGEST = 160

@@ -13,6 +13,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from warmwatch.shared.phrases import step_length
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
@@ -20,7 +21,6 @@ from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.console import as_json, draw, has_colour, plain, say, width
 from warmwatch_monitor.output.states import STYLES, painted
-from warmwatch_monitor.output.wording import step_length
 from warmwatch_monitor.settings import NO_SQLITE, load_history_settings
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.table import brief, cell_width

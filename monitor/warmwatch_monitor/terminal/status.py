@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_A_PERSON, State, least_advanced
 from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import only, why_incomplete
@@ -17,7 +18,6 @@ from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
-from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.terminal.table import lines, wrapped
 

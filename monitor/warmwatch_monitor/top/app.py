@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
-from warmwatch_monitor.output.wording import duration
+from warmwatch.shared.phrases import duration
 from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rich.text import Text
 
-from warmwatch_monitor.output.wording import duration
+from warmwatch.shared.phrases import duration
 from warmwatch_monitor.top.history import Point, Span
 
 GUTTER = 16  # columns left of the plots, for names and values

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from rich.style import Style
 from rich.text import Text
 
+from warmwatch.shared.phrases import duration, place, step_length
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
-from warmwatch_monitor.output.wording import duration, place, step_length
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import wrapped

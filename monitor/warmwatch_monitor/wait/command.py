@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 
 import click
 
+from warmwatch.shared.phrases import duration
 from warmwatch_monitor.client.answers import asker, note_missing_directory
 from warmwatch_monitor.client.completion import run_names, states
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, rewrite, say
-from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.status.goals import GOALS
 from warmwatch_monitor.wait.waiter import (
     KINDS,

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import Answer, Asker
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
 from warmwatch_monitor.output.console import plain
-from warmwatch_monitor.output.wording import duration
 from warmwatch_monitor.status.goals import (
     END_GOALS,
     attached_at,

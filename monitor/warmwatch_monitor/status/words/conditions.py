@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from warmwatch.shared.phrases import counted, duration, place, step_length
 from warmwatch.shared.verdict import (
     LONG_COMPILE_FLOOR_NS,
     LONG_COMPILE_TIMES,
@@ -16,7 +17,7 @@ from warmwatch.shared.verdict import (
 from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
 from warmwatch_monitor.output.amounts import size, took
 from warmwatch_monitor.output.summary import Importance
-from warmwatch_monitor.output.wording import counted, duration, own_words, place, step_length
+from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,

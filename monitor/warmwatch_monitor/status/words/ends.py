@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.output.summary import Clause, Importance
-from warmwatch_monitor.output.wording import counted, duration
 
 # steps of an optimizer of torch.optim are seen without it
 MARK_STEPS = "call warmwatch.step() once an iteration if no torch.optim optimizer is used"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
 from warmwatch_monitor.output.amounts import size
-from warmwatch_monitor.output.wording import counted, duration, exact_length, place, step_length
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import GpuReading, RankView, RunView
 from warmwatch_monitor.model.machine import HARMLESS, IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
-from warmwatch_monitor.output.wording import counted
 
 FULL_RATIO = 0.9
 _SETTLED = 2.5  # seconds: an average of one, read up to a second ago

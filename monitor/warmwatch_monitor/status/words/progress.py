@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from warmwatch.shared.phrases import counted, duration, exact_length, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
-from warmwatch_monitor.output.wording import counted, duration, exact_length, step_length
 from warmwatch_monitor.status.words import gpus
 
 _WORTH_SAYING = 1.0  # seconds that what is in progress has taken

@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from warmwatch.shared.phrases import counted, duration, exact_length, place
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
-from warmwatch_monitor.output.wording import counted, duration, exact_length, own_words, place
+from warmwatch_monitor.output.wording import own_words
 
 _OFF = {
     "environment": "TORCHDYNAMO_DISABLE",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.verdict import ENDED, WARM, State
 from warmwatch_monitor.model import (
     CATEGORIES,
@@ -29,7 +30,6 @@ from warmwatch_monitor.output.summary import (
     more_important,
     several,
 )
-from warmwatch_monitor.output.wording import counted, duration
 from warmwatch_monitor.status.words import ends, gpus, unattached
 from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
 from warmwatch_monitor.status.words.ends import deadline

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from warmwatch.shared.phrases import baseline_words
-from warmwatch_monitor.output.wording import counted, exact_length
+from warmwatch.shared.phrases import baseline_words, counted, exact_length
 
 if TYPE_CHECKING:  # the command line formats numbers without loading the model
     from warmwatch_monitor.model import Figures, RankView

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warmwatch.shared.phrases import called_from
+from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
 from warmwatch_monitor.output.summary import Clause, Importance
-from warmwatch_monitor.output.wording import (
-    counted,
-    duration,
-    own_words,
-    place,
-    step_length,
-)
+from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.status.words import ends
 from warmwatch_monitor.status.words.conditions import (
     nothing_captured,
