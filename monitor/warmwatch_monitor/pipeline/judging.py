@@ -28,6 +28,7 @@ from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING
 from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.causes import surroundings_of
 from warmwatch_monitor.pipeline.energy import is_present
+from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.runs import Start, group, numbered_conflicts, owned
 
 
@@ -253,8 +254,7 @@ def _slower(
         followed = speeds.get(one.folder)
         if followed is None or not followed.slower:
             continue
-        recent = one.slot.recent_step_ns
-        known = speed.slower(followed, recent / 1e9 if recent else None)
+        known = speed.slower(followed, cached_figures(one).steps.recent_seconds)
         if known is not None:
             found[one.folder] = known
     return found

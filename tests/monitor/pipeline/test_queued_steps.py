@@ -100,6 +100,18 @@ def test_a_gpu_that_becomes_slower_is_reported_with_both_speeds(every: int) -> N
     assert view.slower.since_step == pytest.approx(4500, abs=250)
 
 
+def test_a_slowdown_lasts_over_a_few_fast_seconds() -> None:
+    """The recent speed stays slow, though few of all steps of the run were."""
+    training = Training()
+    training.run(queued(0.02, 100, 120))
+    training.run(queued(0.04, 100, 60))
+    before = len(training.views)
+    training.run(iter([*queued(0.02, 100, 4), *queued(0.04, 100, 20)]))
+    for one in training.views[before:]:
+        assert (one.figures.steps.recent_seconds or 0.0) > 0.03
+        assert one.slower is not None
+
+
 def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
     training = Training()
     training.run(queued(0.02, 1, 60))
