@@ -45,8 +45,6 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
     whole = span(rank, seen)
     if not whole:
         return None
-    again = after_warm_seconds(rank, compiled)
-    evaluating = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
     pauses = rank["pauses"]
     untold = tuple(
         name
@@ -56,7 +54,7 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
     clean = rank["step_seconds"].get("clean_seconds")
     if clean is None and rank["steps"]:
         untold = (CLEAN, *untold)
-    shares = _shares(whole, clean or 0.0, again, evaluating, rank, seen)
+    shares = _shares(whole, clean or 0.0, compiled, rank, seen)
     return Goodput(
         seconds=whole,
         shares=tuple(
@@ -69,24 +67,24 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
 def _shares(
     whole: float,
     clean: float,
-    again: float,
-    evaluating: float,
+    compiled: Sequence[Priced],
     rank: Mapping[str, Any],
     seen: float,
 ) -> dict[str, float]:
-    """``evaluating``: compile time within evaluations, which their durations include."""
     pauses, first = rank["pauses"], rank["warmup"].get("first")
+    # compile time within evaluations, which their durations include
+    evaluating = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
     left = _Left(whole)
     stepping = left.take(clean)
     compiling = left.take(rank["compile"]["seconds"])
-    recompiling = min(again, compiling)
+    recompiling = min(after_warm_seconds(rank, compiled), compiling)
     evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
     saving = left.take(pauses.get("checkpoint_seconds"))
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)
     # warm-up time without compilation: steps and other work
     rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
-    before = left.take(_before(rank))
+    before = left.take(_before(rank, compiled))
     within = _Left(stepping)
     gaps = within.take(_unexplained(rank.get("long_steps") or ()))
     data = within.take(pauses.get("data_seconds"))
@@ -104,15 +102,23 @@ def _shares(
     }
 
 
-def _before(rank: Mapping[str, Any]) -> float | None:
+def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:
     """Imports and model building: from attaching to the first step or compilation."""
-    attached, first = rank.get("attached_at"), rank["warmup"].get("first")
+    attached, first, steps = (
+        rank.get("attached_at"),
+        rank["warmup"].get("first"),
+        rank["step_seconds"],
+    )
     if attached is None:
         return None
     if first:
         return float(first["ended_at"] - first["seconds"] - attached)
-    ended = rank["step_seconds"].get("first_at")
-    return None if ended is None else float(ended - (rank["step_seconds"]["first"] or 0) - attached)
+    begins = [one.began for one in compiled]  # of a warm-up that has not ended, or failed
+    if rank["state"] == State.COMPILING.value and rank.get("since") is not None:
+        begins.append(rank["since"])
+    if steps.get("first_at") is not None:
+        begins.append(steps["first_at"] - (steps["first"] or 0))
+    return float(min(begins) - attached) if begins else None
 
 
 class _Left:

@@ -76,6 +76,18 @@ def test_the_time_before_the_first_step_is_a_share() -> None:
     assert shares(made)["before the first step"] == pytest.approx(50)
 
 
+def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
+    """It failed, or the first step is still in progress."""
+    (first, *_) = priced(a.FIRST)
+    unknown = {"warmup.first": None, "step_seconds.first_at": None, "step_seconds.first": None}
+    answers = {**unknown, "attached_at": first.began - 50, "step_seconds.clean_seconds": 0.0}
+    made = report(a.finished(compiled=a.FIRST, answers=answers))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+    answers |= {"state": "compiling", "since": first.began, "compile.seconds": 7.0}
+    made = report(a.finished(compiled=(), answers=answers))
+    assert shares(made)["before the first step"] == pytest.approx(50)
+
+
 def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
     answers = {"pauses.evaluation_seconds": 20.0}
