@@ -139,4 +139,6 @@ def _end(run: RunView) -> Hashable:
     """What is known of its end, which may arrive in parts; ``None`` while it runs."""
     if run.living:
         return None
-    return tuple((view.judgement.state, view.figures.life.exit_code) for view in run.ranks)
+    return tuple(
+        (view.judgement.state, view.figures.life.exit_code, view.oom_killed) for view in run.ranks
+    )

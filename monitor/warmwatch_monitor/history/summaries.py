@@ -184,7 +184,7 @@ def what_of(
 def _rank(
     view: RankView, run: RunView, parsed: ParsedJournal, samples: Samples | None
 ) -> RankSummary:
-    most = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks))
+    most, death = max(_FEWEST_COMPILED, _MOST_COMPILED // len(run.ranks)), view.record.death
     return RankSummary(
         rank=view.rank,
         answer=to_builtins(answer_of(view, ended_together=run.ended_together)),
@@ -194,7 +194,7 @@ def _rank(
         + _dropped_lines(view, parsed),
         samples=samples,
         first_step_bytes=parsed.first_step_bytes,
-        death=view.record.death,
+        death=death and replace(death, out_of_memory=view.oom_killed),
     )
 
 

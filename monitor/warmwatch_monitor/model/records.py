@@ -347,10 +347,14 @@ def last_sign_ns(slot: Slot) -> int:
 
 
 class Death(Struct, frozen=True, kw_only=True):
-    """The signal that killed a process, and when, in this machine's monotonic time."""
+    """The signal that killed a process, and when, in this machine's monotonic time.
+
+    ``out_of_memory``: whether an earlier daemon saw that the OOM killer sent it; ``None``: unknown.
+    """
 
     signal: int
     at_ns: int
+    out_of_memory: bool | None = None
 
 
 class RecordReading(Struct, frozen=True, kw_only=True):

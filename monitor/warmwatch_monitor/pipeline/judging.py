@@ -220,7 +220,9 @@ class Judging:
     def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
         if view.judgement.state is not State.LOST and view.figures.life.signal is None:
             return view
-        known = killed.get(self._pids.get(view.record.folder, 0))
+        known, death = killed.get(self._pids.get(view.record.folder, 0)), view.record.death
+        if known is None and death is not None:
+            known = death.out_of_memory
         return view if known is None else replace(view, oom_killed=known)
 
 

@@ -21,7 +21,7 @@ from support.values import replace
 from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
-from warmwatch_monitor.model import Snapshot
+from warmwatch_monitor.model import Death, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
 
 NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
@@ -130,6 +130,19 @@ def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_pa
     keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 1))
     keeper.look()
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
+
+
+def test_that_memory_was_short_is_written_after_the_end_for_the_next_daemon(tmp_path: Path) -> None:
+    store = a.store(tmp_path)
+    keeper = Keeper(store, lambda *_: NO_PAST, Time().clock())
+    killed = b.view(b.WARM, alive=False, journal={"death": Death(signal=9, at_ns=b.NOW)})
+    for view in (killed, replace(killed, oom_killed=True)):  # its control group is read later
+        keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(view)))
+        keeper.look()
+        (death,) = store.deaths().values()
+        assert death.out_of_memory is view.oom_killed
+    (run,) = remembered(tmp_path)
+    assert run.ranks[0].answer["end"]["out_of_memory"] is True
 
 
 def past(seconds: int, began: float) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import Signals
 from typing import Any
 
 import pytest
@@ -158,13 +159,14 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
     assert f"{name} killed the process" in evidence(view)
 
 
-def test_a_death_that_an_earlier_daemon_saw_is_the_end() -> None:
+@pytest.mark.parametrize(("number", "memory"), [(6, None), (9, False), (9, True)])
+def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool | None) -> None:
     one = RecordReading(folder="/a", slot=TRAINED, alive=False)
-    known = Remembered(death=Death(signal=6, at_ns=b.ago(3)))
+    known = Remembered(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
     around = Around(now_ns=b.NOW, remembered={"/a": known})
     (run,), _ = Judging().of([one], around, {"/a"})
     (view,) = run.ranks
-    assert end(view)["signal"] == "SIGABRT"
+    assert (end(view)["signal"], end(view)["out_of_memory"]) == (Signals(number).name, memory)
     assert view.figures.progress.state_since == pytest.approx(b.EPOCH - 3)
 
 
