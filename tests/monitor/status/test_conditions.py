@@ -7,7 +7,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.record import TOUCHED_KEPT, CompileCounts
+from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
 from warmwatch.shared.verdict import CONDITIONS
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
@@ -23,7 +23,7 @@ def view(counts: CompileCounts, **more: object) -> RankView:
 
 def thrashing() -> RankView:
     touched = (STEPS - 3, STEPS - 5, STEPS - 7, STEPS - 8)
-    counts = replace(b.WARM.compile, touched_steps=touched + (0,) * (TOUCHED_KEPT - 4))
+    counts = replace(b.WARM.compile, touched_steps=touched + (0,) * (MOST_TOUCHED - 4))
     why = ("shape", "grad_mode", "shape")
     last = tuple(
         Compilation(id=f"0/{n}", kind="forward", at_ns=b.ago(n), category=c)

@@ -12,7 +12,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import LongStep
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.journal import LONG_STEPS_KEPT, Journal
+from warmwatch_monitor.sources.records.journal import MOST_LONG_STEPS, Journal
 from warmwatch_monitor.status.words.evidence import evidence, words
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -97,7 +97,7 @@ def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path
     lengths = (7, 90, 8, 9, 10, 11, 12, 13)
     lines = [{**LINE, "t": n, "n": n, "seconds": s} for n, s in enumerate(lengths, 1)]
     retained = follow(tmp_path, *lines).long_steps
-    assert [one.step for one in retained] == [2, *range(9 - LONG_STEPS_KEPT, 9)]
+    assert [one.step for one in retained] == [2, *range(9 - MOST_LONG_STEPS, 9)]
 
 
 def test_a_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
