@@ -23,7 +23,7 @@ NAMES = (
 ALONE = ("many", "rapid", "load", "waiting", "fleet")  # these take minutes
 
 
-def _asked() -> tuple[str, ...]:
+def _requested() -> tuple[str, ...]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = ", ".join(NAMES + ALONE)
     shown = f"of {known}; without one: {', '.join(NAMES)}"
@@ -54,4 +54,4 @@ def _find_tests() -> None:
 
 if __name__ == "__main__":
     _find_tests()
-    sys.exit(main(_asked()))
+    sys.exit(main(_requested()))

@@ -1,7 +1,7 @@
 """The daemon beside nvitop-exporter on a real GPU; ``python -m benchmarks.beside_nvitop``.
 
-Both look once a second, ours at its records too, and are scraped once a second, in the same
-minutes, while one attached training runs on the GPU. Needs ``nvitop-exporter`` installed.
+Both poll the GPU once a second, the daemon also its records, and both are scraped once a second at
+the same time, while one attached training runs on the GPU. Needs ``nvitop-exporter`` installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long ``warmwatch status`` takes, against a Python that does nothing at all.
+"""Time of ``warmwatch status`` against that of an empty Python program.
 
-With a warm file cache its CPU time is taken; with one from which every file that the command loads
-was dropped, the time that passes. The best of many: what another program on the machine costs is
-not ours. Bytecode is kept, as it is where a wheel was installed.
+CPU time with a warm file cache, and wall-clock time after every file that the command loads was
+dropped from the cache. The best of many runs, to exclude other load on the machine. Bytecode stays
+cached, as after the installation of a wheel.
 """
 
 from __future__ import annotations

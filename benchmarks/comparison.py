@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.comparison [TOOL...]``. Each tool runs beside the same training
 (``nanogpt.py``, on the CPU, with empty compile caches). PyTorch compiles it twice: at its start,
-and when its batch grows. A reader looks at what the tool shows as a person would, several times a
-second, and notes whether that means "compiling". PyTorch's own callbacks are the truth. The costs
+and when its batch grows. A reader polls the output of the tool several times a second, and
+records whether it means "compiling". PyTorch's own callbacks are the truth. The costs
 are those of further runs with filled caches: all tools in turn, three times.
 
 Needs ``pip install traceml-ai==0.5.0 tlparse==0.4.3 nvitop-exporter==1.7.2``; a tool that is not
@@ -259,7 +259,11 @@ def _delays(seen: Seen, compiling: bool) -> str:
     begins = [began for began, _ in seen.episodes[1:]] + [float("inf")]
     for (began, ended), following in zip(seen.episodes, begins, strict=True):
         since, until = (began, ended) if compiling else (ended, following)
-        at = (at for at, said in seen.statements if since <= at < until and said is compiling)
+        at = (
+            at
+            for at, statement in seen.statements
+            if since <= at < until and statement is compiling
+        )
         first = next(at, None)
         shown.append("never" if first is None else f"{first - since:.1f} s")
     return ", ".join(shown)

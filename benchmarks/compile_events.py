@@ -1,7 +1,7 @@
 """What the agent adds to PyTorch's compile events, in place: in a real compilation by Inductor.
 
 CPU time within the methods of PyTorch's event logger, where each event ends up, with the agent and
-without it, in fresh processes that take turns. Between two events the compiler runs, so none of the
+without it, in alternating fresh processes. Between two events the compiler runs, so none of the
 agent's code is in the caches. A *change* is a nested event of another phase than the one around it,
 which the record must show immediately.
 """

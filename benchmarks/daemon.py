@@ -1,8 +1,8 @@
 """The daemon beside 8 live ranks and 8 GPUs, polling at 10 Hz and scraped every second.
 
 The ranks are real agents in real processes that mark a step every 20 ms; the GPUs are a stand-in's,
-read once a second. Latencies are measured apart from the CPU share, which is that of a daemon asked
-once a second.
+read once a second. Latencies are measured separately from the CPU share, which is that of a daemon
+with one request a second.
 """
 
 from __future__ import annotations

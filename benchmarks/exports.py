@@ -1,7 +1,7 @@
-"""What is made of one Snapshot: the text of /metrics, OTLP, a registry's collection, /status.
+"""CPU time to encode one Snapshot: text of /metrics, OTLP, a registry's collection, /status.
 
-Each is set against the text, which a scrape waits for: the share of a core is what differs between
-machines, the ratios do not.
+Each is divided by that of the text: the share of a core differs between machines, the ratios do
+not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _cpu_ms(work: Callable[[], object]) -> float:
-    """The least of some rounds, so that what else runs here counts for little."""
+    """The least of some rounds, so that other load counts for little."""
     spent = []
     for _ in range(ROUNDS):
         began = time.process_time()

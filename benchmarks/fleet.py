@@ -2,10 +2,9 @@
 
 Not among the figures of ``make benchmark``: it takes half an hour and some GB. Every GPU has a job
 of its own, so there are 4,000 runs, and a new one each hour. A day of that is in blocks, with two
-samples of each hour: what a day of churn costs is its series. Then the nodes are scraped; two jobs
-came before each, as in the two to three hours that Prometheus' head covers. One daemon's
-``/metrics``, under the nodes' names, is what they answer with, so the cost measured is that of
-Prometheus alone.
+samples of each hour: the cost of a day of churn is its series. Then the nodes are scraped. Each has
+had two earlier jobs, as in the two to three hours that Prometheus' head covers. All nodes serve the
+``/metrics`` of one daemon under their own names, so the measured cost is that of Prometheus alone.
 
 The rules are measured by the CPU time of Prometheus, so other load on the machine does not count:
 each is queried after the nodes have stopped, at the moment of the last evaluation.
@@ -225,8 +224,8 @@ def _costs(url: str, at: float) -> Iterator[Figure]:
     costs = []
     for group, rule in rules:
         before = _cpu(program)
-        asked = urlencode({"query": rule["query"], "time": f"{at:.3f}"})
-        with urllib.request.urlopen(f"{url}/api/v1/query?{asked}", timeout=600) as reply:
+        parameters = urlencode({"query": rule["query"], "time": f"{at:.3f}"})
+        with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=600) as reply:
             found = len(json.load(reply)["data"]["result"])
         costs.append((_cpu(program) - before, rule["name"], group, found))
     for group in {one["name"]: None for one in groups}:

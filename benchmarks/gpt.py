@@ -87,7 +87,7 @@ class Trainer:
         self._batch = torch.randint(VOCABULARY, (2, BATCH, CONTEXT), device="cuda")
 
     def step(self) -> torch.Tensor:
-        """One training step's loss; it returns when it is queued, not when the GPU has done it."""
+        """The loss of one step; returns when the step is queued, before the GPU has finished it."""
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = self._model(*self._batch)
         loss.backward()
@@ -96,7 +96,7 @@ class Trainer:
         return loss.detach()
 
     def seconds(self, steps: int) -> float:
-        """How long ``steps`` steps take, the GPU's work included."""
+        """Seconds that ``steps`` steps take, including the GPU's work."""
         torch.cuda.synchronize()
         began = time.perf_counter()
         for _ in range(steps):

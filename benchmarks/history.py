@@ -1,7 +1,7 @@
-"""The history of 10,000 runs: how large it is, and how long it takes to list and to find one.
+"""The history of 10,000 runs: its size, and the time to list runs and to find one.
 
-Each run has as much as one of a daemon's has: 8 functions compiled, and 1,000 rows of samples of
-its rank and its GPU for one in ten, the others being short. Opening the file is part of each time.
+Each run is as large as one of a daemon: 8 compiled functions; one run in ten has 1,000 rows of
+samples of its rank and GPU, the others are short. Opening the file is part of each time.
 """
 
 from __future__ import annotations

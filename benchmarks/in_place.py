@@ -1,8 +1,8 @@
-"""What a hook costs between real optimizer steps, where nothing of it is in the caches any more.
+"""The cost of a hook between real optimizer steps, when none of it is in the caches.
 
-The loop is a training's as far as the processor sees it: 30 us of other work, then a real
-``optimizer.step()`` with one hook on it. The hooks take turns, in short runs of steps, and each
-figure is the median of its steps less that of the steps without any hook.
+The loop is like a training's: 30 us of other work, then a real ``optimizer.step()`` with one hook.
+The hooks alternate, in short runs of steps. Each figure is the median of the steps with the hook
+minus that of the steps without any.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Hook = Callable[[Any, Any, Any], object]
 
 
 def measure(place: str) -> Iterator[Figure]:
-    """Figures of the agent that is attached, beside an empty hook and what others would do."""
+    """Figures of the attached agent, an empty hook and other libraries."""
     import torch
     from torch.optim import optimizer as module
 
@@ -69,12 +69,12 @@ def _spent(
 
 def _figures(spent: Mapping[str, float]) -> Iterator[Figure]:
     ours = spent["ours"]
-    said = ", ".join(f"{name} {ns / 1000:.2f} us" for name, ns in spent.items())
+    detail = ", ".join(f"{name} {ns / 1000:.2f} us" for name, ns in spent.items())
     # no ratio: an empty hook costs from nothing that can be measured to 0.9 us, run by run
     yield Figure(
         name="step in place: ours less an empty hook, us",
         value=(ours - spent["empty"]) / 1000,
-        detail=said,
+        detail=detail,
     )
     yield Figure(
         name="step in place: ours / one prometheus_client histogram",

@@ -1,8 +1,8 @@
 """The daemon under load: 1,000 requests a second by wrk, and 5,000 that wait for one event.
 
-``LOAD_SECONDS`` is how long each path is asked, and over how long those who wait come, so that they
-began at many moments; wrk must be installed. Eight records that all move
-are held by one process, and the daemon polls them five times a second as it does by default.
+``LOAD_SECONDS`` is the time of the requests to each path, and the time over which the waiting
+requests begin. wrk must be installed. One process holds eight records that all change, and the
+daemon polls them five times a second, the default.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measure() -> Iterator[Figure]:
                 yield from _requests(served, path, Path(place))
             gaps = [after - before for before, after in pairwise(looks)]
             yield Figure(
-                name=f"load: longest gap between two looks, {path} asked, s",
+                name=f"load: longest gap between two polls, load on {path}, s",
                 value=max(gaps),
                 limit=2 * INTERVAL,
                 detail=f"{len(gaps)} gaps",
@@ -61,28 +61,28 @@ def _requests(served: Daemon, path: str, place: Path) -> Iterator[Figure]:
     script = place / ".pace.lua"
     script.write_text(_PACE.format(pause=round(1000 * CONNECTIONS / RATE)))
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", "--latency", "-s", str(script)]
-    said = subprocess.run(
+    output = subprocess.run(
         [*command, f"http://{served.address}{path}"], capture_output=True, text=True, check=True
     ).stdout
-    rate = float(re.findall(r"Requests/sec: +([\d.]+)", said)[0])
+    rate = float(re.findall(r"Requests/sec: +([\d.]+)", output)[0])
     yield Figure(
         name=f"load: {path} p99, ms",
-        value=_millis(said, "99%"),
+        value=_millis(output, "99%"),
         limit=50,
-        detail=f"{rate:.0f} requests/s, median {_millis(said, '50%'):.1f} ms",
+        detail=f"{rate:.0f} requests/s, median {_millis(output, '50%'):.1f} ms",
     )
-    errors = sum(map(int, re.findall(r"(?:connect|read|write|timeout|responses:) (\d+)", said)))
+    errors = sum(map(int, re.findall(r"(?:connect|read|write|timeout|responses:) (\d+)", output)))
     yield Figure(name=f"load: {path} errors", value=errors, limit=0)
 
 
-def _millis(said: str, share: str) -> float:
-    ((value, unit),) = re.findall(rf"{share} +([\d.]+)(us|ms|s)\b", said)
+def _millis(output: str, share: str) -> float:
+    ((value, unit),) = re.findall(rf"{share} +([\d.]+)(us|ms|s)\b", output)
     return float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[unit]
 
 
 @contextmanager
 def _rhythm(served: Daemon) -> Iterator[list[float]]:
-    """The moments at which the records were looked at meanwhile."""
+    """The moments at which the records were polled meanwhile."""
     looks: list[float] = []
     over = threading.Event()
 
@@ -157,22 +157,22 @@ def _waiting(served: Daemon) -> socket.socket:
 
 
 def _all_answered(crowd: selectors.BaseSelector) -> tuple[float, int]:
-    """When the last of them had its answer, and how many got another than they waited for."""
-    said: dict[int, bytearray] = {}
+    """When the last had its answer, and how many got a wrong answer."""
+    output: dict[int, bytearray] = {}
     while crowd.get_map():
         for key, _ in crowd.select():
             assert isinstance(key.fileobj, socket.socket)
             part = key.fileobj.recv(1 << 16)
-            said.setdefault(key.fd, bytearray()).extend(part)
+            output.setdefault(key.fd, bytearray()).extend(part)
             if not part:
                 crowd.unregister(key.fileobj)
     ended = time.monotonic()
-    return ended, sum(b'"reached":true' not in one for one in said.values())
+    return ended, sum(b'"reached":true' not in one for one in output.values())
 
 
 @contextmanager
 def _others(served: Daemon) -> Iterator[list[float]]:
-    """Seconds of each request that somebody else makes meanwhile."""
+    """Seconds of each request of another client meanwhile."""
     spent: list[float] = []
     over = threading.Event()
 

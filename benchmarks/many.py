@@ -1,7 +1,7 @@
-"""The daemon beside 512 living records on one host, all of them moving, scraped every second.
+"""The daemon with 512 live records on one host, all of which change, scraped every second.
 
-The records are written and held by one process: what 512 trainings would cost besides is not the
-daemon's. They step ten times a second, as seen by a daemon that looks five times a second.
+One process writes and holds the records, because only the cost of the daemon is measured. They step
+ten times a second, and the daemon polls five times a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ while True:
 
 @contextmanager
 def moving(place: str, ranks: int) -> Iterator[None]:
-    """So many living records in ``place``, all of which step."""
+    """Live records in ``place``, all of which step."""
     command = [sys.executable, "-c", _WRITE, place, str(ranks)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         try:
@@ -66,9 +66,9 @@ def measure() -> Iterator[Figure]:
         process = psutil.Process(served.pid)
         before, began, spent = sum(process.cpu_times()[:2]), time.monotonic(), []
         for _ in range(SCRAPES):
-            asked = time.perf_counter()
+            sent = time.perf_counter()
             body = served.ask("/metrics")
-            spent.append((time.perf_counter() - asked) * 1e3)
+            spent.append((time.perf_counter() - sent) * 1e3)
             time.sleep(1)
         share = (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
         spent.sort()

@@ -1,7 +1,7 @@
 """Memory of the daemon over that of an empty FastAPI application under uvicorn, in one run.
 
-What is above it is ours: the rest is what the libraries take before they do anything. Resident
-memory is what tools show; the unique part is what ending the process would give back.
+The difference is Warmwatch's own; the rest is the memory of the idle libraries. Tools show resident
+memory; the unique part is what the end of the process would free.
 """
 
 from __future__ import annotations

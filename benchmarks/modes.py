@@ -1,8 +1,8 @@
 """Each mode of torch.compile beside eager on a real GPU; ``python -m benchmarks.modes FILE``.
 
-A fresh process and an empty compile cache for each mode, the agent attached and a daemon beside it:
-the times are the training's own, the GPU-seconds and joules are what Warmwatch says. Writes the
-table to FILE.
+Each mode gets a fresh process and an empty compile cache, with the agent attached and a daemon.
+The times are the training's own, GPU-seconds and joules are those of Warmwatch. Writes the table
+to FILE.
 """
 
 from __future__ import annotations
@@ -54,53 +54,53 @@ def measure(mode: str) -> dict[str, Any]:
                 text=True,
             )
             assert training.stdout
-            told = json.loads(training.stdout.readline())
-            told |= json.loads(training.stdout.readline())
+            measured = json.loads(training.stdout.readline())
+            measured |= json.loads(training.stdout.readline())
             status = served.at_rest(daemon, mode)
             training.communicate("\n")
-    return {**told, "status": status}
+    return {**measured, "status": status}
 
 
-def row(mode: str, told: dict[str, Any], eager: dict[str, Any]) -> str:
-    """A line of the table; what is not known is a dash."""
-    rank = told["status"]["runs"][0]["ranks"][0]
+def row(mode: str, measured: dict[str, Any], eager: dict[str, Any]) -> str:
+    """A line of the table; an unknown value is a dash."""
+    rank = measured["status"]["runs"][0]["ranks"][0]
     compiled, energy = rank["compile"], rank.get("energy") or {}
-    gain = eager["step"] - told["step"]
-    extra = told["first"] + told["next_nine"] - 10 * told["step"]
+    gain = eager["step"] - measured["step"]
+    extra = measured["first"] + measured["next_nine"] - 10 * measured["step"]
     values = {
         "mode": mode,
-        "first": told["first"],
-        "first_memory": told["first_memory_bytes"] / 1e9,
+        "first": measured["first"],
+        "first_memory": measured["first_memory_bytes"] / 1e9,
         "steps": rank["warmup"]["steps"] or "-",
         "compile": compiled["seconds"],
-        "gpu_seconds": _said(compiled.get("gpu_seconds"), "{:.1f}"),
-        "joules": _said(energy.get("compile_joules"), "{:,.0f} J"),
-        "step": told["step"] * 1e3,
-        "clean": _said(energy.get("joules_per_clean_step"), "{:.1f} J"),
-        "memory": told["memory_bytes"] / 1e9,
+        "gpu_seconds": _formatted(compiled.get("gpu_seconds"), "{:.1f}"),
+        "joules": _formatted(energy.get("compile_joules"), "{:,.0f} J"),
+        "step": measured["step"] * 1e3,
+        "clean": _formatted(energy.get("joules_per_clean_step"), "{:.1f} J"),
+        "memory": measured["memory_bytes"] / 1e9,
         "even": f"{extra / gain:,.0f} steps" if gain > 0 else "-",
     }
     return "| " + " | ".join(form.format(**values) for _, form in COLUMNS) + " |"
 
 
-def _said(value: float | None, form: str) -> str:
+def _formatted(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def table(told: dict[str, dict[str, Any]]) -> str:
+def table(measured: dict[str, dict[str, Any]]) -> str:
     """The whole table in Markdown."""
     head = "| " + " | ".join(name for name, _ in COLUMNS) + " |"
-    lines = [row(mode, one, told["eager"]) for mode, one in told.items()]
+    lines = [row(mode, one, measured["eager"]) for mode, one in measured.items()]
     return "\n".join([head, "|---" * len(COLUMNS) + "|", *lines, ""])
 
 
 def main(path: str, modes: tuple[str, ...]) -> None:
-    """Measure and write after each mode, so that what was measured stays."""
-    told: dict[str, dict[str, Any]] = {}
+    """Measure each mode, and write the table after each, so that an interruption loses little."""
+    measured: dict[str, dict[str, Any]] = {}
     for mode in modes or MODES:
-        told[mode] = measure(mode)
-        print(json.dumps({"mode": mode, **told[mode]}), flush=True)
-        Path(path).write_text(table(told))
+        measured[mode] = measure(mode)
+        print(json.dumps({"mode": mode, **measured[mode]}), flush=True)
+        Path(path).write_text(table(measured))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _figures(library: str) -> Iterator[Figure]:
-    """Rounds of both in turn; the calls are written down from a round, and made again bare."""
+    """Rounds of both in turn; the calls of a round are recorded, then repeated alone."""
     source = NvmlSource()
     source.read()
     time.sleep(1)

@@ -2,7 +2,7 @@
 
 One process writes all of them, as their agents would: the words of a step stored into each mapped
 slot, the length of the step into its histogram. The daemon's CPU time is taken over a fixed time on
-the clock, scraped every 15 s as by a Prometheus; how fast the steps really came is said beside it.
+the clock, scraped every 15 s as by a Prometheus; the result also has the real rate of the steps.
 """
 
 from __future__ import annotations

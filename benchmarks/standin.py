@@ -1,7 +1,7 @@
-"""GPUs where there are none: the tests' stand-in for NVIDIA's library.
+"""GPUs on a machine without any: the tests' stand-in for NVIDIA's library.
 
-A call takes at least the 8 us of CPU time that a cheap one took on an H100, so that a round's own
-work is compared with something. Where the real library is, the real one is measured.
+A call takes at least the 8 us of CPU time of a cheap call on an H100, so that the ratio to a
+round's own work is realistic. If the real library exists, it is measured instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a step costs: the agent's own hook, beside a bare clock read with one packed store.
 
 The hook is measured as it runs in a training: on a real optimizer, into a mapped slot on disk, with
-steps of 20 ms give or take 5 %, so that the histogram's bin changes as often as it does in reality.
-In a tight loop, where all of it is in the caches; then in place, between real steps.
+steps of 20 ms +- 5 %, so that the histogram's bin changes as often as in a real training. First in
+a tight loop, with everything in the caches; then in place, between real steps.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _nanoseconds(call: str, **names: object) -> float:
 
 
 def _bare() -> Callable[[object, object, object], None]:
-    """A hook that reads the clock and stores five words: what any honest one must do."""
+    """A hook that reads the clock and stores five words: the least that any such hook does."""
     buffer = mmap.mmap(-1, 4096)
     store = struct.Struct("<5Q").pack_into
 
@@ -87,7 +87,7 @@ def _bare() -> Callable[[object, object, object], None]:
 
 
 def _jittered_clock() -> Callable[[], int]:
-    """A clock whose steps are 20 ms, give or take 5 %; it still reads the real one."""
+    """A clock whose steps are 20 ms +- 5 %; it still reads the real clock."""
     drawn = random.Random(0)
     lengths = itertools.cycle([int(2e7 * drawn.uniform(0.95, 1.05)) for _ in range(4096)])
     now = [monotonic_ns()]

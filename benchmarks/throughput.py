@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.throughput``: the model is compiled once; then blocks of steps alternate:
 with the agent attached and the daemon polling NVML once a second and scraped as often, and with the
-agent detached and the daemon stopped. One compilation serves all, so nothing but that differs.
+agent detached and the daemon stopped. All blocks share one compilation, so nothing else differs.
 """
 
 from __future__ import annotations

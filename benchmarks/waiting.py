@@ -1,8 +1,8 @@
 """``warmwatch wait`` processes with one daemon: their requests, and how soon they end.
 
-``WAITING`` says how many; they are forked from a Python that has loaded the command, so that a
-small machine bears them, and count their connections. They wait for one run; beside it are eight
-ranks of another that all step.
+``WAITING`` sets their number. They are forked from a Python that has loaded the command, so that
+they fit on a small machine, and count their connections. They wait for one run, while eight ranks
+of another run step.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _many(served: Daemon, folder: Path) -> Iterator[Figure]:
     alone = _share(process)
     crowd = _Crowd(served, CROWD)
     time.sleep(SETTLE_SECONDS)
-    asked, began = crowd.connected, time.monotonic()
+    before, began = crowd.connected, time.monotonic()
     share = _share(process)
-    rate = (crowd.connected - asked) / (time.monotonic() - began)
+    rate = (crowd.connected - before) / (time.monotonic() - began)
     resident = process.memory_info().rss / 1e6
     delays = crowd.ended(folder)
     yield Figure(name=f"waiting: requests a second of {CROWD} commands", value=rate, limit=10)
@@ -95,7 +95,7 @@ def _share(process: psutil.Process) -> float:
 
 
 class _Crowd:
-    """Processes of so many commands."""
+    """The processes of the commands."""
 
     def __init__(self, served: Daemon, count: int) -> None:
         from warmwatch_monitor.wait import command  # noqa: F401 - loaded once for all of them
@@ -111,7 +111,7 @@ class _Crowd:
 
     @property
     def connected(self) -> int:
-        """How often any of them has."""
+        """The number of connections of all."""
         return sum(self._counts)
 
     def _become(self, number: int, words: list[str]) -> NoReturn:
@@ -136,7 +136,7 @@ class _Crowd:
             os._exit(code)
 
     def ended(self, folder: Path) -> list[float]:
-        """Seconds from the run's warmth to the end of each."""
+        """Seconds from the end of the warm-up to the end of each command."""
         update(folder, warm("awaited"))
         began, delays = time.monotonic(), []
         while self._pids:

@@ -28,7 +28,7 @@ class Mark(Builder[AnnotationQuery]):
 
 
 class _PrometheusAnnotation(AnnotationQuery):
-    """With the keys that Grafana's Prometheus data source reads and the SDK does not know."""
+    """With the keys that Grafana's Prometheus data source reads and the SDK lacks."""
 
     def __init__(self, mark: Mark) -> None:
         super().__init__(name=mark.name, datasource=SOURCE, icon_color=mark.colour, expr=mark.expr)

@@ -17,9 +17,9 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 # The same time, data source and clusters there; Grafana encodes the value itself.
-_KEPT = "${__url_time_range}&var-datasource=${datasource}&${cluster:queryparam}"
-TO_RUN = ("Show this run", f"/d/warmwatch-run/?var-run=${{__value.raw}}&{_KEPT}")
-TO_GPU = ("Show this GPU", f"/d/warmwatch-gpu/?var-gpu=${{__value.raw}}&{_KEPT}")
+_QUERY = "${__url_time_range}&var-datasource=${datasource}&${cluster:queryparam}"
+TO_RUN = ("Show this run", f"/d/warmwatch-run/?var-run=${{__value.raw}}&{_QUERY}")
+TO_GPU = ("Show this GPU", f"/d/warmwatch-gpu/?var-gpu=${{__value.raw}}&{_QUERY}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def limit(name: str, label: str, *values: int) -> build.CustomVariable:
 
 
 def variable(name: str, label: str, query: str, *, several: bool) -> build.QueryVariable:
-    """A choice among what ``query`` finds in the time shown; ``several`` at once, or one."""
+    """A variable with the values that ``query`` finds in the time shown; one, or ``several``."""
     chosen = build.QueryVariable(name).label(label).query(query).datasource(SOURCE)
     chosen.refresh(VariableRefresh.ON_TIME_RANGE_CHANGED).sort(VariableSort.NATURAL_ASC)
     if several:
