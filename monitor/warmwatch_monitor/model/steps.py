@@ -117,7 +117,7 @@ class Slower(Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: a step, now. ratio: how many times as long as ``before`` that is. before: seconds
         a step, the fastest sustained level of this warm-up. since_step: the last step at that
-        speed, ``None`` where nobody saw the change. causes: what differs from then, as far as it
+        speed, ``None`` if no poll saw the change. causes: what differs from then, as far as it
         was measured; ``None`` where that is not known here, of a rank on another host.
     """
 
@@ -151,7 +151,7 @@ class SlowerPeriod(Struct, frozen=True, kw_only=True):
     """A time in which a rank was slower than before, of a rank that may have ended.
 
     Attributes:
-        began_at, since_step: the last step before it; ``None`` where nobody saw the change.
+        began_at, since_step: the last step before it; ``None`` if no poll saw the change.
         ended_at, until_step: its last step; ``None`` while it lasts. seconds: a step in it.
         before, ratio: as of :class:`Slower`. causes: the last ones that were known.
     """

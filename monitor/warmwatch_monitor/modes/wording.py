@@ -213,8 +213,8 @@ def _table(of: Modes) -> Section | None:
 
 
 def _notes(of: Modes) -> Section | None:
-    told = [(one.mode, list(_of_row(one, of))) for one in of.rows]
-    items = [Item(f"{mode}: {words[0]}", tuple(words[1:])) for mode, words in told if words]
+    notes = [(one.mode, list(_of_row(one, of))) for one in of.rows]
+    items = [Item(f"{mode}: {words[0]}", tuple(words[1:])) for mode, words in notes if words]
     return Section("To be known", items=tuple(items)) if items else None
 
 
@@ -258,10 +258,10 @@ def _end(one: Row) -> Iterator[str]:
 
 def _how(one: Row) -> str:
     code = one.code or 0
-    said = f"signal {-code}" if code < 0 else f"exit code {code}"
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
     if not code:
-        said = one.state or "its run did"
-    return f"{said}, {one.exception}" if one.exception else said
+        how = one.state or "its run did"
+    return f"{how}, {one.exception}" if one.exception else how
 
 
 def _where(one: Row) -> str:

@@ -66,7 +66,7 @@ def report(
     from warmwatch_monitor.settings import load_history_settings
 
     seen = HistoryWriter(load_history_settings(os.environ))
-    found = accounts(() if run is None else (run,), dir=dir, told=None if dir else seen.take)
+    found = accounts(() if run is None else (run,), dir=dir, take=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")

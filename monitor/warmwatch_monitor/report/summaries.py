@@ -25,13 +25,13 @@ def accounts(
     names: Sequence[str] = (),
     *,
     dir: str | None = None,
-    told: Callable[[Snapshot], None] | None = None,
+    take: Callable[[Snapshot], None] | None = None,
 ) -> tuple[RunSummary, ...]:
     """One for each of ``names``, in their order; of none, that of the run that began last.
 
     A name refers to a run with a record, if there is one, else to the history; a pattern may
     match several. ``dir``: the record directory; the history is then not read.
-    ``told``: is given what was read of the records.
+    ``take``: called with the Snapshot of the records.
 
     Raises:
         UnknownRunError, NotRememberedError: no run has this name. NoRunError: there are no runs.
@@ -39,8 +39,8 @@ def accounts(
     """
     settings = settings_from(dir=dir, observe="off")
     snapshot = make_poller(settings._replace(retention=EVER_SECONDS)).poll_once()
-    if told is not None:
-        told(snapshot)
+    if take is not None:
+        take(snapshot)
     history = None
     if dir is None and settings.history.directory is not None:
         from warmwatch_monitor.history.store import Store

@@ -95,7 +95,7 @@ def _states(lines: Sequence[RankLine]) -> Iterator[str]:
         yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in ordered)
 
 
-UNSEEN = "it is as it was when it was seen last: nobody saw how it ended"
+UNSEEN = "this is its last known state: no program observed its end"
 
 
 def report(

@@ -158,16 +158,16 @@ def _lengths(report: Report) -> Iterator[str]:
         yield f"Not measured, so within clean steps or unaccounted: {names}."
 
 
-def _baseline(told: Mapping[str, Any] | None) -> str:
+def _baseline(baseline: Mapping[str, Any] | None) -> str:
     """The eager baseline, and the gain from compiling."""
-    if told is None or told["seconds"] is None:
+    if baseline is None or baseline["seconds"] is None:
         return ""
-    steps = counted(told["steps"], "step")
-    said = f"Baseline: the first {steps} ran eagerly on purpose, {took(told['seconds'])} each"
-    if (known := told["speed_up"]) is None:
-        return f"{said}."
-    paid = told["paid_back_at_step"]
-    return f"{said}; {gained(known, paid)}."
+    steps = counted(baseline["steps"], "step")
+    words = f"Baseline: the first {steps} ran eagerly on purpose, {took(baseline['seconds'])} each"
+    if (known := baseline["speed_up"]) is None:
+        return f"{words}."
+    paid = baseline["paid_back_at_step"]
+    return f"{words}; {gained(known, paid)}."
 
 
 def _compiling(report: Report) -> str:

@@ -46,7 +46,7 @@ _COLUMNS = (
 )
 _DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
 _GAP = "  "
-UNSEEN = "?: the last state that was seen of a run whose end nobody saw"
+UNSEEN = "?: the last known state of a run whose end no program observed"
 
 
 def lines(runs: Sequence[Run], now: float, width: int, *, colour: bool) -> list[str]:

@@ -63,7 +63,7 @@ def test_a_run_without_a_known_end_is_reported_as_last_seen(tmp_path: Path) -> N
     page = run("report", "-v", **state).output
     assert "as last seen" in page
     assert "so far" not in page
-    assert "nobody saw how it ended" in page
+    assert "no program observed its end" in page
     Store(load_history_settings(state)).save([replace(a.warm(), seen=time.time())])
     assert json.loads(run("report", "--json", **state).output)["living"] is True
 

@@ -64,7 +64,7 @@ def test_it_lists_runs_newest_first_within_80_columns(tmp_path: Path) -> None:
         ["bbbbbbbb", "gpt2", "failed"],
         ["aaaaaaaa", "gpt2", "finished"],
     ]
-    assert rows[3] == "?: the last state that was seen of a run whose end nobody saw"
+    assert rows[3] == "?: the last known state of a run whose end no program observed"
     assert rows[4] == f"3 runs, in {tmp_path}/history.db"
     assert all(len(row) <= 80 for row in (header, *rows[:4]))
 
