@@ -38,23 +38,28 @@ _CLASSES = {
     shares.NOTHING: "s-nothing",
 }
 _SIGN = 8.0  # width of a character, rounded up
+_SWATCH = Markup(
+    '<span><svg viewBox="0 0 1 1" aria-hidden="true"><rect class="{}" width="1" height="1"/></svg>'
+    "{}</span>"
+)
 
 
 def goodput(report: Report) -> Markup | None:
-    """One bar: where the run's time went."""
+    """One bar: where the run's time went. It is as wide as the page, on a phone too."""
     if report.goodput is None:
         return None
-    parts, x = [], 0.0
-    shown = [one for one in report.goodput.shares if one.ratio > 0]
-    for one in shown:
-        wide = one.ratio * _WIDTH
-        title = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
-        parts.append(_bar(x, 0, wide, 26, _CLASSES[one.name], title))
-        x += wide
-    key, height = _key(
-        [(_CLASSES[one.name], f"{one.name} {percent(one.ratio)}") for one in shown], 46
-    )
-    return _svg(height, "What the run's time went to", [*parts, *key])
+    parts, key, x = [], [], 0.0
+    for one in report.goodput.shares:
+        if one.ratio > 0:
+            wide, kind = one.ratio * _WIDTH, _CLASSES[one.name]
+            title = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
+            parts.append(_bar(x, 0, wide, _BLOCK, kind, title))
+            key.append(_SWATCH.format(kind, f"{one.name} {percent(one.ratio)}"))
+            x += wide
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
+        ' aria-label="What the run\'s time went to">{}</svg><p class="key">{}</p>'
+    ).format(_WIDTH, _BLOCK, Markup("\n").join(parts), Markup("\n").join(key))
 
 
 def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:

@@ -57,7 +57,7 @@ def chart(
     shaded = _shaded(spans, window, columns)
     top = series.most or _top(values, shaded)
     gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
-    spread = list(_spread(series, values, shaded)) if height >= _SPREAD_ROWS else []
+    spread = list(_spread(series, window, shaded)) if height >= _SPREAD_ROWS else []
     if height > 2 and top is not None and (series.most or not spread):
         gutter.append(f"{'of' if series.most else 'peak'} {series.words(top)}")
     gutter += spread
@@ -138,11 +138,10 @@ def _top(values: Sequence[float | None], shaded: Sequence[bool]) -> float | None
     return max(clean or known, default=None)
 
 
-def _spread(
-    series: Series, values: Sequence[float | None], shaded: Sequence[bool]
-) -> Iterator[str]:
-    """Minimum, median and maximum of the columns without compile activity."""
-    clean = [v for v, shade in zip(values, shaded, strict=True) if v is not None and not shade]
+def _spread(series: Series, window: Window, shaded: Sequence[bool]) -> Iterator[str]:
+    """Minimum, median and maximum of the points in columns without compile activity."""
+    places = [(window.column(at, len(shaded)), value) for at, value in series.points]
+    clean = [value for at, value in places if 0 <= at < len(shaded) and not shaded[at]]
     if len(clean) >= _SPREAD_VALUES:
         for name, value in (("min", min(clean)), ("med", median(clean)), ("max", max(clean))):
             yield f"{name} {series.words(value)}"

@@ -171,6 +171,13 @@ def test_columns_between_two_polls_are_filled_except_for_gaps() -> None:
     assert plot(*points, width=20, height=1) == ["█████           ███ "]
 
 
+def test_the_minimum_is_that_of_the_points_although_a_column_shows_their_maximum() -> None:
+    points = [(at / 2, 1.0 + at % 2) for at in range(20)]
+    drawn = chart(Series("x", points, str, peaks=True), [], Window(10.0, 10.0), GUTTER + 5, 6)
+    names = [line.plain[:GUTTER].strip() for line in drawn]
+    assert names == ["x", "2.0", "min 1.0", "med 1.5", "max 2.0", ""]
+
+
 @pytest.mark.parametrize("height", [1, 2, 5])
 def test_a_plot_fits_its_place(height: int) -> None:
     lines = chart(
