@@ -28,7 +28,7 @@ from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING
 from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.causes import surroundings_of
 from warmwatch_monitor.pipeline.energy import is_present
-from warmwatch_monitor.pipeline.figures import cached_figures
+from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.runs import Start, group, numbered_conflicts, owned
 
 
@@ -78,6 +78,7 @@ class Judging:
         """
         records = [_with_death(one, around.remembered.get(one.folder)) for one in records]
         judged, refused = self._all(records, around)
+        forget_others(records)
         if present is not None:
             self._names = judged.names
         self._works = {

@@ -24,7 +24,7 @@ from warmwatch_monitor.model import (
     last_sign_ns,
 )
 from warmwatch_monitor.pipeline.estimates import Precedents
-from warmwatch_monitor.pipeline.figures import cached_figures, figures, forget_others
+from warmwatch_monitor.pipeline.figures import cached_figures, figures
 from warmwatch_monitor.pipeline.memory import workers_memory
 
 _TOGETHER_NS = 10 * 10**9
@@ -51,7 +51,6 @@ def group(
     ``long_compile_ns``: see ``Facts``.
     """
     readings, devices = tuple(readings), _by_uuid(gpus)
-    forget_others(readings)
     rivals: dict[str, dict[int, list[RecordReading]]] = {}
     for reading in readings:
         ranks = rivals.setdefault(reading.slot.identity.run, {})

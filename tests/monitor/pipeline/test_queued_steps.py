@@ -152,3 +152,24 @@ def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_stays_a_gap() -> Non
     for _ in range(5):
         view = training.run(iter([*queued(0.02, 1, 10), 5.0]))
     assert len(view.figures.log.long_steps) == 5
+
+
+def test_a_record_that_cannot_be_judged_leaves_the_speed_of_the_others() -> None:
+    """Each record is then judged alone, which must not forget the earlier polls of the others."""
+
+    class BesideDamaged(Training):
+        def poll(self, judging: Judging) -> RankView:
+            slot = self.slot(ON_GPU, irregular_step_ns=b.NOW, clean_sum_ns=0)
+            one = b.view(slot).record
+            identity = replace(slot.identity, run="other", launch="other")
+            other = replace(one, folder="/other", slot=replace(slot, identity=identity))
+            damaged = replace(one, folder="/damaged", slot=None)
+            now = Around(now_ns=slot.steps.last_step_ns)
+            runs, refused = judging.of([one, other, damaged], now, None)
+            assert [each.path for each in refused] == ["/damaged"]
+            return next(run.ranks[0] for run in runs if run.run == slot.identity.run)
+
+    training = BesideDamaged()
+    training.run(queued(0.02, 300, 60))
+    view = training.run(queued(0.06, 300, 80))
+    assert view.figures.steps.recent_seconds == pytest.approx(0.06, rel=0.1)
