@@ -16,7 +16,8 @@ from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
-from warmwatch_monitor.pipeline.runs import group, view
+from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.runs import view
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
 DURATIONS = st.lists(st.integers(1, 2 * 10**13), max_size=40)
@@ -73,12 +74,12 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
 
 
 def test_nothing_is_cached_of_removed_records() -> None:
-    first = reading(b.WARM)
-    group([first], {}, NOW)
+    first, judging, around = reading(b.WARM), Judging(), Around(now_ns=NOW)
+    judging.of([first], around, None)
     known = cached_figures(first)
-    group([first], {}, NOW)
+    judging.of([first], around, None)
     assert cached_figures(first) is known
-    group([], {}, NOW)
+    judging.of([], around, None)
     assert cached_figures(first) is not known
 
 
