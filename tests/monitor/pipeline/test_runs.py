@@ -14,6 +14,7 @@ from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
+from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import facts, group, owned, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
@@ -331,9 +332,10 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
 
 def test_the_figures_of_a_removed_record_are_evicted() -> None:
     one, other = reading("one"), reading("other", rank=1)
-    group([one, other], {}, NOW)
+    judging, around = Judging(), Around(now_ns=NOW)
+    judging.of([one, other], around, None)
     before = cached_figures(one), cached_figures(other)
-    group([other], {}, NOW)
+    judging.of([other], around, None)
     assert cached_figures(other) is before[1]
     assert cached_figures(one) is not before[0]
 
