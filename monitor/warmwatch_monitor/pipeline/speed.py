@@ -56,7 +56,6 @@ _SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
 _LASTLY_SECONDS = 15.0  # that the record's last steps take; fewer may be a burst of many
 _WINDOW = 32  # blocks; a level of long steps needs many
 _CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
-_LATELY = 5  # blocks whose median is the speed of a slower run
 _RECOVERED = 3  # blocks in a row that are not slow
 _MOST_PERIODS = 16
 
@@ -416,14 +415,11 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
     """How a rank is slower now than it was; ``recent_seconds``: its recent step length."""
     if speed is None or not speed.slower or not speed.reference or not recent_seconds:
         return None
-    # the recent steps of a run with long steps are mostly those from before the change
-    seconds = _median(speed.blocks[-_LATELY:]) if speed.blocks else recent_seconds
-    edge = SLOWER_TIMES * speed.reference
-    if seconds < edge or (speed.fast and recent_seconds < edge):
+    if recent_seconds < SLOWER_TIMES * speed.reference:
         return None
     return Slower(
-        seconds=seconds,
-        ratio=seconds / speed.reference,
+        seconds=recent_seconds,
+        ratio=recent_seconds / speed.reference,
         before=speed.reference,
         since_step=speed.periods[-1].since_step,
         causes=tuple(causes(speed.before, speed.now)) if speed.now else (),
