@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from support.torch_versions import LOGS_RECORD
+
 pytest_plugins = ["pytester"]
 PytestOf = Callable[..., pytest.RunResult]
 
@@ -142,7 +144,6 @@ def test_the_backward_is_no_graph_of_dynamos(warmwatch_compiles):
 
 
 def test_hooks_are_installed_while_a_counter_exists(warmwatch_compiles):
-    from support.torch_versions import LOGS_RECORD
     from torch._dynamo import convert_frame, utils
 
     def hook_points():
@@ -161,7 +162,7 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
     assert warmwatch.state() is None
     assert "warmwatch.lifecycle.agent" not in sys.modules
-"""
+""".replace("LOGS_RECORD", repr(LOGS_RECORD))
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ def _reported_once_a_minute(errors: str, began: float) -> None:
     """That there are too many, and nothing else."""
     lines = errors.splitlines()
     assert 1 <= len(lines) <= 1 + (time.monotonic() - began) // 60, errors[:2000]
-    assert all("connections at once" in line for line in lines), errors[:2000]
+    assert all("connections at the same time" in line for line in lines), errors[:2000]
 
 
 def _status(url: str) -> int:
