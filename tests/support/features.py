@@ -21,21 +21,34 @@ _ROWS = Path(__file__).with_name("features.txt")
 # What ran with which versions: reference/pytorch-versions.md has dates and results. Add a version
 # here when all of a file passed with it, or was skipped because the version cannot run it.
 _EVERY_CHANGE = {"2.13"}
+_ALL = {"2.6", "2.11", "2.15"}
 _RAN = {
-    "tests/process/test_scenarios.py": {"2.6", "2.11", "2.15"},
-    "tests/agent/hooks/": {"2.6", "2.8", "2.14", "2.15"},
-    "tests/process/test_compiling.py": {"2.6", "2.15"},
-    "tests/process/test_evaluations.py": {"2.6", "2.15"},
-    "tests/process/test_flops.py": {"2.6", "2.15"},
+    "tests/agent/hooks/": {*_ALL, "2.8", "2.14"},
+    "tests/agent/lifecycle/test_without_steps.py": _ALL,
+    "tests/agent/shared/test_advice.py": _ALL,
+    "tests/agent/shared/test_reasons.py": _ALL,
+    "tests/agent/steps/test_steps.py": _ALL,
+    "tests/monitor/pipeline/test_ranks.py": _ALL,
+    "tests/monitor/status/test_sentence.py": _ALL,
+    "tests/process/test_background.py": _ALL,
+    "tests/process/test_compiling.py": _ALL,
+    "tests/process/test_cpp_extension.py": {"2.6", "2.11"},
+    "tests/process/test_evaluations.py": _ALL,
+    "tests/process/test_flops.py": _ALL,
     "tests/process/test_limits.py": {"2.6", "2.15"},
+    "tests/process/test_many_threads.py": _ALL,
     "tests/process/test_missing_hooks.py": {"2.6", "2.15"},
-    "tests/process/test_requested.py": {"2.6", "2.15"},
+    "tests/process/test_precompiled.py": _ALL,
+    "tests/process/test_requested.py": _ALL,
+    "tests/process/test_scenarios.py": _ALL,
+    "tests/process/test_triton.py": {"2.6", "2.11"},
 }
 _LACKS = {
     "fx_async": {"2.6"},
     "mark_dynamic": {"2.6"},
     "threads": {"2.6", "2.11"},
     "test_compiled_blocks_are_compiled_under_fsdp2": {"2.6"},
+    "test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_counts_them": {"2.11"},
 }
 
 
