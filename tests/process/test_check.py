@@ -241,7 +241,7 @@ def test_what_a_process_compiled_before_it_restarted_passes_nowhere(
     (records.parent / "base.toml").write_text(SMALL)
     done = checked(records, "--baseline", "base.toml", command=(sys.executable, "train.py"))
     assert done.returncode == 5, done.stderr
-    assert "its process began anew when it had compiled" in done.stderr
+    assert "its process restarted when it had compiled" in done.stderr
 
 
 @pytest.mark.parametrize(

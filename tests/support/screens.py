@@ -11,7 +11,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from warmwatch_monitor.top.app import Top
-from warmwatch_monitor.top.moment import Heard
+from warmwatch_monitor.top.moment import Update
 
 Answer = dict[str, Any]
 
@@ -63,11 +63,11 @@ async def screen(
     size: tuple[int, int],
     past: Callable[[], Answer | None] = lambda: None,
     *,
-    hear: Callable[[], Heard] | None = None,
+    receive: Callable[[], Update] | None = None,
     seconds: float = _NEVER,
 ) -> AsyncIterator[Screen]:
     """A ``top`` on a screen of ``size``, after its first poll."""
-    app = Top(ask, seconds, past, hear)
+    app = Top(ask, seconds, past, receive)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)
         await shown.settle()

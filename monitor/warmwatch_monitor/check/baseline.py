@@ -62,9 +62,9 @@ class HeldRank(Struct, frozen=True, kw_only=True):
 
 
 class HeldRun(Struct, frozen=True, kw_only=True):
-    """What the baseline says of a run.
+    """The baseline of a run.
 
-    ``warmup_seconds`` is known of one that was measured in the same job, and of no other.
+    ``warmup_seconds`` is set only if the run was measured in the same job.
     """
 
     ranks: Mapping[int, HeldRank]
@@ -126,10 +126,10 @@ def with_seconds(file: Baseline, here: Baseline) -> Baseline:
 
 
 def parsed(text: str) -> Baseline:
-    """The baseline that ``text`` is.
+    """Parse a baseline.
 
     Raises:
-        UsageError: it is none; says where.
+        UsageError: it is invalid; the message names the place.
     """
     try:
         data = tomllib.loads(text)

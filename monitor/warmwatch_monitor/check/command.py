@@ -135,10 +135,10 @@ def _check(wanted: _Wanted) -> int:
         assert held is not None, "--baseline or --against is given"
         comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
     except CannotCompareError as error:
-        _tell(wanted, Result(against=against, problem=str(error)))
+        _report(wanted, Result(against=against, problem=str(error)))
         return error.code
     result = Result(against=against, comparison=comparison, accept=accept)
-    _tell(wanted, result)
+    _report(wanted, result)
     if comparison.grew:
         return GREW
     return NOT_SEEN if comparison.incomplete else 0
@@ -204,7 +204,7 @@ def _read(place: Path) -> Baseline:
         ) from None
 
 
-def _tell(wanted: _Wanted, result: Result) -> None:
+def _report(wanted: _Wanted, result: Result) -> None:
     """Print the result on stderr (stdout is CMD's), and write the requested files."""
     from warmwatch_monitor.check.output import document, junit, markdown, text
 

@@ -44,10 +44,10 @@ def measured(
     from warmwatch_monitor.run.process import end_as
 
     launch = uuid.uuid4().hex
-    ours, heard = Launched(launch), list[int]()
+    ours, received = Launched(launch), list[int]()
     with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
         environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
-        status = _attend(tuple(command), environ, ours, heard)
+        status = _attend(tuple(command), environ, ours, received)
         snapshot = ours.ended()  # processes that outlive the command still use its caches
     left = _left(caches)
     if os.WIFSIGNALED(status):
@@ -55,7 +55,7 @@ def measured(
             note(f"warmwatch check: {left}")
         end_as(status)
     try:
-        _left_alone(heard)
+        _not_interrupted(received)
         _sound(snapshot, os.waitstatus_to_exitcode(status), command)
         _all_there(ours.earlier(snapshot))
     except CannotCompareError as error:
@@ -65,7 +65,7 @@ def measured(
 
 
 def _attend(
-    command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, heard: list[int]
+    command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, received: list[int]
 ) -> int:
     """Run it to its end; its wait status."""
     from warmwatch_monitor.run.process import attend
@@ -76,21 +76,21 @@ def _attend(
             environ,
             look=ours.look,
             stopped=lambda: None,
-            heard=heard.append,
+            received=received.append,
             seconds=_PAUSE_SECONDS,
         )
 
 
 def _left(caches: Caches) -> str:
     """The message that caches were left for processes that still run; empty if removed."""
-    from warmwatch_monitor.check.wording import kept
+    from warmwatch_monitor.check.wording import caches_left
 
-    return kept(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
+    return caches_left(caches.folder) if caches.folder and Path(caches.folder).exists() else ""
 
 
-def _left_alone(heard: Sequence[int]) -> None:
+def _not_interrupted(received: Sequence[int]) -> None:
     """Raises CannotCompareError if a signal ended it early, even if it exited with 0."""
-    stops = [one for one in heard if one in _STOPS]
+    stops = [one for one in received if one in _STOPS]
     if stops:
         raise CannotCompareError(
             f"it was ended by {signal.Signals(stops[0]).name}, so nothing was compared",
@@ -100,13 +100,13 @@ def _left_alone(heard: Sequence[int]) -> None:
 
 def _causes(folder: str) -> CompileCauses:
     from warmwatch.shared.record import RecordError
-    from warmwatch_monitor.model.records import NOTHING as NOTHING_TOLD
+    from warmwatch_monitor.model.records import NOTHING as NO_CAUSES
     from warmwatch_monitor.sources.records.parsed_journal import causes_in
 
     try:
         return causes_in(folder)
     except (OSError, RecordError):
-        return NOTHING_TOLD  # the counts are in the slot; the reasons are missing
+        return NO_CAUSES  # the counts are in the slot; the reasons are missing
 
 
 def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     Attributes:
         against: the baseline file or the ``--against`` command.
-        comparison: ``None`` if nothing was compared; then ``problem`` says why.
+        comparison: ``None`` if nothing was compared; then ``problem`` is the reason.
         accept: the command that accepts the growth.
     """
 

@@ -144,7 +144,7 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         "--update adds it"
     ),
     Kind.UNKNOWN_COUNT: lambda it: (
-        f"{it.run}: the baseline does not say how many {title(it.what)} there may be, so they are "
+        f"{it.run}: the baseline does not limit the number of {title(it.what)}, so they are "
         "not compared; --update adds it"
     ),
     Kind.AGENT_ERRORS: lambda it: (
@@ -164,7 +164,7 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         "--update writes them"
     ),
     Kind.NO_COUNT: lambda it: (
-        f"{it.run}: this torch does not tell of {title(it.what)}, which the baseline has; put "
+        f"{it.run}: this torch does not report {title(it.what)}, which the baseline has; put "
         f'"{it.what}" into its ignore, or use the torch that it was written with'
     ),
     Kind.LOST_LINES: lambda it: (
@@ -198,13 +198,13 @@ def unfinished(run: RunView, ranks: Iterable[int]) -> str:
 def began_anew(run: str) -> str:
     """The message that a process has a second record, so the first one's counts are missing."""
     return (
-        f"{run}: its process began anew when it had compiled (by exec, or with a second attach()), "
-        "and what it compiled before is not counted, so nothing was compared: have it begin anew "
+        f"{run}: its process restarted when it had compiled (by exec, or with a second attach()), "
+        "and what it compiled before is not counted, so nothing was compared: have it restart "
         "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
     )
 
 
-def kept(caches: str) -> str:
+def caches_left(caches: str) -> str:
     """The message that the folder ``caches`` was left for processes that still run."""
     return f"remove {caches} when what goes on has ended: it holds its compile caches"
 

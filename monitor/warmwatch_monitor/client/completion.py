@@ -17,7 +17,7 @@ _MOST = 50  # earlier runs
 
 
 def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The runs that ``status`` knows, then earlier ones."""
+    """The runs that ``status`` shows, then earlier ones."""
     names: dict[str, None] = {}
     try:
         apply(os.environ)  # a shell that completes runs no command, which would do so

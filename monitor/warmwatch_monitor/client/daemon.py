@@ -140,7 +140,7 @@ def _other_release(address: Address, version: object) -> DaemonError:
 
 
 def query_history(daemon: Daemon) -> Answer | None:
-    """The daemon's last hour, of every three seconds; ``None`` where it keeps none.
+    """The daemon's last hour, a sample every three seconds; ``None`` if it stores none.
 
     Raises as :func:`query_daemon`.
     """

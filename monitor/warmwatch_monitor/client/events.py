@@ -14,30 +14,30 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from warmwatch_monitor.client.daemon import Daemon, connect, request
 from warmwatch_monitor.errors import WarmwatchError
 
-LONGEST_EVENT = 64 << 20  # bytes; one that tells of 512 ranks has about 1 MB
+LONGEST_EVENT = 64 << 20  # bytes; an event about 512 ranks has about 1 MB
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b""))  # a comment begins with the colon
 
 
 class NonsenseError(Exception):
-    """These are no server-sent events."""
+    """The data are not server-sent events."""
 
 
 class Event(NamedTuple):
-    """A whole one."""
+    """A complete server-sent event."""
 
     kind: str
     data: bytes
 
 
 class Reader:
-    """Reads one stream. ``lines`` that have ended are a sign of life, with an event or without."""
+    """Parses one stream. ``lines``: number of complete lines, each a sign of life."""
 
     def __init__(self, longest: int = LONGEST_EVENT) -> None:
         self.lines = 0
         self._longest = longest
-        self._rest = bytearray()  # of a line that has not ended
+        self._rest = bytearray()  # of an incomplete line
         self._kind, self._data = "", list[bytes]()
-        self._size = 0  # of the lines so far of an event that has not ended
+        self._size = 0  # of the lines so far of an incomplete event
 
     def feed(self, part: bytes) -> list[Event]:
         """The events that ``part`` ends. Raises NonsenseError."""
@@ -76,7 +76,7 @@ _CROWDED = 503
 
 
 class RefusedError(Exception):
-    """There is nothing to hear. ``is_crowded``: for as many listen as may."""
+    """The daemon sent no event stream. ``is_crowded``: it has its maximum number of clients."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP {status}")
@@ -84,7 +84,7 @@ class RefusedError(Exception):
 
 
 class Streamed:
-    """One reply. Its methods but ``feed`` are called by the parser."""
+    """One HTTP response. The parser calls all methods except ``feed``."""
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
@@ -93,10 +93,10 @@ class Streamed:
         self._body = bytearray()
 
     def feed(self, part: bytes) -> bytes:
-        """What of the body ``part`` brings. Raises RefusedError, NonsenseError."""
+        """The bytes of the body in ``part``. Raises RefusedError, NonsenseError."""
         try:
             self._parser.feed_data(part)
-        except (HttpParserError, HttpParserUpgrade) as error:  # the latter is none of the former
+        except (HttpParserError, HttpParserUpgrade) as error:  # unrelated classes
             raise NonsenseError(str(error)) from None
         self._taken += len(part)
         if self._is_headed and not self._is_stream:
@@ -108,35 +108,35 @@ class Streamed:
         return found
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called for each."""
+        """Parser callback."""
         if name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream"):
             self._is_stream = True
 
     def on_headers_complete(self) -> None:
-        """Called once."""
+        """Parser callback."""
         self._is_headed = True
         self._is_stream = self._is_stream and self._parser.get_status_code() == 200
 
     def on_body(self, part: bytes) -> None:
-        """Called for each part."""
+        """Parser callback."""
         self._body += part
 
 
 CONNECT_SECONDS = 2.0
 BEGIN_SECONDS = 5.0  # from the connection to the first event
-SILENT_SECONDS = 25.0  # the daemon gives a sign of life every 15 s
+SILENT_SECONDS = 25.0  # the daemon sends at least a comment every 15 s
 _PART = 1 << 16
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _CROWD_PAUSE, _STRANGER_PAUSE = 30.0, 60.0
-_TRUSTED_SECONDS = 10.0  # a stream that has lived so long is begun anew at once
+_TRUSTED_SECONDS = 10.0  # after a longer stream, the backoff starts again
 
 
 class EventClient:
-    """What a daemon tells of ``kinds`` (of all, where none is named), and each second's samples.
+    """Receives a daemon's events of ``kinds`` (all by default), and with ``samples`` one a second.
 
     Attributes:
-        is_live: it tells what happens: who hears nothing may be sure that nothing did.
-        is_crowded: it had no room for one more who listens.
+        is_live: the stream has begun, so silence means that nothing happened.
+        is_crowded: the daemon has its maximum number of clients.
     """
 
     def __init__(self, kinds: Iterable[str] = (), *, samples: bool = False) -> None:
@@ -146,18 +146,18 @@ class EventClient:
         self._peer: socket.socket | None = None
         self._reply, self._reader = Streamed(), Reader()
         self._failures, self._again_at = 0, 0.0
-        self._began_at = self._heard_at = 0.0
+        self._began_at = self._received_at = 0.0
         self.is_live = self.is_crowded = False
 
     def follow(self, daemon: Daemon | None) -> None:
-        """Listen to ``daemon`` from now on; ``None``: to nobody."""
+        """Receive from ``daemon`` from now on; ``None``: from no daemon."""
         if daemon != self._daemon:
             self.close()
             self._daemon, self.is_crowded = daemon, False
             self._failures, self._again_at = 0, 0.0
 
     def connect_where_due(self, within: float) -> None:
-        """Connect, where it is not and it is time to; within so many seconds, or hardly more."""
+        """Connect if disconnected and a retry is due, within about ``within`` seconds."""
         now = time.monotonic()
         if self._peer is not None or self._daemon is None or now < self._again_at:
             return
@@ -165,14 +165,12 @@ class EventClient:
         try:
             self._peer = connect(self._daemon, max(0.05, min(CONNECT_SECONDS, within)))
             self._peer.sendall(request(self._daemon, self._path, "text/event-stream", self._peer))
-        except (OSError, WarmwatchError):  # asking says what is wrong
+        except (OSError, WarmwatchError):  # a query of the daemon will report the error
             self._fail()
-        self._began_at = self._heard_at = time.monotonic()
+        self._began_at = self._received_at = time.monotonic()
 
-    def hear(self, seconds: float) -> list[Event]:
-        """The events that came, as soon as there are any; none, where the time is over or it broke
-        off.
-        """
+    def receive(self, seconds: float) -> list[Event]:
+        """Wait for events; returns none after ``seconds`` or if the stream ends."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._peer is None:
@@ -192,15 +190,15 @@ class EventClient:
         return []
 
     def close(self) -> None:
-        """Listen no more, until it is time to again."""
+        """Disconnect, until the next retry."""
         if self._peer is not None:
             self._peer.close()
         self._peer, self.is_live = None, False
 
     def _read(self, peer: socket.socket, seconds: float) -> list[Event]:
-        """Raises OSError: it is over, or silent for too long. RefusedError, NonsenseError."""
+        """Raises OSError if the stream ended or is silent, RefusedError, NonsenseError."""
         patience = SILENT_SECONDS if self.is_live else BEGIN_SECONDS
-        left = self._heard_at + patience - time.monotonic()
+        left = self._received_at + patience - time.monotonic()
         if left <= 0:
             raise TimeoutError
         peer.settimeout(max(0.001, min(seconds, left)))
@@ -215,16 +213,16 @@ class EventClient:
         if events:
             self.is_live, self.is_crowded = True, False
         if self.is_live and self._reader.lines > before:
-            self._heard_at = time.monotonic()
+            self._received_at = time.monotonic()
         return events
 
     def _fail(self, pause: float | None = None) -> None:
-        """It broke off, or never began: listen again after a ``pause``, if it is known."""
+        """Disconnect, and retry after ``pause`` seconds; by default with exponential backoff."""
         if self.is_live and time.monotonic() - self._began_at > _TRUSTED_SECONDS:
             self._failures = 0
         self.close()
         if pause is None:
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
-            self._failures += pause < _LONGEST_PAUSE  # a power without end is no number
-        # not all who listened come back in the same moment
+            self._failures += pause < _LONGEST_PAUSE  # bounded, or the power would overflow
+        # spread the clients: not all reconnect at the same time
         self._again_at = time.monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311

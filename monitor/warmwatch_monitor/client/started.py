@@ -30,7 +30,7 @@ def started_daemon(
     command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address]
     command += [] if awaits is None else ["--awaits", awaits]
     with (
-        tempfile.TemporaryFile("w+") as errors,  # a pipe that nobody reads would block it
+        tempfile.TemporaryFile("w+") as errors,  # a pipe without a reader would block it
         subprocess.Popen(
             command,
             env={**environ, f"{PREFIX}LOG_FORMAT": "off"},

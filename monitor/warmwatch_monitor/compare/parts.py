@@ -29,8 +29,8 @@ class Side(Struct, frozen=True, kw_only=True):
         label: its name in this comparison. mode: how ``torch.compile`` was called, or ``eager``;
         ``None`` if it has neither compiled nor made a step.
         first_step_memory_bytes: the most that CUDA's allocator had handed out by its end.
-        compiled_memory_bytes: what CUDA's allocator held when a compilation had ended, the most of
-        them: a backward's ends in the first step, with all that its forward keeps.
+        compiled_memory_bytes: the most that CUDA's allocator held at the end of a compilation: a
+        backward is compiled in the first step, while the activations of its forward are stored.
         cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
         time if that is more; ``None`` if not recorded. steady: a clean step. speed_up: of
         it, against the baseline. slower: periods in which steps took longer than before, as

@@ -1,4 +1,4 @@
-"""``warmwatch doctor``: checks the installation and the host, and says what to do.
+"""``warmwatch doctor``: checks the installation and the host, and suggests remedies.
 
 May import: ``client``, ``sources``, ``pipeline``. A new check is a function in ``checks.py``.
 """

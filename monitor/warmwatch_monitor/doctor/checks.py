@@ -53,7 +53,7 @@ _PATIENCE_SECONDS = 10.0
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 _LEAVES = (
     "each new record removes this user's oldest beyond 200, those in memory go with a reboot; to "
-    "be rid of it at once, remove its folder"
+    "free it immediately, remove its folder"
 )
 
 
@@ -322,7 +322,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
         yield Finding(
             mark=Mark.NOTE,
             what=f"{who}: its torch lacks {', '.join(identity.missing)}",
-            advice="what only those would tell is not known; a newer torch has them",
+            advice="figures that need those are missing; a newer torch has them",
         )
     if errors:
         journal = Journal()

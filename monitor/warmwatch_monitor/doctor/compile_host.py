@@ -106,7 +106,7 @@ def _groups(controller: str, proc: Path, cgroups: Path) -> Iterator[Path]:
 
 
 def _quota(proc: Path, cgroups: Path) -> float | None:
-    """Processors at once."""
+    """The CPU limit of the cgroups, in processors."""
     found = []
     for group in _groups("cpu", proc, cgroups):
         fields = _words(group / "cpu.max")  # QUOTA PERIOD, or max PERIOD

@@ -29,11 +29,13 @@ def hooks(environ: Mapping[str, str]) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory(prefix="warmwatch-hooks-") as place:
         ours = {"WARMWATCH_DIR": place, "WARMWATCH_STATE": "off", "WARMWATCH_SAY": "0"}
         caches = {"TORCHINDUCTOR_CACHE_DIR": place, "TRITON_CACHE_DIR": place}
-        kept = {name: value for name, value in environ.items() if not name.startswith("WARMWATCH_")}
+        inherited = {
+            name: value for name, value in environ.items() if not name.startswith("WARMWATCH_")
+        }
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(
                 [sys.executable, *_PROGRAM],
-                env={**kept, **ours, **caches},
+                env={**inherited, **ours, **caches},
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -160,7 +160,7 @@ def _room(cache: CachePlace, name: str) -> Iterator[Finding]:
             what=f"{name}: its filesystem is nearly full: {_size(cache.free_bytes)} free, and "
             f"{cache.free_ratio * 100:.0f} % of its room or its inodes",
             advice=f"free some, or set {cache.variable} to another disk; a cache may be removed "
-            "while nothing trains, and is then filled anew",
+            "while nothing trains, and is then filled again",
         )
 
 

@@ -51,7 +51,7 @@ def export(
     try:
         with as_written(found):
             _write(found[0], perfetto, csv, parquet)
-    except OSError as error:  # of a full disk it knows no name
+    except OSError as error:  # without a file name if the disk is full
         places = ", ".join(one for one in (perfetto, csv, parquet) if one is not None)
         raise WarmwatchError(
             f"{error.filename or places} cannot be written ({error.strerror}); name another place"

@@ -22,7 +22,7 @@ import psutil
 _PAUSE_SECONDS = 0.05
 # signals that end it, in order, and the seconds to wait after each
 PATIENCE = ((signal.SIGINT, 15.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
-_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_COUNTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stops:
@@ -39,18 +39,18 @@ class Stops:
 
 
 @contextmanager
-def heard() -> Iterator[Stops]:
+def counted_signals() -> Iterator[Stops]:
     """Counts signals that would end this process, in this block. Ignored ones stay ignored."""
     stops = Stops()
     before: dict[signal.Signals, Any] = {}
-    for number in _HEARD:
+    for number in _COUNTED:
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, stops.take)
     try:
         yield stops
     finally:
-        for heard_of, handler in before.items():
-            signal.signal(heard_of, handler)
+        for counted, handler in before.items():
+            signal.signal(counted, handler)
 
 
 def bounded(

@@ -263,7 +263,7 @@ def _folder(output: str | None) -> Path:
 
 def _try_all(wanted: _Wanted) -> _Outcome:
     """Run the modes one after another, and eager a second time if losses are compared."""
-    from warmwatch_monitor.modes.bounded import heard
+    from warmwatch_monitor.modes.bounded import counted_signals
     from warmwatch_monitor.modes.table import expected_seconds
     from warmwatch_monitor.output.amounts import took
 
@@ -271,7 +271,7 @@ def _try_all(wanted: _Wanted) -> _Outcome:
     skipped: list[str] = []
     again: Tried | None = None
     deadline = None if wanted.budget is None else time.monotonic() + wanted.budget
-    with heard() as stops:
+    with counted_signals() as stops:
         for number, mode in enumerate(wanted.modes, 1):
             expected = expected_seconds(mode, tried)
             if _exceeds(expected, deadline):

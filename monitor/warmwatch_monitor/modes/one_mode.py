@@ -111,9 +111,11 @@ def environment_of(
     """``environ`` for a script that runs in ``mode`` and writes its ``losses`` to that folder."""
     from warmwatch_monitor.compare.parts import EAGER
 
-    kept = {name: value for name, value in environ.items() if name not in (*_OFF, MODE, LOSSES)}
+    inherited = {
+        name: value for name, value in environ.items() if name not in (*_OFF, MODE, LOSSES)
+    }
     recorded = {} if losses is None else {LOSSES: str(losses)}
-    return {**kept, **recorded, **({_OFF[0]: "1"} if mode == EAGER else {MODE: mode})}
+    return {**inherited, **recorded, **({_OFF[0]: "1"} if mode == EAGER else {MODE: mode})}
 
 
 @contextlib.contextmanager

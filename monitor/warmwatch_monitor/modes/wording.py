@@ -228,7 +228,7 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
             yield words
     if one.agent_errors:
         errors = counted(one.agent_errors, "error")
-        yield f"the agent swallowed {errors} of its own: the mode may not be the one that was asked"
+        yield f"the agent swallowed {errors} of its own: the mode may not be the requested one"
     if one.others:
         yield f"the script made further runs, which are not in the table: {', '.join(one.others)}"
 
@@ -300,7 +300,7 @@ def _mode(one: Row, of: Modes) -> Iterator[str]:
     if one.mode == REGIONAL and default is not None and _calls(one) == _calls(default):
         yield "it has no repeated blocks, or they were compiled separately before: as default"
     if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
-        yield "CUDA graphs need a GPU and none was used: without them it is as if not asked for"
+        yield "CUDA graphs need a GPU and none was used: without them it is as if not requested"
     backends = sorted({way.backend for way in one.wrappings if way.backend != "inductor"})
     if backends:
         yield f"what is compiled by {', '.join(backends)} was left as it is: modes are Inductor's"

@@ -43,7 +43,7 @@ def fresh_caches(*, keep: bool, used: Callable[[], bool] = lambda: False) -> Ite
     """Empty compile caches, so that what is compiled does not depend on earlier runs.
 
     With ``keep``, the existing ones stay in use. At the end the folder is removed, unless
-    ``used()`` says that a process still uses it.
+    ``used()`` reports that a process still uses it.
     """
     if keep:
         yield Caches()

@@ -33,7 +33,7 @@ def become(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
     _named(command)
     for one in _IGNORED:
         signal.signal(one, signal.SIG_DFL)
-    os.execvpe(command[0], command, environ)  # noqa: S606 - what the user asked for
+    os.execvpe(command[0], command, environ)  # noqa: S606 - the user's own command
 
 
 def attend(
@@ -42,7 +42,7 @@ def attend(
     *,
     look: Callable[[], None],
     stopped: Callable[[], None],
-    heard: Callable[[int], None] = lambda _: None,
+    received: Callable[[int], None] = lambda _: None,
     seconds: float,
 ) -> int:
     """Start ``command`` and wait for it; its wait status.
@@ -50,7 +50,7 @@ def attend(
     Args:
         look: called every ``seconds``.
         stopped: called before this process stops with the command (Ctrl-Z).
-        heard: called with each signal that the command receives from us or from the terminal,
+        received: called with each signal that the command receives from us or from the terminal,
             except those that both ignore (``nohup``).
 
     Raises:
@@ -74,7 +74,7 @@ def attend(
                         _go_on(stop, child)
             elif ended:
                 if got is not None:  # a signal arrived while it ended
-                    _hear(got, heard)
+                    _report(got, received)
                 return status
             if got is None:
                 look()
@@ -82,16 +82,16 @@ def attend(
                 stop = got  # stop after the command has stopped: it may ignore the signal
                 _pass(got, child)
             elif got.si_signo in _PASSED:
-                _hear(got, heard)
+                _report(got, received)
                 _pass(got, child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _hear(got: signal.struct_siginfo, heard: Callable[[int], None]) -> None:
+def _report(got: signal.struct_siginfo, received: Callable[[int], None]) -> None:
     number = got.si_signo
     if number in _PASSED and signal.getsignal(number) is not signal.SIG_IGN:
-        heard(number)
+        received(number)
 
 
 def _pass(got: signal.struct_siginfo, child: int) -> None:

@@ -73,7 +73,7 @@ def dump(pid: int, *, stopped: bool = False) -> tuple[ThreadStack, ...]:
     """The present threads of the process ``pid``.
 
     Raises:
-        SourceError: py-spy failed; the message says what to do.
+        SourceError: py-spy failed; the message contains the remedy.
     """
     program = find()
     if program is None:
@@ -141,7 +141,7 @@ def denied(owner: int | None, uid: int, scope: int | None) -> str:
         return f"py-spy may not look: the process belongs to user {owner}; {_AS_ROOT}"
     if scope and uid:
         return (
-            f"py-spy may not look: the kernel lets nobody but root (kernel.yama.ptrace_scope is "
+            f"py-spy may not look: the kernel allows only root (kernel.yama.ptrace_scope is "
             f"{scope}); {_AS_ROOT}"
         )
     return (

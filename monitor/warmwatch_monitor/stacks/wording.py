@@ -12,7 +12,7 @@ from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, Threa
 from warmwatch_monitor.stacks.sources import KernelThreads
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import beside
-from warmwatch_monitor.status.words.states import says
+from warmwatch_monitor.status.words.states import describe_state
 
 
 class StackFrame(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def heading(view: RankView) -> Iterator[str]:
     """The rank, its activity, and a line for each condition."""
     pid = view.figures.life.pid
     yield f"{view.run} rank {view.rank}" + ("" if pid is None else f" (pid {pid})")
-    head, clauses = says(view)
+    head, clauses = describe_state(view)
     why = next((f"{one.joint}{one.text}" for one in clauses if one.text), "")
     yield f"  {head}{why}"
     yield from (f"  {words}" for _, words in beside(view))

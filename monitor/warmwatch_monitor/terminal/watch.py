@@ -88,7 +88,7 @@ def _shown(picture: Callable[[Answer], str]) -> Iterator[Show]:
 def _at_changes(picture: Callable[[Answer], str]) -> Show:
     printed: list[object] = []
 
-    def tell(answer: Answer | None, trouble: str) -> None:
+    def print_changed(answer: Answer | None, trouble: str) -> None:
         states = [(run["run"], run["state"]) for run in answer["runs"]] if answer else []
         if printed[-1:] == [(states, trouble)]:
             return
@@ -98,7 +98,7 @@ def _at_changes(picture: Callable[[Answer], str]) -> Show:
         else:
             draw(picture(answer), end="\n\n")
 
-    return tell
+    return print_changed
 
 
 def _that_fits(text: str) -> str:

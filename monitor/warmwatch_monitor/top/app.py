@@ -19,7 +19,7 @@ from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History
 from warmwatch_monitor.top.listing import ORDERS, Entry, Key, Listing, at, listing
-from warmwatch_monitor.top.moment import Heard, at_the_moment
+from warmwatch_monitor.top.moment import Update, at_the_moment
 from warmwatch_monitor.top.polling import Answer, Asking
 from warmwatch_monitor.top.table import fill, room
 
@@ -67,7 +67,7 @@ class Top(App[None]):
     """Args:
     ask: returns the answer, with printable texts only; raises WarmwatchError.
     past: returns a daemon's history, once; ``None`` if there is none.
-    seconds: poll interval. hear: listens to a daemon's events for about a second.
+    seconds: poll interval. receive: listens to a daemon's events for about a second.
     """
 
     TITLE = "warmwatch top"
@@ -92,12 +92,12 @@ class Top(App[None]):
         ask: Callable[[], Answer],
         seconds: float,
         past: Callable[[], Answer | None] = lambda: None,
-        hear: Callable[[], Heard] | None = None,
+        receive: Callable[[], Update] | None = None,
     ) -> None:
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self._asking, self._seconds = Asking(self, ask, seconds, past, hear), seconds
+        self._asking, self._seconds = Asking(self, ask, seconds, past, receive), seconds
         self._answer: Answer | None = None
         self._trouble = ""
         self._history = History()

@@ -18,7 +18,7 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.top.moment import Heard
+    from warmwatch_monitor.top.moment import Update
 
 _USUAL_SECONDS = 1.0
 _SAMPLE_SECONDS = 1.0  # between two samples from a daemon
@@ -69,29 +69,29 @@ def top(
     from warmwatch_monitor.top.app import Top
 
     past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
-    hear = _hearer(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
-    Top(lambda: plain(ask()), seconds, lambda: plain(past()), hear).run()
+    receive = _receiver(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
+    Top(lambda: plain(ask()), seconds, lambda: plain(past()), receive).run()
 
 
-def _hearer(ask: Asker) -> Callable[[], Heard]:
+def _receiver(ask: Asker) -> Callable[[], Update]:
     """Returns a listener to the daemon that answered last; waits a second or until an event."""
     from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
-    from warmwatch_monitor.top.moment import Heard
+    from warmwatch_monitor.top.moment import Update
 
-    hearing = EventClient(_KINDS, samples=True)
+    client = EventClient(_KINDS, samples=True)
 
-    def hear() -> Heard:
-        hearing.follow(ask.daemon)
-        hearing.connect_where_due(CONNECT_SECONDS)
-        events = hearing.hear(_SAMPLE_SECONDS)
+    def receive() -> Update:
+        client.follow(ask.daemon)
+        client.connect_where_due(CONNECT_SECONDS)
+        events = client.receive(_SAMPLE_SECONDS)
         samples = [event.data for event in events if event.kind == "sample"]
-        return Heard(
-            is_live=hearing.is_live,
+        return Update(
+            is_live=client.is_live,
             changed=len(events) > len(samples),
             sample=_sample(samples[-1]) if samples else None,
         )
 
-    return hear
+    return receive
 
 
 def _sample(data: bytes) -> Answer | None:

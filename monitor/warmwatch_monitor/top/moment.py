@@ -11,7 +11,7 @@ Answer = Mapping[str, Any]
 _GPU = ("utilization_ratio", "power_watts", "memory_used_bytes")
 
 
-class Heard(NamedTuple):
+class Update(NamedTuple):
     """The result of listening for a while.
 
     Attributes:
@@ -24,7 +24,7 @@ class Heard(NamedTuple):
     sample: Answer | None
 
 
-NOTHING = Heard(is_live=False, changed=False, sample=None)
+NOTHING = Update(is_live=False, changed=False, sample=None)
 
 
 def at_the_moment(answer: Answer, sample: Answer) -> Answer:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from warmwatch_monitor.errors import WarmwatchError, described
 from warmwatch_monitor.top.history import Frame, frames
-from warmwatch_monitor.top.moment import NOTHING, Heard
+from warmwatch_monitor.top.moment import NOTHING, Update
 
 Answer = Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class Taker(Protocol):
 
 class Asking:
     """Args:
-    taker: receives the results. ask, seconds, past, hear: as in ``Top``.
+    taker: receives the results. ask, seconds, past, receive: as in ``Top``.
 
     Attributes:
         paused: no requests, and samples are ignored.
@@ -55,10 +55,10 @@ class Asking:
         ask: Callable[[], Answer],
         seconds: float,
         past: Callable[[], Answer | None],
-        hear: Callable[[], Heard] | None,
+        receive: Callable[[], Update] | None,
     ) -> None:
         self._taker, self._ask, self._seconds = taker, ask, seconds
-        self._past, self._hear = past, hear
+        self._past, self._receive = past, receive
         self._has_events, self._is_old, self._requested_at = False, False, 0.0
         self._is_open = False
         self.paused = False
@@ -71,8 +71,8 @@ class Asking:
     def begin(self) -> None:
         """Send the first request, listen, and read the history."""
         self.look()
-        if self._hear is not None:
-            threading.Thread(target=self._listen, args=(self._hear,), daemon=True).start()
+        if self._receive is not None:
+            threading.Thread(target=self._listen, args=(self._receive,), daemon=True).start()
         threading.Thread(target=self._look_back, name="past", daemon=True).start()
 
     def look(self) -> None:
@@ -97,16 +97,16 @@ class Asking:
         with suppress(RuntimeError):  # it has ended meanwhile
             self._taker.call_from_thread(self._take, answer, trouble)
 
-    def _listen(self, hear: Callable[[], Heard]) -> None:
+    def _listen(self, receive: Callable[[], Update]) -> None:
         going_on = True
         with suppress(RuntimeError):  # it has ended meanwhile
             while going_on:
                 try:
-                    heard = hear()
+                    update = receive()
                 except Exception as error:  # noqa: BLE001 - shown, and polling continues
                     self._taker.call_later(self._take, None, described(error))
-                    heard, going_on = NOTHING, False
-                going_on = self._taker.call_later(self._take_heard, heard) and going_on
+                    update, going_on = NOTHING, False
+                going_on = self._taker.call_later(self._take_update, update) and going_on
 
     def _look_back(self) -> None:
         """Read the history; without one the plots start now."""
@@ -120,9 +120,9 @@ class Asking:
         self._is_open = False
         self._taker.take(answer, trouble)
 
-    def _take_heard(self, heard: Heard) -> None:
-        self._has_events, self._is_old = heard.is_live, self._is_old or heard.changed
+    def _take_update(self, update: Update) -> None:
+        self._has_events, self._is_old = update.is_live, self._is_old or update.changed
         if self._is_old and time.monotonic() - self._requested_at >= _SHORTEST_SECONDS:
             self.look()
-        if heard.sample is not None and not self.paused:
-            self._taker.take_sample(heard.sample)
+        if update.sample is not None and not self.paused:
+            self._taker.take_sample(update.sample)

@@ -95,10 +95,10 @@ def wait(
     )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; waiting for it")
-    with _progress() as tell, contextlib.closing(EventClient(KINDS)) as hearing:
-        waking = PollInterval(ask, hearing, is_seen=sys.stderr.isatty())
+    with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
+        interval = PollInterval(ask, client, is_seen=sys.stderr.isatty())
         new_start = NEW_START_SECONDS if timeout is None else math.inf
-        wanted = Wait(ask, run, goals, tell, uid, clock, waking.pause, new_start)
+        wanted = Wait(ask, run, goals, report, uid, clock, interval.pause, new_start)
         last = wanted.block(max(0.0, end - time.monotonic()))
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None
@@ -145,9 +145,9 @@ def _progress() -> Iterator[Callable[[str, str], None]]:
         return
     printed: list[str] = []
 
-    def tell(state: str, words: str) -> None:
+    def report(state: str, words: str) -> None:
         if printed[-1:] != [state]:
             printed.append(state)
             note(words)
 
-    yield tell
+    yield report

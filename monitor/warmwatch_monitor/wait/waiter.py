@@ -74,7 +74,7 @@ class Wait:
 
     Args:
         run: a run's name or a pattern; without it the living runs of ``uid``.
-        tell: takes the state and the sentence of each poll that does not end the wait.
+        report: takes the state and the sentence of each poll that does not end the wait.
         uid: the waiting user; ``None``: all runs count.
         clock: the server's time, if the answers do not contain it.
         pause: between two polls.
@@ -86,13 +86,13 @@ class Wait:
         ask: Callable[[], Answer],
         run: str | None,
         goals: Sequence[str],
-        tell: Callable[[str, str], None],
+        report: Callable[[str, str], None],
         uid: int | None = None,
         clock: Callable[[], float] | None = None,
         pause: Pause = sleep,
         new_start: float = math.inf,
     ) -> None:
-        self._ask, self._run, self._goals, self._tell, self._uid = ask, run, goals, tell, uid
+        self._ask, self._run, self._goals, self._report, self._uid = ask, run, goals, report, uid
         self._clock, self._pause, self._new_start = clock, pause, new_start
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
@@ -112,7 +112,7 @@ class Wait:
             left = deadline - time.monotonic()
             if left <= 0:
                 return look._replace(outcome=Outcome.TIMEOUT, words=look.late or look.words)
-            self._tell(look.state, look.words)
+            self._report(look.state, look.words)
             self._pause(left, self._is_woken_by)
 
     def _look(self) -> Standing:
@@ -248,8 +248,8 @@ class PollInterval:
         is_seen: a user watches on a terminal, so seconds have to advance.
     """
 
-    def __init__(self, ask: Asker, hearing: EventClient, *, is_seen: bool) -> None:
-        self._ask, self._hearing, self._is_seen = ask, hearing, is_seen
+    def __init__(self, ask: Asker, client: EventClient, *, is_seen: bool) -> None:
+        self._ask, self._client, self._is_seen = ask, client, is_seen
 
     def pause(self, left: float, wakes: Callable[[Event], bool]) -> None:
         """Return when the next query is due, or after ``left`` seconds.
@@ -257,21 +257,21 @@ class PollInterval:
         It is due when an event ``wakes``, and when the event stream begins or ends: events may
         have been missed.
         """
-        began, hearing = time.monotonic(), self._hearing
-        hearing.follow(self._ask.daemon)
-        hearing.connect_where_due(left)
-        was_live = hearing.is_live
+        began, client = time.monotonic(), self._client
+        client.follow(self._ask.daemon)
+        client.connect_where_due(left)
+        was_live = client.is_live
         until = began + min(left, self._longest())
         while (rest := until - time.monotonic()) > 0:
-            events = hearing.hear(rest)
-            if hearing.is_live is not was_live:
+            events = client.receive(rest)
+            if client.is_live is not was_live:
                 return
             # an older daemon sends all kinds
             if any(wakes(event) for event in events if event.kind in KINDS):
                 until = min(until, began + _SHORTEST_SECONDS)
 
     def _longest(self) -> float:
-        live, crowded = self._hearing.is_live, self._hearing.is_crowded
+        live, crowded = self._client.is_live, self._client.is_crowded
         if not (live or crowded):
             return _USUAL_SECONDS
         if self._is_seen:

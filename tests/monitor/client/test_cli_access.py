@@ -102,12 +102,12 @@ def test_wait_sends_them_to_the_event_stream(
         key=f"{place}/key",
     )
     for shown, kinds in ((access, ["snapshot"]), (access._replace(token_file=None), [])):
-        with closing(EventClient(("run",))) as hearing:
-            hearing.follow(Daemon(parse_address("test", url), shown))
-            hearing.connect_where_due(120)
-            assert [event.kind for event in hearing.hear(0.5 if not kinds else 120)] == kinds
-            assert hearing.hear(0.1) == []
-            assert hearing.is_live is bool(kinds), "a time that is over breaks nothing off"
+        with closing(EventClient(("run",))) as client:
+            client.follow(Daemon(parse_address("test", url), shown))
+            client.connect_where_due(120)
+            assert [event.kind for event in client.receive(0.5 if not kinds else 120)] == kinds
+            assert client.receive(0.1) == []
+            assert client.is_live is bool(kinds), "a time that is over breaks nothing off"
 
 
 def test_doctor_sends_them(guarded: tuple[str, Path], authority: Authority) -> None:

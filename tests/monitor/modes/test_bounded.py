@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from support.records import wait_until
-from warmwatch_monitor.modes.bounded import PATIENCE, bounded, heard
+from warmwatch_monitor.modes.bounded import PATIENCE, bounded, counted_signals
 
 QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
 PATIENT = tuple((number, 60.0) for number, _ in PATIENCE)
@@ -91,7 +91,7 @@ def test_one_that_ends_by_itself_was_not_ended(tmp_path: Path) -> None:
 
 def test_received_signals_are_counted_and_end_nothing() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with heard() as stops:
+    with counted_signals() as stops:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGTERM)
         assert (stops.count, stops.last) == (2, signal.SIGTERM)
@@ -102,7 +102,7 @@ def test_what_is_ignored_stays_ignored() -> None:
     """As under nohup."""
     snippet = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from warmwatch_monitor.modes.bounded import heard\n"
-        "with heard(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+        "from warmwatch_monitor.modes.bounded import counted_signals\n"
+        "with counted_signals(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
     )
     assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "True\n"

@@ -48,7 +48,7 @@ WORDS = {
     ),
     "unknown": (
         view(replace(b.WARM.compile, asynchronous=1)),
-        "Inductor compiles aside (asynchronously): when it has ended cannot be seen",
+        "Inductor compiles asynchronously: when it has ended cannot be seen",
     ),
 }
 BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)

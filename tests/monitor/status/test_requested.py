@@ -126,7 +126,7 @@ def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention(
     view = b.view(replace(b.WARM, compile=counts), compilations=(left_out,))
     snapshot = b.snapshot(view)
     words = (
-        "CUDA graphs were asked for and left out 2 times: a compiled function changes its inputs "
+        "CUDA graphs were requested and left out 2 times: a compiled function changes its inputs "
         "in place"
     )
     assert b.in_words(view).endswith(f"; {words}")
@@ -154,7 +154,7 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
     def text(*made: Compilation, ran: CudagraphSkip) -> str:
         return b.in_words(b.view(skips, compilations=made, journal={"skips": (ran,)}))
 
-    begins = "; CUDA graphs were asked for and left out 2 times: "
+    begins = "; CUDA graphs were requested and left out 2 times: "
     in_place = "a compiled function changes its inputs in place, at `forward` (train.py:12)"
     assert text(compiled, ran=ran).endswith(begins + in_place)
     later = replace(compiled, at_ns=b.ago(7))
@@ -174,7 +174,7 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
         ),
         (
             "skipping cudagraph due to function 3 exceeding max re-recording limit (=128)",
-            "recorded anew too often",
+            "recorded again too often",
         ),
         ("skipping cudagraphs due to something new", None),
     ],

@@ -27,7 +27,7 @@ from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.output.wording import a_step
-from warmwatch_monitor.top.moment import Heard, at_the_moment
+from warmwatch_monitor.top.moment import Update, at_the_moment
 
 STATES = b.in_every_state()
 SIZE = (80, 24)
@@ -118,17 +118,17 @@ def test_a_sample_that_is_late_or_earlier_changes_nothing(change: dict[str, Any]
 class Ear:
     """Hears what it is given, one after the other."""
 
-    def __init__(self, *heard: Heard) -> None:
-        self._heard, self.requests = list(heard), 0
+    def __init__(self, *updates: Update) -> None:
+        self._updates, self.requests = list(updates), 0
         self._over = threading.Event()
 
-    def __call__(self) -> Heard:
+    def __call__(self) -> Update:
         self._over.wait(0.01)
-        return self._heard.pop(0) if len(self._heard) > 1 else self._heard[0]
+        return self._updates.pop(0) if len(self._updates) > 1 else self._updates[0]
 
 
 def shown(
-    ear: Callable[[], Heard], then: Callable[[Screen, list[float]], Any], seconds: float
+    ear: Callable[[], Update], then: Callable[[Screen, list[float]], Any], seconds: float
 ) -> None:
     requests: list[float] = []
     answer, _ = answer_and_sample(STATES["warm"])
@@ -138,7 +138,7 @@ def shown(
         return answer
 
     async def run() -> None:
-        async with screen(ask, SIZE, hear=ear, seconds=seconds) as one:
+        async with screen(ask, SIZE, receive=ear, seconds=seconds) as one:
             await then(one, requests)
 
     asyncio.run(run())
@@ -146,7 +146,7 @@ def shown(
 
 def test_an_event_causes_one_request_and_a_sample_is_drawn() -> None:
     _, sample = answer_and_sample(stepped(STATES["warm"], 4711), after=50_000)
-    heard = Heard(is_live=True, changed=False, sample=sample)
+    update = Update(is_live=True, changed=False, sample=sample)
 
     began = time.monotonic()  # the time of a request is taken just before it
 
@@ -158,7 +158,7 @@ def test_an_event_causes_one_request_and_a_sample_is_drawn() -> None:
         assert len(requests) == 2
         assert requests[1] - began >= 1
 
-    shown(Ear(heard._replace(changed=True, sample=None), heard), then, 86400.0)
+    shown(Ear(update._replace(changed=True, sample=None), update), then, 86400.0)
 
 
 @pytest.mark.parametrize("nonsense", [{}, {"late_seconds": None, "at": 1e12, "runs": 1}])
@@ -168,7 +168,7 @@ def test_an_invalid_sample_is_ignored(nonsense: dict[str, Any]) -> None:
             await one.settle()
         assert "gpt2: warm" in one.text
 
-    shown(Ear(Heard(is_live=True, changed=False, sample=nonsense)), then, 1.0)
+    shown(Ear(Update(is_live=True, changed=False, sample=nonsense)), then, 1.0)
 
 
 def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
@@ -176,7 +176,7 @@ def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
     requests: list[float] = []
     answer, _ = answer_and_sample(STATES["warm"])
 
-    def broken() -> Heard:
+    def broken() -> Update:
         asking.wait()
         raise KeyError("a bug of ours")
 
@@ -188,7 +188,7 @@ def test_an_error_in_listening_is_shown_and_polling_continues() -> None:
         return answer
 
     async def run() -> None:
-        async with screen(ask, SIZE, hear=broken, seconds=0.2) as one:
+        async with screen(ask, SIZE, receive=broken, seconds=0.2) as one:
             while "gpt2: warm" not in one.text:
                 await one.draw()
             drawn.set()

@@ -25,7 +25,7 @@ from support.terminal import terminal
 from support.waiting import Waiting, waiting
 from support.web import ask
 from warmwatch.shared.record import PHASES
-from warmwatch_monitor.client import events as hearing
+from warmwatch_monitor.client import events as event_stream
 from warmwatch_monitor.client.daemon import Answer, Daemon
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.settings import parse_address
@@ -196,29 +196,29 @@ def test_phase_events_of_an_older_daemon_cause_no_poll(tmp_path: Path) -> None:
 
 def test_a_silent_stream_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be there bytes or none: no line of them ends."""
-    monkeypatch.setattr(hearing, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(event_stream, "SILENT_SECONDS", 0.3)
     for treatment in (hangs(STREAM + FIRST), endless):
         with daemon(tmp_path) as url, front(url) as before:
             before.treatment = treatment
             ear = EventClient()
             ear.follow(Daemon(parse_address("test", before.address)))
             ear.connect_where_due(60)
-            (first,) = ear.hear(60)
+            (first,) = ear.receive(60)
             assert (first.kind, ear.is_live) == ("snapshot", True)
-            assert ear.hear(60) == []
+            assert ear.receive(60) == []
             assert not ear.is_live
 
 
 def test_it_retries_the_event_stream_after_every_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a proxy that lets no stream through, for a day."""
-    monkeypatch.setattr(hearing.random, "uniform", lambda *_: 0.0)  # its pauses take no time
+    monkeypatch.setattr(event_stream.random, "uniform", lambda *_: 0.0)  # its pauses take no time
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # does not listen
         ear = EventClient()
         ear.follow(Daemon(parse_address("test", f"127.0.0.1:{nobody.getsockname()[1]}")))
         for _ in range(1100):
             ear.connect_where_due(60)
-        assert ear.hear(0.001) == []
+        assert ear.receive(0.001) == []
 
 
 def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> None:

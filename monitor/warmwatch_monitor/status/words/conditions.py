@@ -38,9 +38,9 @@ def long_compile(view: RankView) -> str:
 
 
 def too_long(view: RankView) -> str:
-    """The same behind words that have said how long it takes: ``too long: the longest before...``.
+    """The same after a head with the duration: ``too long: the longest before...``.
 
-    They go by the same clock, see ``states.elapsed``.
+    Both use the same clock, see ``states.elapsed``.
     """
     return "; ".join(filter(None, [f"too long: {_against(view)}", at_work(view)]))
 
@@ -54,12 +54,12 @@ def _against(view: RankView) -> str:
 
 
 def _explained_by(before: float) -> float:
-    """Seconds that are not long beside what took so many before."""
+    """The seconds that a compilation may take if the longest before took ``before``."""
     return max(LONG_COMPILE_FLOOR_NS / 1e9, LONG_COMPILE_TIMES * before)
 
 
 def at_work(view: RankView) -> str:
-    """What of it is busy: it works; nothing is: it hangs; empty where nobody can tell."""
+    """Which of its processes is busy, or that none is, so it hangs; empty if unknown."""
     process = view.process
     if process is None:
         return ""
@@ -93,7 +93,7 @@ IMPORTANCE = {
     "uncompiled_calls": Importance.ATTENTION,
     "workers_memory": Importance.ATTENTION,
 }
-# What follows this in a condition's words is left out of a headline that has no room for it.
+# A headline without enough room omits the part of a condition's words after this separator.
 SHORT_BEFORE = {
     "long_compile": "; ",
     "unknown": ": ",
@@ -108,7 +108,7 @@ def conditions(view: RankView) -> list[tuple[str, str]]:
 
 
 def beside(view: RankView) -> list[tuple[str, str]]:
-    """The same, put behind a sentence that has said for how long ``view`` has been compiling."""
+    """The same, for use after a head with the compile time of ``view``."""
     return [
         (name, too_long(view) if name == "long_compile" else _words(name, view))
         for name in view.judgement.conditions
@@ -138,7 +138,7 @@ def _thrashing(figures: Figures) -> str:
 
 
 def _fallback(figures: Figures) -> str:
-    """What was compiled goes on running: how many calls do not, PyTorch does not say."""
+    """PyTorch reports the functions, but not how many of their calls run eagerly."""
     total, known = figures.compile.fallbacks or 0, figures.log.fallbacks
     if not known:
         functions = counted(total, "function")
@@ -177,7 +177,7 @@ def background(view: RankView) -> str:
 
 
 def _unknown(_figures: Figures) -> str:
-    return "Inductor compiles aside (asynchronously): when it has ended cannot be seen"
+    return "Inductor compiles asynchronously: when it has ended cannot be seen"
 
 
 def nothing_captured(figures: Figures) -> tuple[str, str]:

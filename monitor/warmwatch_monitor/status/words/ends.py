@@ -64,7 +64,7 @@ def _memory(view: RankView) -> str:
 
 
 def of_the_whole(run: RunView) -> Iterator[Clause]:
-    """What a run that is lost adds: that all of it ended at once, from outside perhaps."""
+    """Whether all of a lost run ended together, perhaps from outside."""
     if words := _of_the_whole(run):
         yield Clause(words, Importance.REASON)
 
@@ -90,7 +90,7 @@ def _of_the_whole(run: RunView) -> str:
 
 
 def short(view: RankView) -> str:
-    """Of one rank beside others: ``failed: RuntimeError``, ``is lost (out of memory)``."""
+    """How one rank among others ended: ``failed: RuntimeError``, ``is lost (out of memory)``."""
     if view.judgement.state is State.LOST:
         return f"is lost{_memory(view)}"
     life = view.figures.life
@@ -102,7 +102,7 @@ def short(view: RankView) -> str:
 
 
 def of_several(words: str) -> str:
-    """What :func:`short` says of one rank, said of several."""
+    """The words of :func:`short` for several ranks."""
     return f"are{words.removeprefix('is')}" if words.startswith("is ") else words
 
 
@@ -118,14 +118,14 @@ _NAMES = {
     "xccl": "XCCL",
     "hccl": "HCCL",
 }
-_NEAR = 0.5  # of the timeout: with more left, nobody has to know
-_LITTLE = 0.3  # of the timeout: then the details say what raises it
+_NEAR = 0.5  # of the timeout: with more left, it is not shown
+_LITTLE = 0.3  # of the timeout: with less left, the clause names the setting
 _IN_SECONDS = 1000.0
-_AT_ONCE = 1.0  # second: less is none that anybody can use
+_LEAST_USABLE = 1.0  # seconds: less is too short to act in
 
 
 class Deadline(Struct, frozen=True, kw_only=True):
-    """What is left of the timeout of the rank that has the least."""
+    """The rest of the collective timeout, of the rank with the least left."""
 
     backend: str | None
     timeout_seconds: float
@@ -133,7 +133,7 @@ class Deadline(Struct, frozen=True, kw_only=True):
 
 
 def deadline(run: RunView, speaker: RankView) -> Deadline | None:
-    """Of those that wait for ``speaker``; ``None`` where nobody does, or no timeout is known."""
+    """The nearest deadline of the ranks that wait for ``speaker``; ``None`` if there is none."""
     activity, progress = speaker.figures.compile.open, speaker.figures.progress
     if activity is None or not speaker.judgement.compiling:
         return None
@@ -157,13 +157,13 @@ def is_near(known: Deadline) -> bool:
 
 
 def words(known: Deadline) -> Clause:
-    """``NCCL gives up in 505 s``; where little is left, with what raises it as a detail."""
+    """``NCCL gives up in 505 s``; with the setting that raises it if little is left."""
     name = _NAMES.get(known.backend or "", "their collective")
     left = known.left_seconds
     if not left:
         over = f"its {duration(known.timeout_seconds)} are over"
         return Clause(f"{name} has given up by now, or will: {over}", Importance.LOSS)
-    if left < _AT_ONCE:
+    if left < _LEAST_USABLE:
         return Clause(f"{name} gives up any moment now", Importance.LOSS)
     shown = f"{left:.0f} s" if left < _IN_SECONDS else duration(left)
     raises = left < _LITTLE * known.timeout_seconds

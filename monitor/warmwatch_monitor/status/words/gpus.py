@@ -121,7 +121,7 @@ def _use(gpus: Sequence[GpuReading]) -> str:
 
 
 def _power(gpus: Sequence[GpuReading]) -> str:
-    """The sum, where all of them tell."""
+    """The sum; empty unless all GPUs report their power."""
     watts = [gpu.power_watts for gpu in gpus if gpu.power_watts is not None]
     if not watts or len(watts) != len(gpus):
         return ""

@@ -12,7 +12,7 @@ from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.status.words import gpus
 
-_WORTH_SAYING = 1.0  # seconds that what is in progress has taken
+_SHORTEST_PAUSE = 1.0  # seconds: a shorter pause in progress is not shown
 _IN_SUM = 0.1
 
 
@@ -27,7 +27,7 @@ def pausing(view: RankView) -> str:
         ("evaluating", pauses.evaluating_for_seconds),
         ("between the cells of a notebook", pauses.between_cells_for_seconds),
     ):
-        if seconds is not None and seconds >= _WORTH_SAYING and view.living:
+        if seconds is not None and seconds >= _SHORTEST_PAUSE and view.living:
             return f"{what} for {duration(seconds)}"
     return ""
 
@@ -50,7 +50,7 @@ def evidence(view: RankView) -> Iterator[str]:
 
 _SAME_SECONDS = 1.0  # two clocks that differ by less are one to a reader
 _OTHER_LENGTH = 1.2  # times as long as last time: the numbers do not add up to the last one
-_TIME_LEFT_WORTH_SAYING = 0.2  # of the rest, by which precedents differ
+_LEAST_SPREAD = 0.2  # of the time left: earlier runs that differ by less show no range
 
 
 def left(view: RankView) -> str:
@@ -99,7 +99,7 @@ def _clock(known: Estimate, figures: Figures) -> str:
 
 def _spread(known: Estimate) -> str:
     low, high, middle = known.low, known.high, known.left_seconds
-    if low is None or high is None or not middle or high - low < _TIME_LEFT_WORTH_SAYING * middle:
+    if low is None or high is None or not middle or high - low < _LEAST_SPREAD * middle:
         return ""
     return f" ({duration(low)} to {duration(high)})"
 
@@ -117,7 +117,7 @@ def slower_than_before(figures: Figures) -> str:
 def without_steps(run: RunView, speaker: RankView, *, in_head: bool) -> str | None:
     """``no step for 61 s; batches go on: an evaluation?``; ``None`` where steps go on.
 
-    Where the head of the sentence has said that there is no step (``in_head``), only what moves.
+    ``in_head``: the head of the sentence already has the missing step; add only what moves.
     """
     progress = speaker.figures.progress
     limit = progress.stall_limit_seconds
@@ -154,13 +154,13 @@ def _signs(view: RankView) -> Iterator[str]:
         yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"
 
 
-_SPEED_WORTH_SAYING = 1.0  # seconds: what is over sooner is noise
+_SHORTEST_LEFT = 1.0  # seconds: less is noise
 
 
 def so_far(view: RankView, naming: str = "") -> str:
     """``10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty where nothing is known.
 
-    ``naming`` stands before the length of a step, where the words around do not say what it is.
+    ``naming`` precedes the length of a step if the context does not name it.
     """
     length = _last_clean(view)
     step = f"{naming}{length}" if length else ""
@@ -171,9 +171,9 @@ def so_far(view: RankView, naming: str = "") -> str:
 
 
 def seconds_left(view: RankView) -> float | None:
-    """Until the rank is warm, if its steps go on as they do; ``None`` where nobody can say.
+    """Until the rank is warm at its present speed; ``None`` if unknown or too short to show.
 
-    The step under way has taken some of it already, or more than it should.
+    The time since the last step is subtracted, up to the length of one step.
     """
     length = _length(view)
     needed = view.figures.warmups.clean_steps_needed - view.judgement.clean_steps
@@ -181,11 +181,11 @@ def seconds_left(view: RankView) -> float | None:
         return None
     under_way = max(0.0, length - view.figures.progress.quiet_seconds)
     left = (needed - 1) * length + under_way
-    return left if left >= _SPEED_WORTH_SAYING else None
+    return left if left >= _SHORTEST_LEFT else None
 
 
 def _length(view: RankView) -> float | None:
-    """Of the last clean step, else of those before the compiler came again."""
+    """Length of the last clean step, or of the steps before a recompile."""
     steps = view.figures.steps
     last = steps.last_seconds if view.judgement.clean_steps else None
     return last if last is not None else steps.length

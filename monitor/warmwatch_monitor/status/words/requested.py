@@ -24,7 +24,7 @@ _PLAIN = (
     ("multiple devices", "a graph spans several devices"),
     ("symbolic shapes", "its shapes are dynamic"),
     ("dynamic shape", "its shapes are dynamic"),
-    ("re-recording limit", "it was recorded anew too often: inputs come at new addresses"),
+    ("re-recording limit", "it was recorded again too often: inputs come at new addresses"),
     ("memory overlap", "an input overlaps itself in memory"),
     ("cpp wrapper", "the C++ wrapper is on"),
     ("annotation", "an annotation in the program turns them off"),
@@ -76,12 +76,12 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
 
 
 def cudagraph_skipped(figures: Figures) -> str:
-    """``CUDA graphs were asked for and left out twice: ...``, the last reason that is known."""
+    """``CUDA graphs were requested and left out twice: ...``, the last reason that is known."""
     skips = figures.compile.cudagraph_skips
     times = "" if skips is None else f" {_times(skips)}"
     known = [*_skips(figures.log)]
     why = f": {max(known)[1]}" if known else ""
-    return f"CUDA graphs were asked for and left out{times}{why}"
+    return f"CUDA graphs were requested and left out{times}{why}"
 
 
 def _skips(log: Log) -> Iterator[tuple[int, str]]:
@@ -169,22 +169,22 @@ _REMEDIES = (
 
 
 def break_remedy(reason: str) -> str | None:
-    """One sentence; ``None`` where the words tell nothing."""
+    """One sentence; ``None`` if no remedy matches ``reason``."""
     lowered = reason.lower()
     return next((words for signs, words in _REMEDIES if any(s in lowered for s in signs)), None)
 
 
-# Two values are what automatic dynamic shapes need to see, and then often nothing more comes.
+# Automatic dynamic shapes need two values, after which recompiles often stop.
 _KEEPS_CHANGING = 3
 _MOST = 3
-_LEAST_DYNAMIC = 2  # PyTorch compiles 0 and 1 apart, of a dimension that is marked dynamic too
+_LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
 
 
 def remedy(one: VaryingDim) -> str | None:
     """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or pad to
-    64``; ``None`` where it has not kept changing.
+    64``; ``None`` if it does not keep changing.
 
-    Those that PyTorch tells no time of cost as much as the others.
+    Compilations without a recorded time count as the average of the others.
     """
     if len(one.values) < _KEEPS_CHANGING or one.highest is None:
         return None

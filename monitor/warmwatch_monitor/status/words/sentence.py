@@ -38,7 +38,7 @@ from warmwatch_monitor.status.words.ends import words as deadline_words
 from warmwatch_monitor.status.words.progress import left, pausing, without_steps
 from warmwatch_monitor.status.words.requested import remedy
 from warmwatch_monitor.status.words.speed import limited, limited_shortly
-from warmwatch_monitor.status.words.states import elapsed, leads_with, says
+from warmwatch_monitor.status.words.states import describe_state, elapsed, leads_with
 
 _NO_RUN = "no run is known here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
@@ -84,7 +84,7 @@ def summary(snapshot: Snapshot) -> str:
 
 
 def _unread(snapshot: Snapshot) -> str | None:
-    """Why the records are not known now; a quiet machine is another thing."""
+    """Why the records cannot be read; ``None`` if they can, even if there are none."""
     return next(
         (one.error for one in snapshot.sources if one.source == _RECORDS and not one.up), None
     )
@@ -93,7 +93,7 @@ def _unread(snapshot: Snapshot) -> str | None:
 def run_answer(run: RunView) -> Headline:
     """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
     speaker = speaker_of(run)
-    head, of_state = says(speaker)
+    head, of_state = describe_state(speaker)
     sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
     others = (clause for source in sources for clause in source(run, speaker))
     return headline(run.run, f"{head}{_which(run, speaker)}", [*of_state, *others])
@@ -105,7 +105,7 @@ def run_sentence(run: RunView) -> str:
 
 
 def _ended(run: RunView, speaker: RankView) -> Iterator[Clause]:
-    """How it ended, and what of the compiler's work came to nothing."""
+    """How it ended, and whether compilation achieved nothing."""
     yield from ends.of_the_whole(run)
     for name, words in conditions(speaker):
         if name in _LEADS.values():
@@ -131,7 +131,7 @@ def _is_stopped(view: RankView) -> bool:
 
 
 def _stopped(run: RunView, speaker: RankView) -> Iterator[Clause]:
-    """Processes that are stopped: their ranks look as if they were slow or hung."""
+    """Ranks whose process is stopped: they would look slow or hung."""
     ranks = [view.rank for view in run.living if _is_stopped(view)]
     if ranks and ranks != [speaker.rank]:
         yield Clause(_of_ranks("is stopped", ranks), Importance.WAIT)
@@ -173,7 +173,7 @@ def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
 
 
 def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
-    """Ranks that broke off while others live."""
+    """Ranks that failed or were lost while others live."""
     broken: dict[str, list[int]] = {}
     for view in run.ranks:
         if view.judgement.state in (State.FAILED, State.LOST):
@@ -197,9 +197,9 @@ def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 
 def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
-    """What keeps a run from getting warm at all: a size that keeps changing.
+    """The changing size that prevents the first warm-up.
 
-    Once it has been warm the reason of the recompile and ``thrashing`` say so.
+    After the first warm-up, the recompile reason and ``thrashing`` report it.
     """
     if not speaker.figures.warmups.count:
         known = (remedy(one) for one in reversed(speaker.figures.log.varying))
@@ -207,12 +207,12 @@ def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 
 def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
-    """What differs between ranks, and which of them nobody sees here."""
+    """What differs between ranks, and which ranks are not visible here."""
     for words in (main_difference(run), missing(run)):
         yield Clause(words or "", Importance.NOTE)
 
 
-# All functions that yield clauses of a living run, in addition to ``states.says``.
+# All functions that yield clauses of a living run, in addition to ``states.describe_state``.
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
     _stopped,
@@ -229,7 +229,7 @@ _SOURCES_OF_ENDED = (_ended,)
 def speaker_of(run: RunView) -> RankView:
     """The rank that the run's state is about: compiling for longest, else quiet for longest.
 
-    Of warm ones, one that something is the matter with.
+    Among warm ranks, one with a condition comes first.
     """
 
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:

@@ -1,4 +1,4 @@
-"""What a headline says of each state, and the clauses that belong to that state alone. Pure."""
+"""The headline of each state, and the clauses that belong to that state alone. Pure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from warmwatch_monitor.status.words.progress import seconds_left, so_far
 from warmwatch_monitor.status.words.requested import never_compiled, of_recompile, turned_off
 from warmwatch_monitor.status.words.speed import baseline_progress, brought
 
-# the words of the state itself, and what explains them
-Says = tuple[str, tuple[Clause, ...]]
+# the head of the sentence, and the clauses that explain it
+StateText = tuple[str, tuple[Clause, ...]]
 
-# A first step has pauses in which nothing compiles, between a forward and its backward say. After
-# so long without a step it may as well be that none is seen.
+# A first step has pauses without compilation, for example between a forward and its backward.
+# After a longer pause, the steps may be invisible.
 _PAUSE_SECONDS = 10.0
-# Two begins this close have one clock: half of the last digit shown.
+# Start times this close count as the same: half of the last digit shown.
 _SAME_SECONDS = 0.05
 
 
-def says(view: RankView) -> Says:
-    """For the state that ``view`` is in."""
-    head, tail = _SAYS[view.judgement.state](view)
+def describe_state(view: RankView) -> StateText:
+    """The head and the clauses for the state of ``view``."""
+    head, tail = _BY_STATE[view.judgement.state](view)
     if view.judgement.state in WARM and "silent" in view.judgement.conditions:
         head = f"{silent(view.figures)} and nothing compiles; {head}"
     elif leads_with(view) == "slower":
@@ -63,7 +63,7 @@ def leads_with(view: RankView) -> str:
 def elapsed(view: RankView) -> str:
     """How long it has been compiling, and in which phase: ``43 s (inductor)``.
 
-    Of one compilation that takes too long it is that one's time, by which it is judged.
+    For a compilation that takes too long it is the time of that compilation alone.
     """
     phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
     activity, progress = view.figures.compile.open, view.figures.progress
@@ -73,18 +73,18 @@ def elapsed(view: RankView) -> str:
     return duration(seconds or 0.0) + phase
 
 
-def _starting(view: RankView) -> Says:
+def _starting(view: RankView) -> StateText:
     attached = duration(view.figures.progress.quiet_seconds)
     eager = baseline_progress(view.figures)
     seen = f"starting; no step and no compile activity in the {attached} since it attached"
     return seen, (Clause(eager, Importance.NOTE),)
 
 
-def _compiling(view: RankView) -> Says:
+def _compiling(view: RankView) -> StateText:
     return _at_work("compiling", view)
 
 
-def _at_work(verb: str, view: RankView) -> Says:
+def _at_work(verb: str, view: RankView) -> StateText:
     """The clock is that of the whole step; what it has come to since it began is named as that."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
@@ -137,7 +137,7 @@ def _reason(words: str) -> Clause:
     return Clause(words, Importance.REASON, short, joint=": ", alone=f"reason: {words}")
 
 
-def _warming(view: RankView) -> Says:
+def _warming(view: RankView) -> StateText:
     figures = view.figures
     if not figures.steps.count:
         return _no_step_yet(view)
@@ -159,7 +159,7 @@ def _off(view: RankView) -> tuple[Clause, ...]:
     return (Clause(off, Importance.REASON),) if off else ()
 
 
-def _no_step_yet(view: RankView) -> Says:
+def _no_step_yet(view: RankView) -> StateText:
     quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
         held = f"{duration(spent)} of it compiling"
@@ -183,7 +183,7 @@ def _clean_so_far(view: RankView) -> str:
     return f"{view.judgement.clean_steps} of {view.figures.warmups.clean_steps_needed} clean steps"
 
 
-def _recompiling(view: RankView) -> Says:
+def _recompiling(view: RankView) -> StateText:
     log = view.figures.log
     if view.judgement.compiling:
         return _at_work("recompiling", view)
@@ -198,7 +198,7 @@ def _recompiling(view: RankView) -> Says:
     return text, (Clause(known, Importance.WAIT), *why)
 
 
-def _warm(view: RankView) -> Says:
+def _warm(view: RankView) -> StateText:
     figures = view.figures
     step = figures.steps.length
     speed = "" if step is None else f"{step_length(step)} a step"
@@ -249,7 +249,7 @@ def _of_few(figures: Figures) -> str:
     return f" so far, of {counted(count or 0, 'step')}" if few else ""
 
 
-def _eager(view: RankView) -> Says:
+def _eager(view: RankView) -> StateText:
     if "never_compiled" in view.judgement.conditions:
         text, why = never_compiled(view.figures)
         return f"runs eagerly, but {text}", (Clause(why, Importance.REASON),)
@@ -274,7 +274,7 @@ def _real_speed(figures: Figures) -> str:
     return "" if step is None else f"{step_length(step)} a step is the real speed{_of_few(figures)}"
 
 
-def _stalled(view: RankView) -> Says:
+def _stalled(view: RankView) -> StateText:
     progress = view.figures.progress
     limit = progress.stall_limit_seconds
     known = f" (limit {duration(limit)})" if limit is not None else ""
@@ -284,10 +284,10 @@ def _stalled(view: RankView) -> Says:
     )
 
 
-# of a warm rank: how it came to be, where clean steps do not show it
+# heads of a warm rank whose warm-up did not end by clean steps
 _WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
 
-_SAYS: dict[State, Callable[[RankView], Says]] = {
+_BY_STATE: dict[State, Callable[[RankView], StateText]] = {
     State.STARTING: _starting,
     State.COMPILING: _compiling,
     State.WARMING: _warming,

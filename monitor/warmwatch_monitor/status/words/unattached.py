@@ -39,7 +39,7 @@ def _signs(signs: Signs) -> Iterator[str]:
 
 
 def no_run(trainings: Sequence[ObservedTraining]) -> Headline:
-    """What to say where no run is known and these look like trainings."""
+    """The headline if no run is known but these processes look like trainings."""
     first = trainings[0]
     more = f" (and {len(trainings) - 1} more)" if len(trainings) > 1 else ""
     command = shortened(first.command or "a process")
