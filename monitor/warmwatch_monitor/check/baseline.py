@@ -111,7 +111,7 @@ def _held(run: MeasuredRun) -> HeldRun:
 def with_seconds(file: Baseline, here: Baseline) -> Baseline:
     """A file's baseline, with the warm-up of what was measured ``here``, in the same job.
 
-    Runs are matched by name; where there is one on each side, whatever they are called.
+    Runs are matched by name; if each side has one run, their names do not matter.
     """
     alone = len(file.runs) == len(here.runs) == 1
     runs = {}

@@ -27,7 +27,7 @@ def is_own(run: Answer, uid: int | None) -> bool:
 
 
 def choose(answer: Answer, run: str | None, uid: int | None = None, *, own: bool = False) -> Answer:
-    """``answer`` with the runs alone that are named or matched by ``run``, as if they were all.
+    """``answer`` reduced to the runs that ``run`` names or matches.
 
     ``uid``: the caller. ``own``: a name without an owner selects the caller's runs only.
 
@@ -75,7 +75,7 @@ def why_incomplete(answer: Answer, uid: int | None) -> str | None:
 
 
 def may_be(shown: str, run: str | None) -> bool:
-    """Whether a run of which only is known how it is shown may be one that ``run`` chooses."""
+    """Whether ``run`` may choose the run that is shown as this text."""
     if run is None:
         return True
     names, requested = _with_and_without_owner(shown), _with_and_without_owner(run)
@@ -88,13 +88,13 @@ def _with_and_without_owner(name: str) -> tuple[str, ...]:
 
 
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
-    """Those whose user called them so; else those whose names match."""
+    """The runs with this name; if there are none, those that match it as a pattern."""
     chosen = [one for one in runs if _plain(one) == run]
     return chosen or [one for one in runs if fnmatchcase(_plain(one), run)]
 
 
 def _full(runs: Sequence[Answer], run: str) -> list[Answer]:
-    """Those that are shown so, or are called so with their owner; else those that match."""
+    """The runs with this shown name or ``name@owner``; if there are none, those that match it."""
     chosen = [one for one in runs if run in (one["run"], _with_owner(one))]
     return chosen or [
         one for one in runs if fnmatchcase(one["run"], run) or fnmatchcase(_with_owner(one), run)
@@ -112,7 +112,7 @@ def _with_owner(run: Answer) -> str:
 
 
 def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
-    """``answer`` with ``runs`` alone, which are some of its own and at least one."""
+    """``answer`` reduced to ``runs``: a non-empty subset of its runs."""
     if len(runs) == len(answer["runs"]):
         return answer
     from warmwatch_monitor.output.summary import several_of

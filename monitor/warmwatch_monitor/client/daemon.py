@@ -26,7 +26,7 @@ Answer = dict[str, Any]
 CONNECT_SECONDS = 2.0
 _TRIES = 3  # a daemon that starts meanwhile is there at the next one
 ANSWER_SECONDS = 5.0
-LONGEST_ANSWER = 64 << 20  # bytes; one of 512 ranks has about 1 MB
+LONGEST_ANSWER = 64 << 20  # bytes; the answer for 512 ranks has about 1 MB
 HISTORY = "/history?points=1200"
 _OTHER = "give the daemon's address with --address HOST:PORT, or --dir to read the records"
 _CREDENTIALS = "give valid ones with --token-file or --user-file, or --dir to read the records"
@@ -117,7 +117,7 @@ def _refused(constant: str) -> None:
 
 
 def _unreadable(address: Address, body: bytes, error: Exception) -> DaemonError:
-    """What answers is no daemon, or one of another release."""
+    """The error for a response that is not from a daemon of this release."""
     try:
         sent = _parsed(body)
     except (ValueError, RecursionError):
@@ -273,7 +273,7 @@ def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -
 
 
 def _exchange(peer: socket.socket, sent: bytes, seconds: float) -> bytes:
-    """The whole reply, up to a little more than the longest.
+    """The whole response, cut off shortly after ``LONGEST_ANSWER`` bytes.
 
     Raises:
         TimeoutError: it did not end in time. OSError: it was cut off.

@@ -63,7 +63,8 @@ def sentence(one: BreakEven) -> str:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
     costs = _costs(one.cost_seconds)
     if one.outcome == "no_difference":
-        return f"{head}: {costs}, and their steps do not differ measurably: {_length(one.saves)}."
+        saves = _length(one.saves)
+        return f"{head}: {costs}, and their steps show no difference beyond noise: {saves}."
     if one.saves.value < 0:
         slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
         text = f"{head}: {costs} and makes each step {slower} longer"

@@ -316,7 +316,7 @@ def _seconds(row: Row, steps: int) -> float | None:
 
 
 def _uncertainty(one: Row, other: Row) -> float:
-    """Of the difference of their steps."""
+    """The uncertainty of the difference of their steps."""
     if one is other or one.steady is None or other.steady is None:
         return 0.0
     return math.hypot(one.steady.uncertainty or 0.0, other.steady.uncertainty or 0.0)

@@ -1,4 +1,4 @@
-"""What a command prints, and the one place that escapes text for a terminal."""
+"""Prints the output of commands. Only this module escapes text for a terminal."""
 
 from __future__ import annotations
 

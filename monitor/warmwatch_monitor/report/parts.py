@@ -240,9 +240,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     Attributes:
         id, run, owner, host, began, ended, seen, state, summary, what: as an Account has them.
-        end: how the rank of which it speaks ended. living: whether any of it was there a moment
-        before.
-        rank: of which it speaks where it speaks of one: the one that compiled longest.
+        rank: the rank that figures of a single rank are from: the one that compiled longest.
+        end: how that rank ended. living: whether any rank lived at the last poll.
         conditions: name and words of each that holds for a rank.
         first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
         eagerly on purpose, as ``/status`` has them.

@@ -26,7 +26,7 @@ from warmwatch_monitor.status.words.requested import (
     uncompiled_calls,
 )
 
-IDLE_SECONDS = 5.0  # so long is no pause between two pieces of work
+IDLE_SECONDS = 5.0  # longer than a pause between two tasks of a process
 _WORKING = 0.05  # of a core
 
 

@@ -34,9 +34,9 @@ def finished(view: RankView) -> str:
 
 
 def remedies(view: RankView) -> tuple[Clause, ...]:
-    """What to do where it compiled and no step was ever seen."""
+    """The advice to mark steps, if it compiled and no step was recorded."""
     steps, compile = view.figures.steps, view.figures.compile
-    # an optimizer's first step may not have come, above all where the end cut off a compilation
+    # the first optimizer step may not have come, especially if the run ended while compiling
     early = steps.optimizer or compile.open is not None
     needless = steps.count or not compile.begun or early
     return () if needless else (Clause(MARK_STEPS, Importance.REMEDY),)

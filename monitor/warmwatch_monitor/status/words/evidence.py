@@ -14,7 +14,7 @@ from warmwatch_monitor.status.words.conditions import conditions, failed
 from warmwatch_monitor.status.words.requested import turned_off
 from warmwatch_monitor.status.words.speed import baseline_measured, limited, throughput
 
-_SHARE = 0.1  # of the step: what is less does not explain it
+_SHARE = 0.1  # of the step: a smaller part does not explain its length
 _MOSTLY = 0.5
 _MORE_BATCHES = 3
 
@@ -56,7 +56,7 @@ def _causes(one: LongStep) -> Iterator[str]:
 
 
 def long_step_evidence(figures: Figures) -> Iterator[str]:
-    """The last of them, and the longest where that is another one."""
+    """The last long step, and the longest one if it is a different step."""
     long_steps = figures.log.long_steps
     if not long_steps:
         return
@@ -67,7 +67,7 @@ def long_step_evidence(figures: Figures) -> Iterator[str]:
 
 
 def evidence(view: RankView) -> list[str]:
-    """The facts that carry the judgement of ``view``, the weightiest first."""
+    """The facts behind the judgement of ``view``, the most important first."""
     return [
         *_end(view),
         *_stopped(view),
@@ -126,7 +126,7 @@ def _workers(view: RankView) -> Iterator[str]:
 
 
 def _gpus(view: RankView) -> Iterator[str]:
-    """What the GPUs do now; of a rank that stands still also what that may mean."""
+    """What the GPUs do now; for a stalled rank also the possible cause."""
     if not view.living:
         return
     if view.judgement.state is State.STALLED and (words := gpus.meanwhile(view.gpus)):
@@ -135,7 +135,7 @@ def _gpus(view: RankView) -> Iterator[str]:
 
 
 def _first_step(view: RankView) -> Iterator[str]:
-    """Only where all activity so far had ended by the first mark is its share known."""
+    """The compiler's share is known only if all its activity ended before the first mark."""
     compile, steps = view.figures.compile, view.figures.steps
     if compile.open is not None or compile.last_end_at is None or steps.first_at is None:
         return
@@ -227,7 +227,7 @@ def _failure(view: RankView) -> Iterator[str]:
 
 
 def _doubts(view: RankView) -> Iterator[str]:
-    """What makes the figures less than the whole truth, or the speed less than compiled."""
+    """Reasons why figures are incomplete, or the speed is below the compiled speed."""
     agent = view.figures.agent
     for _, words in conditions(view):
         yield words

@@ -39,10 +39,10 @@ def training(gpus: Sequence[GpuReading], since_seconds: float | None) -> str:
 
 
 def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
-    """``the GPU waits at 118 W`` where none runs anything, else what they do.
+    """``the GPU waits at 118 W`` if all are idle, else their load.
 
     ``since_seconds``: for how long the compiler has been at work. NVML's utilization and power are
-    averages of up to a second: before they can have settled they are of the steps before.
+    averages of up to a second: until they settle, they still show the previous steps.
     """
     if since_seconds < _SETTLED:
         return ""
@@ -54,7 +54,7 @@ def waiting(gpus: Sequence[GpuReading], since_seconds: float) -> str:
 
 
 def meanwhile(gpus: Sequence[GpuReading]) -> str:
-    """What the GPUs of a rank that makes no steps do, and what that may mean."""
+    """The GPU load of a rank without steps, and its possible cause."""
     words, uses = at_work(gpus), _uses(gpus)
     if not words or not uses:
         return words
@@ -66,7 +66,7 @@ def meanwhile(gpus: Sequence[GpuReading]) -> str:
 
 
 def computing(gpus: Sequence[GpuReading]) -> str:
-    """``its GPU works (98 %, 650 W)``; empty where none does, or only spins in a collective."""
+    """``its GPU works (98 %, 650 W)``; empty if none does, or they only spin in a collective."""
     busy = [gpu for gpu in gpus if (gpu.utilization_ratio or 0.0) >= WORKING_RATIO]
     if not busy or _low_power(busy):
         return ""
@@ -130,7 +130,7 @@ def _power(gpus: Sequence[GpuReading]) -> str:
 
 
 def _works_hard(gpu: GpuReading) -> bool:
-    """By its power, as far as that is known: then it does not wait, whatever the utilization."""
+    """Whether its power, if known, shows that it works; utilization alone is not enough."""
     watts, limit = gpu.power_watts, gpu.power_limit_watts
     return bool(watts and limit and watts >= LOW_POWER_RATIO * limit)
 

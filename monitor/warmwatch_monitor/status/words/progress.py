@@ -17,9 +17,9 @@ _IN_SUM = 0.1
 
 
 def pausing(view: RankView) -> str:
-    """``saving a checkpoint for 43 s``, ``evaluating for 61 s``; empty where it does neither.
+    """``saving a checkpoint for 43 s``, ``evaluating for 61 s``; otherwise empty.
 
-    Also where it has only just begun. A save within an evaluation comes first.
+    Also empty if the pause has only just begun. A save within an evaluation comes first.
     """
     pauses = view.figures.pauses
     for what, seconds in (
@@ -48,7 +48,7 @@ def evidence(view: RankView) -> Iterator[str]:
         yield f"since it attached {', '.join(parts)}"
 
 
-_SAME_SECONDS = 1.0  # two clocks that differ by less are one to a reader
+_SAME_SECONDS = 1.0  # times that differ by less count as the same
 _OTHER_LENGTH = 1.2  # times as long as last time: the numbers do not add up to the last one
 _LEAST_SPREAD = 0.2  # of the time left: earlier runs that differ by less show no range
 
@@ -88,7 +88,7 @@ def _compared(how: str, known: Estimate, clock: str) -> str:
 
 
 def _clock(known: Estimate, figures: Figures) -> str:
-    """What the estimate is of, if the time that the sentence starts with is another one."""
+    """What the estimate covers, if it is not the time at the start of the sentence."""
     shown = figures.progress.open_seconds
     if shown is None:
         return ""
@@ -158,7 +158,7 @@ _SHORTEST_LEFT = 1.0  # seconds: less is noise
 
 
 def so_far(view: RankView, naming: str = "") -> str:
-    """``10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty where nothing is known.
+    """``10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if nothing is known.
 
     ``naming`` precedes the length of a step if the context does not name it.
     """

@@ -33,7 +33,7 @@ _OPERATOR = re.compile(r"incompatible op (?P<name>[\w.:]+)")
 
 
 def turned_off(figures: Figures) -> str | None:
-    """``compilation is turned off by TORCHDYNAMO_DISABLE``; ``None`` where it is not."""
+    """``compilation is turned off by TORCHDYNAMO_DISABLE``; ``None`` if it is on."""
     by, step = figures.compile.disabled, figures.compile.disabled_since_step
     if by is None:
         return None
@@ -199,12 +199,12 @@ def remedy(one: VaryingDim) -> str | None:
 
 
 def since_seconds(one: VaryingDim) -> float | None:
-    """Mean clean step since it first changed; ``None`` where too few are known."""
+    """Mean clean step since it first changed; ``None`` if too few are known."""
     return one.since_ns / one.since_steps / 1e9 if one.since_steps >= FEWEST_STEPS else None
 
 
 def of_recompile(figures: Figures) -> str | None:
-    """Of the dimension for which the warm-up now open was needed."""
+    """The remedy for the dimension that caused the warm-up in progress."""
     why = figures.log.reopened_by
     if why is None or why.id is None:
         return None
@@ -212,7 +212,7 @@ def of_recompile(figures: Figures) -> str | None:
 
 
 def evidence(figures: Figures) -> Iterator[str]:
-    """Those that cost most, each with what clean steps took before and since where both are known.
+    """The most expensive ones, each with the clean step before and since if both are known.
 
     The times show what padding or a dynamic shape costs, without recommending one.
     """

@@ -141,7 +141,7 @@ def _stopped(run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 
 def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
-    """What moves or waits beside the state: steps that are missing, GPUs, compile workers."""
+    """What else moves or waits: missing steps, GPUs, compile workers."""
     if _is_stopped(speaker):
         return
     quiet = without_steps(run, speaker, in_head=leads_with(speaker) == "silent")
@@ -280,9 +280,9 @@ _ALSO = {"grad_mode": "compiled its evaluation"}
 
 
 def missing(run: RunView) -> str | None:
-    """The ranks that are not seen here, in words; ``None`` where all are.
+    """The ranks that this host does not see, in words; ``None`` if it sees all.
 
-    Ranks that this host does not see are known to be missing, never assumed to be fine.
+    They are reported as missing, never assumed to be fine.
     """
     absent = run.missing_ranges
     if not absent:
@@ -395,7 +395,7 @@ def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
 
 
 def _gap(ranks: Sequence[RankView]) -> Spread | None:
-    """How far apart their compile times are; ``None`` where that is not worth a word."""
+    """The spread of their compile times; ``None`` if it is small."""
     of = spread(ranks, lambda view: view.figures.compile.seconds)
     if of is None:
         return None

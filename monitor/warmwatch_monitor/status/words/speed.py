@@ -29,7 +29,7 @@ def throughput(view: RankView) -> str:
 def rates(
     tokens: float | None, samples: float | None, mfu: float | None, *, estimated: bool
 ) -> str:
-    """Tokens and samples a second, and MFU as a ratio; each is left out where it is not known."""
+    """Tokens and samples a second, and MFU as a ratio; unknown ones are left out."""
     return ", ".join(_parts(tokens, samples, mfu, "about " if estimated else ""))
 
 
@@ -64,7 +64,7 @@ def _rounded(number: float) -> str:
 
 
 def baseline_progress(figures: Figures) -> str:
-    """``baseline: step 7 of 20, eager on purpose``; empty where it is over, or there is none."""
+    """``baseline: step 7 of 20, eager on purpose``; empty without a baseline in progress."""
     baseline = figures.baseline
     if baseline is None or figures.steps.count >= baseline.steps:
         return ""
@@ -72,13 +72,13 @@ def baseline_progress(figures: Figures) -> str:
 
 
 def brought(figures: Figures) -> str:
-    """``1.8x as fast as eager; break-even at step 1,016``; empty where that is not known."""
+    """``1.8x as fast as eager; break-even at step 1,016``; empty if unknown."""
     known = figures.gain
     return "" if known is None else gained(known.speed_up, known.paid_back_at)
 
 
 def gained(speed_up: float, paid_back_at: int | None) -> str:
-    """How many times as fast as eager compiled steps are, and where that has paid."""
+    """The speed-up of compiled steps over eager ones, and the step of the break-even."""
     fast = f"{speed_up:.2g}x as fast as eager"
     if speed_up <= 1:
         return f"{fast}, so compiling never breaks even"
@@ -86,7 +86,7 @@ def gained(speed_up: float, paid_back_at: int | None) -> str:
 
 
 def baseline_measured(figures: Figures) -> str:
-    """What the baseline came to; empty where there is none, or it is not over."""
+    """The result of the baseline; empty without a completed one."""
     baseline = figures.baseline
     if baseline is None or baseline.seconds is None:
         return ""

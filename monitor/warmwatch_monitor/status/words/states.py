@@ -85,7 +85,7 @@ def _compiling(view: RankView) -> StateText:
 
 
 def _at_work(verb: str, view: RankView) -> StateText:
-    """The clock is that of the whole step; what it has come to since it began is named as that."""
+    """The time is of the whole step; a later part of the step is introduced by ``now``."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
         return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", _why(now)
@@ -132,7 +132,7 @@ def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
 
 
 def _reason(words: str) -> Clause:
-    """Why the compiler works; behind the words of its state a colon is enough."""
+    """The reason for the compilation, joined to the head by a colon."""
     short = words.partition("; ")[0]
     return Clause(words, Importance.REASON, short, joint=": ", alone=f"reason: {words}")
 
@@ -154,7 +154,7 @@ def _warming(view: RankView) -> StateText:
 
 
 def _off(view: RankView) -> tuple[Clause, ...]:
-    """Where compilation is turned off, that is what a clean step comes of."""
+    """Why steps are clean if compilation is turned off."""
     off = turned_off(view.figures)
     return (Clause(off, Importance.REASON),) if off else ()
 
@@ -243,7 +243,7 @@ def runs_ahead(figures: Figures) -> str:
 
 
 def _of_few(figures: Figures) -> str:
-    """The first clean steps may be anything but alike."""
+    """The number of clean steps if it is small: their lengths may still vary."""
     count = figures.steps.clean.count
     few = count is not None and count < FEWEST_STEPS
     return f" so far, of {counted(count or 0, 'step')}" if few else ""
