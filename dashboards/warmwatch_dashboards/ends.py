@@ -52,6 +52,6 @@ def of_runs() -> table.Panel:
 
 
 def _ended(selector: str) -> str:
-    """Of the record that speaks for each rank now: one that was started again has not ended."""
+    """Of the record that represents each rank now: one that was started again has not ended."""
     over = f'rank:warmwatch_state:latest{{{selector},state=~"finished|failed|lost"}}'
     return f"warmwatch_end_info{{{selector}}} and on (cluster, run, rank, instance) {over}"

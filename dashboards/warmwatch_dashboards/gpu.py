@@ -27,7 +27,7 @@ from warmwatch_dashboards.queries import NODE, highest, lowest, seen
 
 _GPU = f'{NODE},uuid=~"$gpu"'
 _EACH = "cluster, instance, uuid"
-# The index alone would not tell apart GPUs of two hosts, nor a MIG device from its board.
+# The index alone does not distinguish GPUs of two hosts, or a MIG device from its board.
 _NAME = "GPU {{gpu}}, {{uuid}}"
 _LIMIT = "limit of "
 _LIMIT_NAME = f"{_LIMIT}{_NAME}"

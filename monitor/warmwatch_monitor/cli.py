@@ -91,7 +91,7 @@ class _Commands(click.Group):
         except WarmwatchError as error:
             note(f"warmwatch: {plain(str(error))}")
             ctx.exit(error.exit_code)
-        except KeyboardInterrupt:  # click would say "Aborted!", and that something has failed
+        except KeyboardInterrupt:  # click would print "Aborted!" and report a failure
             note("")
             ctx.exit(_INTERRUPTED)
 

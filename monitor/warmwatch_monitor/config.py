@@ -68,7 +68,7 @@ def _read_in_time(path: str, section: tuple[str, ...]) -> dict[str, str]:
 def user_file(environ: Mapping[str, str]) -> str:
     """The user's own file; empty where there is no home directory."""
     folder = environ.get("XDG_CONFIG_HOME", "")
-    if not folder.startswith("/"):  # a relative one is to be ignored, says its specification
+    if not folder.startswith("/"):  # the XDG specification: ignore a relative path
         home = environ.get("HOME", "")
         folder = os.path.join(home, ".config") if home.startswith("/") else ""
     return os.path.join(folder, "warmwatch", _FILE) if folder else ""

@@ -1,4 +1,4 @@
-"""Errors that a user can correct: one sentence that says what to do, and an exit code."""
+"""Errors that a user can correct: one sentence with the remedy, and an exit code."""
 
 from __future__ import annotations
 

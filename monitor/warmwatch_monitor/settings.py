@@ -216,7 +216,7 @@ def _state_directory(environ: Mapping[str, str], named: str) -> str | None:
     if named:
         return _absolute(named)
     home = environ.get("XDG_STATE_HOME", "")
-    if not home.startswith("/"):  # the XDG specification says to ignore a relative path
+    if not home.startswith("/"):  # the XDG specification: ignore a relative path
         home = os.path.join(_home(environ), ".local", "state")
     return _absolute(os.path.join(home, "warmwatch")) if home.startswith("/") else None
 

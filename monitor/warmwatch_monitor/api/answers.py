@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor import metrics as series
-from warmwatch_monitor.api.cached import Body, Kept, json_body
+from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.model import Snapshot, incomplete, of_owner, why_left_out
@@ -38,7 +38,7 @@ class Answers:
     ) -> None:
         self._latest, self._version, self._on_request = latest, version, on_request
         self._owner_uid = owner_uid
-        self._kept = Kept()
+        self._cache = SnapshotCache()
         self._lived: dict[str, int] = {}  # by run: when it was last seen alive
         self._waiters = Waiters(latest, self._in_time)
         self._owners: dict[int, Answers] = {}
@@ -57,7 +57,7 @@ class Answers:
         """The present status. ``peer``: a name for the client. Raises UnknownRunError."""
         snapshot = self._latest()
         if run is None:
-            whole = self._kept.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
+            whole = self._cache.get_costly(snapshot, "status", lambda: self._body(snapshot, None))
             return cast(Body, whole)
         self._on_request(run, peer)
         with self._explaining(snapshot, peer):
@@ -75,7 +75,7 @@ class Answers:
         def make() -> Body:
             return Body(*series.render(snapshot, accept, version=self._version))
 
-        return cast(Body, self._kept.get_costly(snapshot, ("metrics", kind), make))
+        return cast(Body, self._cache.get_costly(snapshot, ("metrics", kind), make))
 
     async def wait(
         self, goal: str, run: str | None, timeout: float, gone: Gone, peer: str = ""
@@ -86,14 +86,14 @@ class Answers:
         could not be read for a moment: the wait goes on.
 
         Raises:
-            UnknownRunError: the run does not exist at the begin, if the records can be read, or at
+            UnknownRunError: the run does not exist at the start, if the records can be read, or at
                 the timeout.
             GoneError: the client has disconnected. StoppingError: the daemon stops.
         """
         snapshot = self._latest()
         if run is not None:
             self._on_request(run, peer)
-        if _tells_all(snapshot):
+        if _lists_all_runs(snapshot):
             with suppress(UnreadRunError), self._explaining(snapshot, peer):
                 chosen(snapshot, run)
         # there is no epoch before the first poll
@@ -109,12 +109,12 @@ class Answers:
         except UnknownRunError:
             return None
         key = ("over", wanted.goal, wanted.run, names)
-        over = self._kept.get(snapshot, key, lambda: _is_over(snapshot, wanted, names))
+        over = self._cache.get(snapshot, key, lambda: _is_over(snapshot, wanted, names))
         return self._waited(snapshot, wanted) if over else None
 
     def _names(self, snapshot: Snapshot, wanted: Wanted) -> frozenset[str]:
         """The requested runs that a wait is about. Raises UnknownRunError."""
-        known = self._kept.get(
+        known = self._cache.get(
             snapshot, ("times", wanted.run), lambda: self._times(snapshot, wanted.run)
         )
         return frozenset(
@@ -132,7 +132,7 @@ class Answers:
         self, snapshot: Snapshot, run: str | None
     ) -> tuple[tuple[str, int, float | None], ...]:
         """For each requested run: when it was last seen alive (-1: never), and attached."""
-        self._kept.get(snapshot, ("seen",), lambda: self._see(snapshot))
+        self._cache.get(snapshot, ("seen",), lambda: self._see(snapshot))
         return tuple(
             (view.run, self._lived.get(view.run, -1), view.attached_at)
             for view in chosen(snapshot, run)
@@ -156,22 +156,22 @@ class Answers:
             return is_reached({**answer, "runs": runs}, wanted.goal)
 
         key = ("reached", wanted.goal, wanted.run, names)
-        is_there = self._kept.get(snapshot, key, judge)
+        is_there = self._cache.get(snapshot, key, judge)
 
         def make() -> Body:
             body, word = self._body(snapshot, wanted.run), json_body(is_there).plain
             return Body(b'%b,"reached":%b}' % (body.plain[:-1], word), body.kind)
 
-        return cast(Body, self._kept.get(snapshot, ("waited", wanted.run, is_there), make))
+        return cast(Body, self._cache.get(snapshot, ("waited", wanted.run, is_there), make))
 
     def _body(self, snapshot: Snapshot, run: str | None) -> Body:
-        made = self._kept.get(
+        made = self._cache.get(
             snapshot, ("status", run), lambda: json_body(self._answer(snapshot, run))
         )
         return cast(Body, made)
 
     def _answer(self, snapshot: Snapshot, run: str | None) -> Status:
-        made = self._kept.get(snapshot, ("answer", run), lambda: status(snapshot, run))
+        made = self._cache.get(snapshot, ("answer", run), lambda: status(snapshot, run))
         return cast(Status, made)
 
     @contextmanager
@@ -208,7 +208,7 @@ class OwnedBy:
         return self._own
 
 
-def _tells_all(snapshot: Snapshot) -> bool:
+def _lists_all_runs(snapshot: Snapshot) -> bool:
     """Whether a run missing in it does not exist: it is new, and the records were read."""
     read = any(health.source == "records" for health in snapshot.sources)
     return read and incomplete(snapshot) is None and snapshot.late_seconds is None

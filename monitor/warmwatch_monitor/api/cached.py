@@ -41,7 +41,7 @@ class Body:
         return self._gzipped, {**headers, "content-encoding": "gzip"}
 
 
-class Kept:
+class SnapshotCache:
     """Results for the newest Snapshot, by a key. Used only on the event loop."""
 
     def __init__(self) -> None:
@@ -52,8 +52,8 @@ class Kept:
     def get_costly(self, snapshot: Snapshot, key: Hashable, make: Callable[[], Any]) -> Any:
         """As :meth:`get`; an expensive result is returned for later Snapshots too.
 
-        For ten times as long as it took, at most 2 s. So clients that request the largest answers
-        without a pause leave the event loop to others.
+        It is cached for ten times as long as it took, at most 2 s. So clients that request the
+        largest answers without a pause do not block the event loop.
         """
         made, until = self._costly.pop(key, (None, 0.0))
         if time.monotonic() >= until:

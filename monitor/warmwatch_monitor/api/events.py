@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from msgspec.structs import replace
 
-from warmwatch_monitor.api.cached import Kept, json_body
+from warmwatch_monitor.api.cached import SnapshotCache, json_body
 from warmwatch_monitor.api.event_log import ForgottenError, Recent, Wanted, framed
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
@@ -55,7 +55,7 @@ class Events:
         most: int = MOST_LISTENERS,
     ) -> None:
         self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
-        self._kept = Kept()
+        self._cache = SnapshotCache()
         self._bells: set[asyncio.Event] = set()
         self._peers: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
@@ -143,7 +143,7 @@ class Events:
             reset = json_body(ResetEvent(why=why)).plain
             return framed("reset", b"%b,%b" % (reset[:-1], answer[1:]), id)
 
-        made = self._kept.get(snapshot, (run, why, id), make)
+        made = self._cache.get(snapshot, (run, why, id), make)
         assert isinstance(made, bytes)
         return made
 

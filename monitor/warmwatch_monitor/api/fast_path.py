@@ -36,10 +36,10 @@ class FastPath:
             try:
                 body = await self._body(scope, receive)
             except UnknownRunError as error:
-                await _say(error, status_of(error), send)
+                await _send_error(error, status_of(error), send)
                 return
             except StoppingError as error:
-                await _say(error, 503, send)
+                await _send_error(error, 503, send)
                 return
             except GoneError:
                 return
@@ -88,8 +88,8 @@ def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
     return (given.get("run"), goal, timeout) if once and right else None
 
 
-async def _say(error: Exception, status: int, send: Send) -> None:
-    """Report an error, as FastAPI's routes do."""
+async def _send_error(error: Exception, status: int, send: Send) -> None:
+    """Send an error, as FastAPI's routes do."""
     problem = json_body({"detail": str(error)})
     await _send(status, problem.plain, {"content-type": problem.kind, **RETRY[status]}, send)
 

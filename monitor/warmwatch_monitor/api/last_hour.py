@@ -1,6 +1,6 @@
 """The last hour in a ring of fixed size: some numbers for each second, rank and GPU.
 
-A second is one of the monotonic clock, which nobody sets; the wall clock's time is stored with it.
+Seconds are those of the monotonic clock, which is never set; the wall clock's time is stored too.
 Unknown values are NaN, or code 0. The publisher's thread writes, other threads read, under one
 lock.
 """

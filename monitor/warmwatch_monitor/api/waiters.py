@@ -24,7 +24,7 @@ class Wanted(NamedTuple):
     Attributes:
         goal, run: as requested. began: seconds since the epoch of the Snapshot at the begin,
             ``None`` if there was none: a run that had ended before does not answer the wait.
-            began_ns: the same on the monotonic clock, which nobody sets.
+            began_ns: the same on the monotonic clock, which is never set.
     """
 
     goal: str
@@ -75,7 +75,7 @@ class Waiters:
         self._waiting.setdefault(wanted, set()).add(answer)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-        # by callbacks: asyncio.wait() creates as much again for each of thousands
+        # Callbacks: asyncio.wait() would double the objects of each of thousands of waits.
         timer = loop.call_later(timeout, _expire, answer)
         left = asyncio.ensure_future(gone())
         left.add_done_callback(partial(_leave, answer))
@@ -126,12 +126,12 @@ class Waiters:
         body, problem = None, None
         try:
             body = self._judge(self._latest(), wanted)
-        except Exception as error:  # noqa: BLE001 - theirs alone, and the others go on to wait
+        except Exception as error:  # noqa: BLE001 - raised to these clients only
             problem = error
         if body is None and problem is None:
             return made
         if body is not made:
-            await asyncio.sleep(0)  # making it took time
+            await asyncio.sleep(0)  # making it took time: let others run
         for answer in tuple(self._waiting.pop(wanted, ())):
             await self._turn()
             if answer.done():

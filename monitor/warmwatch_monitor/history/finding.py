@@ -79,7 +79,7 @@ def _before(store: Store, run: str) -> Listed | None:
 def _nearest(store: Store, run: str) -> str:
     names = list(dict.fromkeys(one.run for one in store.listed()))
     if not names:
-        return f"the history in {store.path} has no runs; `warmwatch runs` says how it is written"
+        return f"the history in {store.path} has no runs; `warmwatch runs` explains how to write it"
     near = get_close_matches(run, names, n=_SHOWN)
     hint = f"did you mean {' or '.join(near)}?" if near else "`warmwatch runs` lists them"
     return f"no run {run!r} in the history; {hint}"

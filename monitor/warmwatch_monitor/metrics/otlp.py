@@ -182,23 +182,23 @@ class OtlpExporter:
         self.interval = _interval(environ)
         self._converter = Converter(version, instance)
         self._exporter = OTLPMetricExporter()
-        self._said = _Said()
+        self._failures = _FailureLog()
         # this handler also stops logging's fallback to stderr at each failure
-        logging.getLogger("opentelemetry").addHandler(self._said)
+        logging.getLogger("opentelemetry").addHandler(self._failures)
 
     def export(self, snapshot: Snapshot) -> None:
         """Send ``snapshot``. Raises ExportError if the receiver did not accept it."""
-        self._said.lines.clear()
+        self._failures.lines.clear()
         result = self._exporter.export(self._converter.convert(snapshot))
         if result is not MetricExportResult.SUCCESS:
-            raise ExportError(" ".join(self._said.lines) or "it was not taken")
+            raise ExportError(" ".join(self._failures.lines) or "the export was not accepted")
 
     def close(self) -> None:
         """Cancel the export in progress; from any thread."""
         self._exporter.shutdown()
 
 
-class _Said(logging.Handler):
+class _FailureLog(logging.Handler):
     """Collects why an export failed: the exporter only logs the reason."""
 
     def __init__(self) -> None:

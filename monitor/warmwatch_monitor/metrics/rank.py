@@ -130,7 +130,7 @@ PROCESS_SERIES: tuple[Series[RankView], ...] = (
 )
 
 
-# For so long a rank that has ended keeps all its series, so that a scrape sees their final values.
+# How long an ended rank keeps all its series, so that a scrape sees their final values.
 FINAL_SECONDS = 120.0
 
 Ranks = Sequence[tuple[Labels, RankView]]

@@ -1,6 +1,6 @@
 """Budgets: what one user, one poll and one answer may cost.
 
-A record directory may be open to everybody, so each budget holds per user and in total. Users
+A record directory may be open to all users, so each budget holds per user and in total. Users
 share a total by max-min fairness: a user who needs less than an equal share gets all of it, and
 the others divide the rest. So a flood by one user never takes away what another user needs.
 ``docs/explanation/reliability.md`` has the table of all budgets.

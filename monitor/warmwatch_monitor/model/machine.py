@@ -209,9 +209,9 @@ ABOVE_IDLE = 1.5  # a GPU that works draws well more than it does idle
 
 
 def likely_compiling(looks: Sequence[Signs]) -> bool | None:
-    """Whether it is likely to compile; ``None`` where the last looks do not say, or differ.
+    """Whether it is likely to compile; ``None`` where the last looks are inconclusive or differ.
 
-    - workers busy, GPU not busy: yes; workers busy beside a busy GPU: nobody can tell.
+    - workers busy, GPU not busy: yes; workers and GPU busy: unknown.
     - workers there and idle, GPU idle, a core of the process busy: yes, it works in the main
       process; without any workers the same may be data loading.
     - GPU busy, well above its idle power, no worker busy: no.

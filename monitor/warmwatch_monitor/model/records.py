@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from warmwatch.shared.record import Identity, Slot
 from warmwatch.shared.record.stack_file import Frame
 
-FEWEST_STEPS = 10  # clean steps; the mean of fewer says nothing
+FEWEST_STEPS = 10  # clean steps; a mean of fewer is too noisy
 
 # What counts as a compilation: one record of PyTorch's for one graph. Autotuning of a
 # kernel and recording of a CUDA graph are records too, but do not count.
@@ -148,7 +148,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
 
     Attributes:
-        kind: of another compiler than PyTorch's; what it compiles is known at once.
+        kind: of another compiler than PyTorch's, which names what it compiles from the start.
         name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
         at. code: hash of that function's code. caller, dynamic: see Compilation.
     """
@@ -309,10 +309,10 @@ NOTHING = CompileCauses()
 class Owner(Struct, frozen=True, kw_only=True):
     """The user who owns a record: ``uid``, and ``name`` (the number if there is no name).
 
-    ``own``: it is the user that this reader runs as. A run of anybody else is shown with its owner,
-    always and not only where two are called the same: so a name never changes because of what
-    others do, and nobody can take one that is not his. An own run whose name has an ``@`` has its
-    owner behind it too, or somebody's could look like it.
+    ``own``: whether it is the user that this reader runs as. A run of another user always shows its
+    owner, even where its name is unique. So no name changes because of other users' runs, and no
+    user can take another's name. An own run with an ``@`` in its name shows its owner too;
+    otherwise another user's run could look like it.
     """
 
     uid: int

@@ -50,7 +50,7 @@ class Steps(Struct, frozen=True, kw_only=True):
         release that did not store them.
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
-        tokens, samples: of all steps; ``None`` where the user did not say what a step is worth.
+        tokens, samples: of all steps; ``None`` where the user did not set the work per step.
         batches: delivered by DataLoaders. batch_wait_seconds: the time spent waiting for them.
         last_batch_at: when the last one was handed out.
         optimizer: whether the process made an optimizer of ``torch.optim``, so that steps are

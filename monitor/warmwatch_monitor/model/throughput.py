@@ -27,7 +27,7 @@ _HOPPER = Peaks(989.4, 989.4, 1978.9, 494.7, 66.9)
 _HOPPER_NVL = Peaks(835.5, 835.5, 1670.9, 417.8, 60.0)
 _HOPPER_PCIE = Peaks(756.4, 756.4, 1512.9, 378.2, 51.2)
 _AMPERE = Peaks(311.9, 311.9, None, 155.9, 19.5)
-# by words of the name: the first holds whose words are all in it
+# By words of the GPU name: the first entry whose words are all in the name applies.
 PEAKS: Mapping[tuple[str, ...], Peaks] = {
     ("B200",): Peaks(2250.0, 2250.0, 4500.0, 1125.0, 75.0),
     ("H200", "NVL"): _HOPPER_NVL,
@@ -112,8 +112,8 @@ class Worth(Struct, frozen=True, kw_only=True):
     def origin(self) -> str | None:
         """Where ``operations`` come from; ``None`` if the user set them, or nothing is known.
 
-        What the user says of the model goes before the count, which misses what runs eagerly; the
-        count goes before a formula with a number of parameters that is only estimated.
+        A formula with the user's parameters precedes the count, which misses what runs eagerly. The
+        count precedes a formula with an estimated number of parameters.
         """
         formula = self.parameters is not None and self.tokens is not None
         if self.flops is not None or not (formula or self.counted is not None):

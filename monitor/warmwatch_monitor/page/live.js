@@ -9,27 +9,27 @@ const CHANGES = [
 
 export function listen({ present, sample, change, connection }) {
   let source = null;
-  let heard = Date.now();
-  const hear = (handle) => (event) => {
-    heard = Date.now();
+  let lastEvent = Date.now();
+  const receive = (handle) => (event) => {
+    lastEvent = Date.now();
     connection("live");
     handle(JSON.parse(event.data), event.type);
   };
   function connect() {
     source?.close();
-    heard = Date.now();
+    lastEvent = Date.now();
     source = new EventSource("events?samples=true");
-    source.addEventListener("snapshot", hear(present));
-    source.addEventListener("reset", hear(present));
-    source.addEventListener("sample", hear(sample));
-    for (const kind of CHANGES) source.addEventListener(kind, hear(change));
+    source.addEventListener("snapshot", receive(present));
+    source.addEventListener("reset", receive(present));
+    source.addEventListener("sample", receive(sample));
+    for (const kind of CHANGES) source.addEventListener(kind, receive(change));
     source.onerror = () => {
       connection("lost");
       if (source.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS);
     };
   }
   setInterval(() => {
-    if (Date.now() - heard < SILENT_MS || document.hidden) return;
+    if (Date.now() - lastEvent < SILENT_MS || document.hidden) return;
     connection("lost");
     if (source.readyState === EventSource.OPEN) connect(); // the network drops all packets
   }, 1000);

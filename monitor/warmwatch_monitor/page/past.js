@@ -35,16 +35,16 @@ export class Past {
     const length = this.at.length;
     for (const one of sample.ranks) this.#rank(one, sample.at, length);
     for (const one of sample.gpus) {
-      const kept = this.#series(this.gpus, one.uuid, { uuid: one.uuid, index: one.index }, GPU);
-      for (const name of GPU) pad(kept[name], length - 1).push(one[name]);
+      const series = this.#series(this.gpus, one.uuid, { uuid: one.uuid, index: one.index }, GPU);
+      for (const name of GPU) pad(series[name], length - 1).push(one[name]);
     }
-    for (const kept of this.ranks.values()) {
-      for (const name of RANK) pad(kept[name], length);
-      if (!sample.ranks.some((one) => one.run === kept.run && one.rank === kept.rank)) {
-        for (const name of SPANS) began(kept[name], sample.at, null);
+    for (const series of this.ranks.values()) {
+      for (const name of RANK) pad(series[name], length);
+      if (!sample.ranks.some((one) => one.run === series.run && one.rank === series.rank)) {
+        for (const name of SPANS) began(series[name], sample.at, null);
       }
     }
-    for (const kept of this.gpus.values()) for (const name of GPU) pad(kept[name], length);
+    for (const series of this.gpus.values()) for (const name of GPU) pad(series[name], length);
     this.#trim(sample.at - this.range);
     return true;
   }
@@ -59,15 +59,15 @@ export class Past {
 
   #rank(one, at, length) {
     const blank = { run: one.run, rank: one.rank, states: [], phases: [], pauses: [], recompiles: [], spent: null };
-    const kept = this.#series(this.ranks, `${one.rank} ${one.run}`, blank, RANK);
-    pad(kept.steps, length - 1).push(one.steps);
-    pad(kept.step_seconds, length - 1).push(one.step_seconds);
-    const grown = kept.spent === null ? 0 : Math.max(0, one.compile_seconds - kept.spent);
-    kept.spent = one.compile_seconds;
-    pad(kept.compile_seconds, length - 1).push(Math.min(1, grown));
-    began(kept.states, at, one.state);
-    began(kept.phases, at, one.phase ?? (grown > 0.01 ? "other" : null));
-    began(kept.pauses, at, one.pause ?? null);
+    const series = this.#series(this.ranks, `${one.rank} ${one.run}`, blank, RANK);
+    pad(series.steps, length - 1).push(one.steps);
+    pad(series.step_seconds, length - 1).push(one.step_seconds);
+    const grown = series.spent === null ? 0 : Math.max(0, one.compile_seconds - series.spent);
+    series.spent = one.compile_seconds;
+    pad(series.compile_seconds, length - 1).push(Math.min(1, grown));
+    began(series.states, at, one.state);
+    began(series.phases, at, one.phase ?? (grown > 0.01 ? "other" : null));
+    began(series.pauses, at, one.pause ?? null);
   }
 
   #series(all, key, blank, names) {
@@ -80,18 +80,18 @@ export class Past {
     while (passed < this.at.length && this.at[passed] < until) passed += 1;
     if (passed < 30) return; // evict in batches
     this.at.splice(0, passed);
-    for (const kept of this.ranks.values()) {
-      for (const name of RANK) kept[name].splice(0, passed);
+    for (const series of this.ranks.values()) {
+      for (const name of RANK) series[name].splice(0, passed);
       for (const name of SPANS) {
-        while (kept[name].length > 1 && kept[name][1][0] <= until) kept[name].shift();
+        while (series[name].length > 1 && series[name][1][0] <= until) series[name].shift();
       }
-      kept.recompiles = kept.recompiles.filter((one) => one.at >= until);
+      series.recompiles = series.recompiles.filter((one) => one.at >= until);
     }
-    for (const kept of this.gpus.values()) for (const name of GPU) kept[name].splice(0, passed);
+    for (const series of this.gpus.values()) for (const name of GPU) series[name].splice(0, passed);
     // a page may be open for weeks: evict ranks without data in the whole period
-    for (const [key, kept] of this.ranks) if (kept.states.every(([, name]) => name === null)) this.ranks.delete(key);
-    for (const [key, kept] of this.gpus) {
-      if (GPU.every((name) => kept[name].every((value) => value === null))) this.gpus.delete(key);
+    for (const [key, series] of this.ranks) if (series.states.every(([, name]) => name === null)) this.ranks.delete(key);
+    for (const [key, series] of this.gpus) {
+      if (GPU.every((name) => series[name].every((value) => value === null))) this.gpus.delete(key);
     }
   }
 }

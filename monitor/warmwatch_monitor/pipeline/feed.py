@@ -126,10 +126,10 @@ class Feed(Generic[T]):
     def follow(
         self,
         stopping: threading.Event,
-        tell: Callable[[], None],
+        after_read: Callable[[], None],
         also_spent: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Read until ``stopping`` is set, and call ``tell`` after each read.
+        """Read until ``stopping`` is set, and call ``after_read`` after each read.
 
         The pause grows if a read and the work after it (``also_spent``) would take more CPU time
         than their share of a core.
@@ -137,7 +137,7 @@ class Feed(Generic[T]):
         while not stopping.is_set():
             began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
             self.read()
-            tell()
+            after_read()
             spent = (self._clock.monotonic_ns() - began_ns) / 1e9
             cpu = time.thread_time() - began_cpu + also_spent()
             rest = min(cpu * (1 / SHARE_OF_A_CORE - 1), LONGEST_PAUSE)

@@ -136,11 +136,11 @@ class Poller:
         """Start polling in daemon threads."""
         work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
         for name, feed in self._feeds.items():
-            tell = self._fresh.set if name == RECORDS.name else _nothing
-            work[name] = partial(feed.follow, self._stopping, tell)
+            after_read = self._fresh.set if name == RECORDS.name else _nothing
+            work[name] = partial(feed.follow, self._stopping, after_read)
             if name == RECORDS.name:
                 work[name] = partial(
-                    feed.follow, self._stopping, tell, lambda: self._publisher.cpu_seconds
+                    feed.follow, self._stopping, after_read, lambda: self._publisher.cpu_seconds
                 )
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
@@ -217,7 +217,7 @@ class Publisher:
         self._latest = replace(empty, sources=(*empty.sources, health))
         self._late: tuple[Snapshot, int, Snapshot] | None = None
         self._followers: list[Follower] = []
-        self._untold: str | None = None
+        self._follower_error: str | None = None
         self.cpu_seconds = 0.0  # of the last Snapshot
 
     def follow(self, follower: Follower) -> None:
@@ -229,8 +229,8 @@ class Publisher:
         began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
         try:
             made = self._assemble()
-            untold = () if self._untold is None else (self._untold,)
-            snapshot, problem = made.snapshot, "; ".join((*made.problems, *untold)) or None
+            failed = () if self._follower_error is None else (self._follower_error,)
+            snapshot, problem = made.snapshot, "; ".join((*made.problems, *failed)) or None
         except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
             snapshot = replace(self._latest, sources=_others(self._latest))
             problem = described(error)
@@ -244,18 +244,18 @@ class Publisher:
             error=problem,
         )
         self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
-        self._tell(snapshot)
+        self._notify(snapshot)
         self.cpu_seconds = time.thread_time() - began_cpu
         return snapshot
 
-    def _tell(self, snapshot: Snapshot) -> None:
+    def _notify(self, snapshot: Snapshot) -> None:
         """Call the followers. An exception shows in the health of the next Snapshot."""
-        self._untold = None
+        self._follower_error = None
         for follower in self._followers:
             try:
                 follower(snapshot)
             except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
-                self._untold = f"telling what has changed: {described(error)}"
+                self._follower_error = f"a follower of the Snapshots failed: {described(error)}"
 
     def latest(self) -> Snapshot:
         """The latest Snapshot; an overdue one has its age, which changes once a second.

@@ -58,7 +58,7 @@ def group(
     return tuple(
         _run(
             name,
-            present([_speaker(ranks[rank]) for rank in sorted(ranks)]),
+            present([_representative(ranks[rank]) for rank in sorted(ranks)]),
             processes,
             devices,
             now_ns,
@@ -96,14 +96,14 @@ def _last_seen(reading: RecordReading) -> tuple[bool, int]:
     return this_boot, began + last - slot.header.attached_ns
 
 
-def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
-    """Which of ``rivals``, all records of the same rank, represents it.
+def _representative(rivals: Sequence[RecordReading]) -> RecordReading:
+    """The one of ``rivals``, all records of the same rank, that represents it.
 
     A process that only waits for the ranks that it started never represents one of them, even
     though it outlives them.
     """
     first = max(rivals, key=_claim)
-    if _tells(first) or not began_launch(first.slot.identity):
+    if _has_facts(first) or not began_launch(first.slot.identity):
         return first
     return max((one for one in rivals if _made_rank(one, first)), key=_claim, default=first)
 
@@ -111,16 +111,16 @@ def _speaker(rivals: Sequence[RecordReading]) -> RecordReading:
 def _made_rank(one: RecordReading, by: RecordReading) -> bool:
     """Whether ``one``, which has recorded work, is a rank that the process ``by`` started."""
     started = one.start == by.start and one.began > by.began
-    return started and _tells(one) and not _helps(one.slot.identity)
+    return started and _has_facts(one) and not _helps(one.slot.identity)
 
 
 def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], str]:
     """Sort key of rival records: living, not a child process, has facts, newest."""
-    helps, tells = _helps(reading.slot.identity), reading.alive and _tells(reading)
-    return reading.alive, not helps, tells, reading.began, reading.folder
+    helps, has_facts = _helps(reading.slot.identity), reading.alive and _has_facts(reading)
+    return reading.alive, not helps, has_facts, reading.began, reading.folder
 
 
-def _tells(reading: RecordReading) -> bool:
+def _has_facts(reading: RecordReading) -> bool:
     """Whether the record has any facts."""
     return bool(reading.slot.steps.steps or reading.slot.compile.begun)
 

@@ -17,7 +17,7 @@ IDLE_SECONDS = 60.0
 TAKE_SECONDS = 60.0
 MOST = 10_000
 _RESERVE = 128  # descriptors for records, NVML and the rest
-_PAUSE_BETWEEN_WORDS = 60.0
+_LOG_SECONDS = 60.0
 
 Close = Callable[[], None]
 
@@ -31,22 +31,22 @@ class Connections:
     """All connections, by their number. Used only on the event loop.
 
     Args:
-        most: the maximum number. say: takes a sentence for the log; at most one a minute.
+        most: the maximum number. log: logs a sentence; called at most once a minute.
     """
 
     def __init__(
         self,
         most: int,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.most, self._say, self._clock = most, say, clock
+        self.most, self._log, self._clock = most, log, clock
         self._close: dict[int, Close] = {}
         # in the order in which they became idle; finding a dict's first key would be slow
         self._quiet: OrderedDict[int, float] = OrderedDict()
         self._stuck: set[int] = set()  # a subset of the idle ones
         self._next = 0
-        self._said: float | None = None
+        self._logged_at: float | None = None
 
     def __len__(self) -> int:
         return len(self._close)
@@ -61,11 +61,11 @@ class Connections:
         return self._next
 
     def becomes(self, number: int, close: Close) -> None:
-        """From now on another function ends it."""
+        """Replace the function that ends it."""
         if number in self._close:
             self._close[number] = close
 
-    def asks(self, number: int) -> None:
+    def requested(self, number: int) -> None:
         """It has sent a complete request, and waits for the answer."""
         if number not in self._stuck:
             self._quiet.pop(number, None)
@@ -85,12 +85,12 @@ class Connections:
         """It has read what was sent; ``answering``: more follows."""
         self._stuck.discard(number)
         if answering:
-            self.asks(number)
+            self.requested(number)
         else:
             self.answered(number)
 
     def closed(self, number: int) -> None:
-        """It is gone."""
+        """It is closed; forget it."""
         self._close.pop(number, None)
         self._quiet.pop(number, None)
         self._stuck.discard(number)
@@ -112,9 +112,9 @@ class Connections:
     def flooded(self, what: str) -> None:
         """Log that there are too many, at most once a minute."""
         now = self._clock()
-        if self._said is None or now - self._said >= _PAUSE_BETWEEN_WORDS:
-            self._said = now
-            self._say(
+        if self._logged_at is None or now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            self._log(
                 f"{what}: those that ask nothing are closed, and where all wait for an answer, "
                 "others get a 503"
             )

@@ -156,9 +156,9 @@ class Credentials:
         self._users = {name.encode(): hash for name, hash in users.items()}
         self._tokens = [(bytes.fromhex(digest), client) for digest, client in tokens]
         self._passwords = passwords
-        # of no user: an unknown name takes as long as a known one
+        # Checked for an unknown name, so that it takes as long as a known one.
         cost = max((int(hash.split("$")[2]) for hash in users.values()), default=4)
-        self._nobody = f"$2b${cost:02d}${'.' * 53}"
+        self._unknown_hash = f"$2b${cost:02d}${'.' * 53}"
         kinds = [("Basic", users), ("Bearer", self._tokens)]
         self.challenges = tuple(f'{kind} realm="warmwatch"' for kind, known in kinds if known)
 
@@ -179,7 +179,7 @@ class Credentials:
             except ValueError:
                 return None
             hash = self._users.get(name)
-            right = await self._passwords.matches(hash or self._nobody, password, peer)
+            right = await self._passwords.matches(hash or self._unknown_hash, password, peer)
             return Client(name=name.decode()) if right and hash is not None else None
         return None
 

@@ -90,7 +90,7 @@ class Door:
         from warmwatch_monitor.server.guard import Guard
         from warmwatch_monitor.server.uvicorn_server import Server, raise_descriptor_limit
 
-        room = Connections(most_connections(raise_descriptor_limit()), _say)
+        room = Connections(most_connections(raise_descriptor_limit()), _log)
         guard = Guard(app, self.protection, self._names(), self._audit)
 
         def leave_all() -> None:
@@ -117,9 +117,9 @@ def _protection(
 
     if settings.web_config is None:
         return lambda: OPEN, None, lambda: None
-    files = ProtectionFiles(settings.web_config, _say)
+    files = ProtectionFiles(settings.web_config, _log)
     return lambda: files.current, files.look, files.leave
 
 
-def _say(words: str) -> None:
-    note(f"warmwatch: {words}")
+def _log(message: str) -> None:
+    note(f"warmwatch: {message}")

@@ -1,7 +1,7 @@
 """The sockets that the daemon listens on: TCP, and a UNIX socket for the users of this machine.
 
-The UNIX socket's path is below a directory that only root or the user can write to, so nobody else
-can listen there first. Who connects is known from the kernel (``credentials.local_client``).
+The UNIX socket's path is below a directory that only root or the user can write to, so no one else
+can listen there first. The kernel reports the connecting user (``credentials.local_client``).
 """
 
 from __future__ import annotations

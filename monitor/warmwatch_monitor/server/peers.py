@@ -1,6 +1,6 @@
 """Identifies a client for limits per peer: by address, or on this machine by the socket's user.
 
-All clients on this machine have one address, so the kernel is asked for the owner of the client's
+All clients on this machine share an address, so the kernel is queried for the owner of the client's
 socket (netlink's ``sock_diag``, one socket at a time: thousands of others do not slow it down).
 """
 

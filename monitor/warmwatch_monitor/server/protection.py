@@ -33,7 +33,7 @@ Seen = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What a connection had to present at its begin. ``client_ca``: the digest of that file."""
+    """What a connection had to present when it began. ``client_ca``: the digest of that file."""
 
     verify: ssl.VerifyMode
     oldest: ssl.TLSVersion
@@ -41,7 +41,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class Protection(Struct, frozen=True, kw_only=True):
-    """How connections are protected, and the known clients; ``None`` if anybody may read.
+    """How connections are protected, and the known clients; ``None`` if every client may read.
 
     ``rules`` are those of ``tls``: a renewed certificate does not change them.
     """
@@ -63,10 +63,10 @@ OPEN = Protection()
 class ProtectionFiles:
     """Follows the file at ``path`` and the files it names. Any thread may read ``current``."""
 
-    def __init__(self, path: str, say: Callable[[str], None]) -> None:
-        self._path, self._say = path, say
+    def __init__(self, path: str, log: Callable[[str], None]) -> None:
+        self._path, self._log = path, log
         self._passwords = Passwords()
-        self._complained: str | None = None
+        self._error: str | None = None
         self.current = OPEN
         try:
             self._seen, self.current = self._load()
@@ -75,20 +75,20 @@ class ProtectionFiles:
 
     def look(self) -> Protection:
         """The protection from now on. Raises SourceError for a rejected change."""
-        if self._complained is None and self._seen == _seen(name for name, _ in self._seen):
+        if self._error is None and self._seen == _seen(name for name, _ in self._seen):
             return self.current
         try:
             seen, found = self._load()
             _refuse_less(self.current, found)
         except WebConfigError as error:
-            words = f"{self._path}: {error}; what held before this change still holds"
-            if words != self._complained:
-                self._say(words)
-            self._complained = words
-            raise SourceError(words) from None
+            message = f"{self._path}: {error}; what held before this change still holds"
+            if message != self._error:
+                self._log(message)
+            self._error = message
+            raise SourceError(message) from None
         if seen != self._seen:
-            self._say(f"{self._path}: read again, and in use")
-        self._seen, self.current, self._complained = seen, found, None
+            self._log(f"{self._path}: read again, and in use")
+        self._seen, self.current, self._error = seen, found, None
         return found
 
     def leave(self) -> None:
@@ -96,7 +96,8 @@ class ProtectionFiles:
         self._passwords.leave()
 
     def _load(self) -> tuple[Seen, Protection]:
-        before = _seen([self._path])  # before reading: a change meanwhile shows the next time
+        # Before reading, so that the next call notices a change meanwhile.
+        before = _seen([self._path])
         config = parse(_read(self._path))
         base = Path(self._path).parent
         named = [str(base / name) for name in _named(config)]
@@ -138,7 +139,7 @@ def _uid(user: str | int | None) -> int | None:
         return user
     try:
         return pwd.getpwnam(user).pw_uid
-    except (KeyError, ValueError):  # ValueError: no name at all, as one with a null character
+    except (KeyError, ValueError):  # ValueError: an invalid name, as with a null character
         raise WebConfigError(
             f"bearer_tokens.user: no user is named {user!r} here; write the uid"
         ) from None
@@ -156,7 +157,7 @@ def _seen(paths: Iterable[str]) -> Seen:
     found: list[tuple[str, tuple[int, ...]]] = []
     for path in paths:
         try:
-            now = os.stat(path)  # noqa: PTH116 - of the one that a link leads to
+            now = os.stat(path)  # noqa: PTH116 - follows links
         except (OSError, ValueError):
             found.append((path, ()))
         else:

@@ -90,7 +90,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if not self._too_early:
-            self._all.asks(self._number)
+            self._all.requested(self._number)
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -1,8 +1,8 @@
 """Reports to the service manager: sd_notify(3), over the socket that systemd names.
 
-It sends READY once the records were read, STATUS with the sentence, and WATCHDOG=1 while Snapshots
-are published: systemd restarts a daemon whose publisher hangs, or that was stopped. Without the
-variable NOTIFY_SOCKET nothing is sent. Nothing here delays the publisher.
+It sends READY after the first read of the records, STATUS with the sentence, and WATCHDOG=1 while
+Snapshots are published: systemd restarts a daemon whose publisher hangs, or that was stopped.
+Without the variable NOTIFY_SOCKET nothing is sent. Nothing here delays the publisher.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServiceManager:
         path = environ.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         self._now = now
-        self._ready, self._said = False, ""
+        self._ready, self._status = False, ""
         self._status_at = self._watchdog_at = float("-inf")
         self._watchdog = _watchdog_seconds(environ, os.getpid() if pid is None else pid)
 
@@ -51,8 +51,8 @@ class ServiceManager:
             parts.append("WATCHDOG=1")
         if read and now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
-            if (words := summary(snapshot).replace("\n", " ")[:_LONGEST]) != self._said:
-                self._said = words
+            if (words := summary(snapshot).replace("\n", " ")[:_LONGEST]) != self._status:
+                self._status = words
                 parts.append(f"STATUS={words}")
         if parts:
             self._send("\n".join(parts))

@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
     """Serves ``app`` on ``listeners``, TCP and UNIX sockets, until a signal.
 
     Args:
-        protection: returns the present protection, which a new connection keeps for its life.
+        protection: returns the present protection; a new connection uses it until it closes.
         leave: called at the signal; ends all waits of answers. each_second: called every second.
     """
 

@@ -183,7 +183,7 @@ def _digest(name: str, text: str) -> str:
         raise WebConfigError(
             f"{name}: each is 64 hexadecimal digits, as of: printf %s TOKEN | sha256sum"
         )
-    if digest == _OF_NOTHING:  # an unset variable would let anybody in
+    if digest == _OF_NOTHING:  # an unset variable would admit every client
         raise WebConfigError(f"{name}: one is the digest of no token at all")
     return digest
 

@@ -17,7 +17,7 @@ from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.api import answers
-from warmwatch_monitor.api.cached import Body, Kept, json_body
+from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.api.reference import page
 from warmwatch_monitor.api.routes import create_app
 from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
@@ -67,14 +67,14 @@ def test_a_slow_answer_is_reused_for_later_snapshots(
     cpu, now = [0.0], [100.0]
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.thread_time", lambda: cpu[0])
     monkeypatch.setattr("warmwatch_monitor.api.cached.time.monotonic", lambda: now[0])
-    retained, made = Kept(), iter(range(100))
+    cache, made = SnapshotCache(), iter(range(100))
 
     def answer(seconds: float) -> int:
         def make() -> int:
             cpu[0] += seconds
             return next(made)
 
-        return int(retained.get_costly(b.snapshot(), "metrics", make))
+        return int(cache.get_costly(b.snapshot(), "metrics", make))
 
     assert [answer(0.01), answer(0.01)] == [0, 1]
     assert [answer(0.1), answer(0.1)] == [2, 2]

@@ -231,8 +231,8 @@ def test_each_request_of_a_connection_has_its_own_timeout() -> None:
     assert silent
     assert asking
     assert idle
-    hands.all.asks(asking)
-    hands.all.asks(idle)
+    hands.all.requested(asking)
+    hands.all.requested(idle)
     hands.all.answered(idle)
     hands.now = REQUEST_SECONDS
     hands.all.sweep()
@@ -251,14 +251,14 @@ def test_the_longest_idle_connection_is_evicted_but_never_a_waiting_one() -> Non
     assert first
     assert second
     assert hands.opens("third")
-    hands.all.asks(first)
+    hands.all.requested(first)
     assert hands.opens("fourth")
     assert hands.ended == ["second"]
     hands.all.answered(first)
     assert hands.opens("fifth")
     assert hands.ended == ["second", "third"]
     for number in (first, 4, 5):
-        hands.all.asks(number)
+        hands.all.requested(number)
     assert hands.opens("sixth") is None
     assert len(hands.messages) == 1
     hands.now += 60
@@ -279,10 +279,10 @@ def test_a_client_that_reads_no_answer_is_closed_or_evicted_even_if_it_sends_req
     assert first
     assert second
     for number in (first, second):
-        hands.all.asks(number)
+        hands.all.requested(number)
         hands.all.stuck(number)
         hands.all.answered(number)
-        hands.all.asks(number)
+        hands.all.requested(number)
     hands.all.moves(first, answering=True)
     hands.now = TAKE_SECONDS - 1
     hands.all.sweep()
@@ -293,7 +293,7 @@ def test_a_client_that_reads_no_answer_is_closed_or_evicted_even_if_it_sends_req
     hands.all.stuck(first)
     third = hands.opens("third")
     assert third
-    hands.all.asks(third)
+    hands.all.requested(third)
     assert hands.opens("fourth")
     assert hands.ended == ["second", "first"]
 

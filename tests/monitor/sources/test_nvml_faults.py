@@ -120,7 +120,7 @@ def test_a_library_that_cannot_count_is_a_failure_and_not_a_machine_without_gpus
     nvml: Standin, source: NvmlSource, code: int
 ) -> None:
     nvml.say(board(0), count=f"!{code}")
-    with pytest.raises(DriverError, match="does not say how many GPUs there are"):
+    with pytest.raises(DriverError, match="does not report how many GPUs there are"):
         source.read()
     nvml.say(board(0))
     assert len(source.read()) == 1

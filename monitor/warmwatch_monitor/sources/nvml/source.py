@@ -85,7 +85,7 @@ class _Session:
         version = version.decode() if isinstance(version, bytes) else version
         count = ask("nvmlDeviceGetCount")
         if count is None:
-            raise DriverError("NVML does not say how many GPUs there are")
+            raise DriverError("NVML does not report how many GPUs there are")
         self._devices: list[Device] = []
         self._lost: dict[str, GpuReading] = {}
         self._unseen = False

@@ -358,7 +358,7 @@ def _check(slot: Slot, before: Slot | None) -> None:
         _check_numbers(_largest(counts) < _LARGEST, "compile block's")
     _check_numbers(_largest(slot.steps) < _LARGEST, "steps'")
     if not slot.header.warm_steps:
-        raise RecordError("torn record: it asks for no clean steps before it is warm")
+        raise RecordError("torn record: it requires no clean steps before it is warm")
     codes = (
         (compile.active_phase, 1 + len(record.PHASES)),
         (compile.end_code, len(record.ENDS)),

@@ -240,7 +240,7 @@ class FollowedRecord:
         return slot._replace(identity=self._shown[1])
 
     def _ended_ago_ns(self, reading: RecordReading, now_ns: int, epoch: float) -> int:
-        """How long ago its process ended, as far as this reader can tell; 0 while it lives."""
+        """How long ago its process ended, as far as it is known here; 0 while it lives."""
         slot, counts = reading.slot, reading.slot.compile
         if reading.alive and record.ENDS[counts.end_code] in ("", "finished"):  # still at its end
             return 0

@@ -17,7 +17,7 @@ from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost
 MOST = 100
 _SLOWEST = 3
 _MOST_IDS = 1_000
-_MOST_LET_GO = 10_000  # distinct summed functions
+_MOST_MERGED = 10_000  # distinct summed functions
 _OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # these compile no frame
 
 _Key = tuple[str | None, str | None, int | None]
@@ -27,18 +27,20 @@ class Functions:
     """The functions of one journal."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Key, FunctionCost] = {}
+        self._functions: dict[_Key, FunctionCost] = {}
         self._rest: FunctionCost | None = None
-        self._let_gone: set[int] = set()
+        self._merged: set[int] = set()
         self._by_id: dict[str, _Key] = {}
         self._dearest: tuple[FunctionCost, ...] | None = ()
 
     @property
     def dearest(self) -> tuple[FunctionCost, ...]:
-        """All functions, the most expensive first and the sum of the others last; cached until a
-        fold."""
+        """All functions, the most expensive first and the sum of the others last.
+
+        Cached until the next compilation is added.
+        """
         if self._dearest is None:
-            ordered = sorted(self._kept.values(), key=lambda one: -one.seconds)
+            ordered = sorted(self._functions.values(), key=lambda one: -one.seconds)
             self._dearest = (*ordered, *([self._rest] if self._rest else ()))
         return self._dearest
 
@@ -48,11 +50,11 @@ class Functions:
             return
         key = self._whose(compiled)
         one = _alone(compiled, key)
-        known = self._kept.get(key)
-        self._kept[key] = one if known is None else _sum(known, one)
+        known = self._functions.get(key)
+        self._functions[key] = one if known is None else _sum(known, one)
         self._dearest = None
-        if len(self._kept) > MOST:
-            self._let_go(min(self._kept, key=lambda k: self._kept[k].seconds))
+        if len(self._functions) > MOST:
+            self._merge(min(self._functions, key=lambda k: self._functions[k].seconds))
 
     def _whose(self, compiled: Compilation) -> _Key:
         if compiled.name is None:
@@ -65,12 +67,12 @@ class Functions:
                 del self._by_id[next(iter(self._by_id))]
         return key
 
-    def _let_go(self, cheapest: _Key) -> None:
-        rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._let_gone
-        if len(self._let_gone) < _MOST_LET_GO:
-            self._let_gone.add(hash(cheapest))
+    def _merge(self, cheapest: _Key) -> None:
+        rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._merged
+        if len(self._merged) < _MOST_MERGED:
+            self._merged.add(hash(cheapest))
         self._rest = replace(
-            _sum(rest, self._kept.pop(cheapest)), others=rest.others + new, caller=None
+            _sum(rest, self._functions.pop(cheapest)), others=rest.others + new, caller=None
         )
 
 

@@ -51,7 +51,7 @@ class Journal:
             limit, in the same order. skips: the last skipped CUDA graphs. long_steps: the longest,
             then the last ones. slowed: the first of the last SLOWED or more of them in a row.
             varying: dimensions that changed, over all lines. Each is the same object until
-            something is appended, so that results can be cached (``recorded.kept``).
+            something is appended, so that results can be cached.
         unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
     """
 

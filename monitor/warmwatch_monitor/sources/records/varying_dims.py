@@ -1,4 +1,4 @@
-"""Dimensions and numbers that kept changing, collected from a journal's lines.
+"""Dimensions and numbers that changed repeatedly, collected from a journal's lines.
 
 For each recompile Dynamo reports which guard of which compiled entry did not fit. The entry
 compiled last comes first, and its guard is the cause; the lines of the others only add further
