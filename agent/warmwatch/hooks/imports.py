@@ -43,12 +43,12 @@ class ImportWatch:
         if len(there) < len(self._awaited):
             sys.meta_path.insert(0, self)
         for module in there:
-            self._tell(module)
+            self._report(module)
 
     def check(self) -> None:
         """Report modules whose import began before the start, or that another finder found."""
         for module in [module for module in tuple(self._awaited) if is_imported(module)]:
-            self._tell(module)
+            self._report(module)
 
     def stop(self) -> None:
         with suppress(ValueError):  # another thread may have done it
@@ -80,9 +80,8 @@ class ImportWatch:
         if not hasattr(loader, "exec_module"):
             raise TypeError(f"{loader!r} loads {spec.name} in a way that cannot be listened to")
 
-        before = vars(loader).get(
-            "exec_module"
-        )  # of a watch after this one, which waits for the module too
+        # present if a later finder is a watch that waits for the same module
+        before = vars(loader).get("exec_module")
 
         def exec_module(module: ModuleType) -> None:
             if before is None:
@@ -90,11 +89,11 @@ class ImportWatch:
             else:
                 loader.exec_module = before
             loader.exec_module(module)
-            self._tell(spec.name)
+            self._report(spec.name)
 
         loader.exec_module = exec_module
 
-    def _tell(self, module: str) -> None:
+    def _report(self, module: str) -> None:
         arrived = self._awaited.pop(module, None)
         if not self._awaited:
             self.stop()
@@ -121,6 +120,6 @@ def _spec_of(
 FRAMES: tuple[Callable[..., Any], ...] = (
     ImportWatch.find_spec,
     ImportWatch._listen,
-    ImportWatch._tell,
+    ImportWatch._report,
     _spec_of,
 )

@@ -80,7 +80,7 @@ class Listener(Protocol):
         """A model was put back into training mode."""
 
     def cells_left(self) -> None:
-        """No cell of the notebook runs any more."""
+        """The last running cell of the notebook has ended."""
 
     def cell_began(self) -> None:
         """A notebook cell began."""
@@ -215,11 +215,11 @@ class Compiling:
         """
         ended = dict(values)
         ended.update(self.circumstances(thread))
-        heard, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
+        reasons, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised
-            if heard is None and "reason" not in ended:
+            if reasons is None and "reason" not in ended:
                 ended.pop("category", None)  # nothing was compiled before
         else:
             ended.pop("failure_reason", None)
@@ -227,8 +227,8 @@ class Compiling:
             ended.pop("category")
             ended.pop("reason", None)
             ended["instance"] = begun["instance"]
-        elif "category" in ended and heard is not None:
-            ended.update(heard)
+        elif "category" in ended and reasons is not None:
+            ended.update(reasons)
         return ended
 
 

@@ -16,7 +16,7 @@ class PendingCalls:
 
     def __init__(self) -> None:
         self._known: list[Mapping[str, Any]] = []
-        self._told = 0
+        self._reported = 0
 
     def add(self, way: Mapping[str, Any]) -> None:
         """Add one call; calls beyond a limit are left out."""
@@ -25,7 +25,7 @@ class PendingCalls:
 
     def take(self) -> list[Mapping[str, Any]]:
         """The calls not yet reported."""
-        new, self._told = self._known[self._told :], len(self._known)
+        new, self._reported = self._known[self._reported :], len(self._known)
         return new
 
 
@@ -40,7 +40,7 @@ class CompileCalls:
     def wrapped(self, way: Mapping[str, Any], now: int) -> None:
         self._words[AT["wrappers"]] += 1
         self._ways.add(way)
-        self._tell_ways(now)
+        self._report_calls(now)
         self._answers.look_whether_disabled()
         self._store.publish(self._words)
 
@@ -48,10 +48,10 @@ class CompileCalls:
         self._words[AT["graphs_before"]] = graphs
         self._answers.look_for_optimizers()
         self._is_open = True
-        self._tell_ways(now)
+        self._report_calls(now)
         self._store.publish(self._words)
 
-    def _tell_ways(self, now: int) -> None:
+    def _report_calls(self, now: int) -> None:
         """Write a line for each call of ``torch.compile`` not yet reported."""
         for way in self._ways.take() if self._is_open else ():
             self._store.note("wrapped", now, way)

@@ -142,7 +142,7 @@ class Ledger:
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """The calling thread begins a recompile, for this reason.
 
-        Reported immediately: during the compilation nobody should blame an older reason.
+        Reported immediately, so that no reader shows an older reason during the compilation.
         """
         now = self._clock()
         why = {"reason": reason, "category": category}

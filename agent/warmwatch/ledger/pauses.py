@@ -1,8 +1,7 @@
 """Saving, evaluation and waiting for data: time that belongs to no step.
 
-Nested saves count once. Saves on other threads than that of the steps do not pause the training:
-they are recorded as background saves. Compile time inside a pause is not subtracted twice from the
-step.
+Nested saves count once. Saves on a thread other than the training's do not pause it: they are
+recorded as background saves. Compile time inside a pause is subtracted from the step only once.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ class _Pause:
         self._thread: int | None = None
         self._depth = self._steps = 0
         self._by_eval = False
-        self._latest = 0, 0  # the step count at the begin of the last ones, and their length
+        self._latest = 0, 0  # step count at the begin of the latest ones, and their length
 
     def began(self, thread: int, now: int, training: int | None, steps: int, by_eval: bool) -> bool:
         if self.is_over(steps):
@@ -159,7 +158,7 @@ class _Pause:
         return self._thread is not None and self._steps != steps
 
     def forget(self) -> bool:
-        """End the present one, whose end was lost; returns whether a counter changed."""
+        """End the present pause, whose end was lost; returns whether a counter changed."""
         self._thread, self._words[self._since] = None, 0
         return True
 

@@ -45,7 +45,7 @@ def begin_allowing() -> bool:
 
 
 def end_allowing() -> bool:
-    """End the last ``begin_allowing()``. Return whether no thread is inside one any more."""
+    """End the last ``begin_allowing()``. Return whether no thread is inside one now."""
     _allowed.depth -= 1
     if _allowed.depth:
         return False

@@ -196,7 +196,7 @@ class Agent:
             self._process.show(options["say"])
 
     def open(self) -> None:
-        """Create the record, once, unless this process is a data-loading worker or the like.
+        """Create the record, once, unless this process is a helper such as a data-loading worker.
 
         If several threads call it, one creates the record and the others wait, since their facts
         belong in it. A signal handler that interrupts the creation continues without a record.
@@ -266,7 +266,7 @@ class Agent:
             self._process.renew(now)
         finally:  # whatever failed: parent and child share the memory of the parent's slot
             self.steps.bind(self.record.writer.buffer, self.ledger)
-            self.batches.bind(self.record.writer.buffer, anew=True)
+            self.batches.bind(self.record.writer.buffer, reset=True)
         self._eager.renew()
 
     def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:

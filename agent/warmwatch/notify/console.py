@@ -64,7 +64,7 @@ class Announcer:
 
     Args:
         shown: also print to the terminal; the logger gets them if the user enabled it.
-        slot: reads the present record. rank: this process's; ``None`` if it is no rank.
+        slot: reads the present record. rank: this process's; ``None`` if it is not a rank.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Announcer:
 
     def long(self, since: int, first: bool) -> None:  # noqa: ARG002 - an Alarm's call
         """A compilation takes long."""
-        self._say(_long)
+        self._print(_long)
 
     def warm(self) -> None:
         """The warm-up has ended."""
-        self._say(_warm)
+        self._print(_warm)
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended: report it if it is a recompile."""
@@ -89,29 +89,31 @@ class Announcer:
             return
         self._recompiles += 1
         if self._recompiles < _MOST_RECOMPILES:
-            self._say(lambda slot: _recompiled(slot, kind, values))
+            self._print(lambda slot: _recompiled(slot, kind, values))
         elif self._recompiles == _MOST_RECOMPILES:
-            self._say(lambda _slot: f"{_MOST_RECOMPILES} recompiles; further ones are not reported")
+            self._print(
+                lambda _slot: f"{_MOST_RECOMPILES} recompiles; further ones are not reported"
+            )
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
-        self._say(lambda _slot: _fallback(values), wrong=True)
+        self._print(lambda _slot: _fallback(values), wrong=True)
 
     def ended(self, end: End) -> None:
         """The process ends. A spawned child reports that twice, and the first end counts."""
         if self._over:
             return
         self._over = True
-        self._say(lambda slot: _account(slot, end), wrong=end.how == "failed")
+        self._print(lambda slot: _account(slot, end), wrong=end.how == "failed")
 
-    def _say(self, words: Callable[[Slot], str], *, wrong: bool = False) -> None:
+    def _print(self, message: Callable[[Slot], str], *, wrong: bool = False) -> None:
         try:
             if not (self.shown or is_logged()):
                 return
             rank = self._rank()
             if rank is None or (rank and not wrong):
                 return
-            line = words(self._slot())
+            line = message(self._slot())
             put(f"rank {rank}: {line}" if rank else line, shown=self.shown)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("say", error)
@@ -152,7 +154,7 @@ def why_settled(slot: Slot) -> str:
 
     counts = slot.compile
     if SETTLED_BY[counts.settled_by] != "quiet":
-        return "the program says so"
+        return "ready() was called"
     since = max(counts.last_end_ns, slot.header.attached_ns)
     return f"nothing has compiled for {duration((counts.settled_ns - since) / 1e9)}"
 

@@ -176,7 +176,7 @@ FOLDER, SLOT, OTHER = 0o777, 0o444, 0o666
 def readers(directory: str, chosen: str | None) -> str:
     """Readers of records in ``directory``: ``chosen``, else by its set-group-ID bit or ACL.
 
-    With a default ACL, ``group`` stands for whoever the ACL allows.
+    With a default ACL, ``group`` means the users that the ACL allows.
     """
     if chosen:
         return chosen

@@ -125,7 +125,7 @@ def _image(descriptor: int) -> bytes:
 
 
 def _is_over(descriptor: int) -> bool:
-    """Whether no process will write to the slot any more.
+    """Whether no process can write to the slot again.
 
     A free lock is not sufficient: the training's code may have freed it by closing a descriptor of
     the slot. So without a recorded end, the process must be gone as well.

@@ -49,8 +49,8 @@ ADVICE = {
 # A Triton kernel of the user, which PyTorch's settings do not affect.
 _OF_TRITON = {
     "shape": (
-        "Pad or bucket the size that changes (to the next power of two, say), or leave it out of "
-        "the kernel's autotune key; a size that is no tl.constexpr compiles nothing anew."
+        "Pad or bucket the size that changes (for example to the next power of two), or leave it "
+        "out of the kernel's autotune key; a size that is not a tl.constexpr recompiles nothing."
     ),
     "dtype": "Cast the tensors to one dtype before they reach the kernel.",
     "python_value": (
@@ -88,7 +88,7 @@ _OF_CONSTANT = (
 _OF_PARAMETER = (
     "Keep the parameter's shape, or set torch._dynamo.config.force_parameter_static_shapes = False."
 )
-_OF_STRIDE = "Give it the same layout at every call (with .contiguous(), say)."
+_OF_STRIDE = "Give it the same layout at every call (for example with .contiguous())."
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
 _MISMATCH = re.compile(
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"

@@ -74,7 +74,7 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
             return "it does not exist"
         return _cannot_be_made(directory, world, chosen=chosen)
     except OSError as error:
-        return f"it cannot be asked about: {error.strerror}"
+        return f"it cannot be accessed: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
         return "it is not a directory"
     if not chosen and (problem := distrust(found, world.geteuid())) is not None:
@@ -85,7 +85,7 @@ def obstacle(directory: str, world: World, *, chosen: bool) -> str | None:
 def distrust(found: _Status, uid: int) -> str | None:
     """Why ``uid`` does not trust a default directory; ``None`` if it is the user's or root's.
 
-    Where anybody may rename, somebody could hide the records. For root's directories, root decides.
+    A user who may rename its entries could hide records. Root's directories are always trusted.
     """
     if found.st_uid not in (0, uid):
         return f"it belongs to user {found.st_uid}"
@@ -116,7 +116,7 @@ def _cannot_be_made(directory: str, world: World, *, chosen: bool) -> str | None
             above = _parent(above)
             continue
         except OSError as error:
-            return f"it cannot be asked about: {error.strerror}"
+            return f"it cannot be accessed: {error.strerror}"
         can = stat.S_ISDIR(found.st_mode) and world.access(above, _WRITE_AND_ENTER)
         return None if can else f"it does not exist and cannot be made in {above}"
 

@@ -215,7 +215,7 @@ def _value(guard: str, category: str | None) -> str | None:
         )
     if _OF_STACK.fullmatch(name):
         return f"a value from before the graph break is no longer {value}"
-    # the agent redacts strings: "it is no longer '...'" would not help anybody
+    # the agent redacts strings: "it is no longer '...'" would help no one
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
 
 

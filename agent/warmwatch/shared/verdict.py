@@ -252,7 +252,7 @@ def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
 
 
 def open_since_ns(facts: Facts) -> int | None:
-    """The begin of a compiling rank's present work, whatever it did in between.
+    """When a compiling rank's present work began.
 
     That is the begin of the open warm-up, or the last step if that is later: a step with a forward
     and a backward compilation is one piece of work.

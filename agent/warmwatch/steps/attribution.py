@@ -7,7 +7,7 @@ one object that is stepped once for each of several sub-groups of parameters mak
 An optimizer created after the last step, over parameters never seen before, leads from its first
 call on. So a training that creates optimizers as it goes (test-time training, MAML, k-fold, a
 sweep) loses no step. An optimizer that existed at the last step may belong to the same iteration (a
-GAN's generator, AdamW next to Muon), so its first call is no step.
+GAN's generator, AdamW next to Muon), so its first call is not a step.
 
 A ``step()`` inside another ``step()`` is part of the outer one.
 """

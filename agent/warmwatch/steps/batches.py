@@ -40,7 +40,7 @@ class Batches:
 
     Attributes:
         on_batch: a batch arrived; its argument is the monotonic time of the request.
-        bind: stores into another buffer from now on; ``anew`` in another process.
+        bind: stores into another buffer from now on; ``reset`` clears the counts (after a fork).
         behind: the batches after a step and before the next one, with this thread's waiting
             time; ``None`` if there were none.
     """
@@ -82,10 +82,10 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
         finally:
             let_go()
 
-    def bind(new_buffer: Buffer, *, anew: bool = False) -> None:
+    def bind(new_buffer: Buffer, *, reset: bool = False) -> None:
         nonlocal hot, batches, waited, take, let_go, step, before, felt
         hot = record.hot_words(new_buffer)
-        if anew:
+        if reset:
             batches = waited = step = before = felt = 0
             free = threading.Lock()  # a thread of the parent may hold the other
             take, let_go = free.acquire, free.release

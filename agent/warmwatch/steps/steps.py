@@ -307,7 +307,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         while True:
             last = slot[9]
             duration = now - last if now > last else 0
-            # a save or an evaluation in between is no part of the step
+            # a save or an evaluation in between is not part of the step
             without = warm_up.ledger.marks.resumed(last + duration, last, duration)
             index, word = bin_of(edges, without), packed(without, duration - without)
             if slot[9] == last:  # else another thread has marked a step meanwhile

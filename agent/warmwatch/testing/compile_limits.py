@@ -120,7 +120,7 @@ def complaint(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
 
 
 def _why_nothing(compiled: Compiled, limits: dict[str, Allowed]) -> str | None:
-    """Why nothing could compile. A limit of no recompile is no evidence then, so it fails."""
+    """Why nothing could compile. A limit of 0 recompiles proves nothing then: fail."""
     counted = any(getattr(compiled, name) for name in NAMES)
     if counted or not limits or limits.get("graphs") == 0:
         return None

@@ -93,7 +93,7 @@ def test_a_directory_that_cannot_be_created_is_a_problem(
     result = doctor()
     assert result.exit_code == 1
     assert any("no record directory can be written by this user" in t for t in troubles(result))
-    assert f"{tmp_path}/file/below: it cannot be asked about: Not a directory" in result.stdout
+    assert f"{tmp_path}/file/below: it cannot be accessed: Not a directory" in result.stdout
 
 
 def test_an_unknown_variable_is_a_trouble_and_names_the_nearest(

@@ -122,7 +122,7 @@ class _Reporter:
         if self._thread.tunings:  # the autotuner skips a configuration that does not compile
             self._thread.tunings[-1].verdicts += making.verdicts
         else:
-            self._tell(making, error)
+            self._report(making, error)
 
     def build_begins(self) -> None:
         self._listener.begin(TRITON_COMPILE, _of(None))
@@ -155,7 +155,7 @@ class _Reporter:
         if making.left <= 0 or error is not None:
             self._thread.tunings.pop()
             try:
-                self._tell(making, error)
+                self._report(making, error)
             finally:
                 self._listener.end(TRITON_TUNE)
 
@@ -164,7 +164,7 @@ class _Reporter:
         if making.why is not None:
             self._listener.recompile(*making.why, making.of)
 
-    def _tell(self, making: _Making, error: BaseException | None) -> None:
+    def _report(self, making: _Making, error: BaseException | None) -> None:
         if not isinstance(error, Exception | None):
             return  # an interruption is neither a compilation nor a failure
         values = {**making.of, "seconds": (monotonic_ns() - making.began) / 1e9}

@@ -54,8 +54,8 @@ def install(listener: Listener) -> Installed:
             listener.fallback({"setting": "flex_attention", **user})
 
     def end(event: str) -> None:
-        if ends.heard > starts.heard:
-            ends.heard = starts.heard = 0
+        if ends.count > starts.count:
+            ends.count = starts.count = 0
             starts.renew()
         listener.end(event)
 
@@ -68,9 +68,9 @@ def install(listener: Listener) -> Installed:
 
 
 class _Wrap:
-    """Wraps one method of ``owner`` so that ``tell`` is called with each event's name first.
+    """Wraps one method of ``owner`` so that each event first calls ``callback`` with its name.
 
-    ``heard`` counts the events.
+    ``count`` is the number of events.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class _Wrap:
         self._owner, self._method = owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
-        self.heard = 0
+        self.count = 0
 
-    def put(self, tell: Callable[[str], None]) -> None:
+    def put(self, callback: Callable[[str], None]) -> None:
         """Wrap the method."""
-        self._tell, self._listening = tell, True
+        self._callback, self._listening = callback, True
         self._wrap()
 
     def renew(self) -> None:
@@ -105,15 +105,15 @@ class _Wrap:
 
     def _wrap(self) -> None:
         original = getattr(self._owner, self._method)
-        tell, set_eval_frame = self._tell, self._set_eval_frame
+        callback, set_eval_frame = self._callback, self._set_eval_frame
 
         @functools.wraps(original, updated=())
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
             if self._listening and self._ours is wrapper:
                 traces = set_eval_frame(None)
                 try:
-                    self.heard += 1
-                    tell(args[0] if args else kwargs[_NAME])
+                    self.count += 1
+                    callback(args[0] if args else kwargs[_NAME])
                 except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                     report("hooks.events", error)
                 finally:

@@ -39,7 +39,7 @@ def install(listener: Listener) -> Installed:
     listening = True
     hit: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
-    def tell(setting: str) -> None:
+    def report_limit(setting: str) -> None:
         code = code_being_compiled()
         if code is not None:
             if code in hit:
@@ -56,7 +56,7 @@ def install(listener: Listener) -> Installed:
             try:
                 exceeded, setting = decision
                 if exceeded:
-                    tell(setting)
+                    report_limit(setting)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.recompile_limit", error)
         return decision

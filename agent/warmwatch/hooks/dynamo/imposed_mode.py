@@ -43,7 +43,7 @@ def imposing(mode: str) -> Install:
                     args, kwargs = _with_mode(mode, inductor, args, kwargs)
                 except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                     report("hooks.imposed_mode", error)
-                    warn_once(f"{_kept(mode)}: {error!r}")
+                    warn_once(f"{_not_imposed(mode)}: {error!r}")
             if imposes and mode == REGIONAL:
                 return _by_region(nn, lambda: original(*args, **kwargs))
             return original(*args, **kwargs)
@@ -68,7 +68,8 @@ def _with_mode(
     given = args[0] if args else kwargs.get("backend")
     if not isinstance(given, inductor):
         name = getattr(given, "compiler_name", None) or getattr(given, "__name__", given)
-        warn_once(f"{_kept(mode)} of a call with the backend {str(name)[:80]!r}, which has none")
+        backend = repr(str(name)[:80])
+        warn_once(f"{_not_imposed(mode)} of a call with the backend {backend}, which has none")
         return args, kwargs
     dynamic = _DYNAMIC.get(mode, given.dynamic)
     of_torch = "default" if mode == REGIONAL or mode in _DYNAMIC else mode
@@ -132,5 +133,5 @@ def _options_of(config: dict[str, Any]) -> list[str]:
     return sorted(str(name) for name in config.keys() - of_modes)
 
 
-def _kept(mode: str) -> str:
+def _not_imposed(mode: str) -> str:
     return f"the mode {mode!r} could not take the place"

@@ -99,7 +99,7 @@ _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 # Every guard set begins with the global state. A line about it belongs to an entry for another
 # mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
-_ENOUGH = 8  # specific reasons; redaction keeps no more, and a frame can have thousands of entries
+_ENOUGH = 8  # specific reasons; redaction uses no more, and a frame can have thousands of entries
 
 
 def most_specific_first(reasons: list[str]) -> str:

@@ -37,19 +37,19 @@ class _Reporter:
 
     def begins(self, choices: Any) -> None:
         self._thread.done, self._thread.total = 0, len(choices)
-        self._tell()
+        self._report()
 
     def measured(self) -> None:
         if self._thread.total:
             self._thread.done += 1
-            self._tell()
+            self._report()
 
     def ends(self) -> None:
         self._thread.done = self._thread.total  # also if it was interrupted
-        self._tell()
+        self._report()
         self._thread.total = 0
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._thread.total:
             self._listener.progress("choices", self._thread.done, self._thread.total)
 

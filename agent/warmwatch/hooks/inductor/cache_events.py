@@ -32,7 +32,7 @@ def install(listener: Listener) -> Installed:
         given = original(logger, *args, **kwargs)
         if listening:
             try:
-                _tell(listener, args, kwargs)
+                _report_lookup(listener, args, kwargs)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.cache_events", error)
         return given
@@ -48,7 +48,7 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=uninstall)
 
 
-def _tell(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def _report_lookup(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     event = args[0] if args else kwargs.get("event_name", "")
     metadata = args[2] if len(args) > 2 else kwargs.get("metadata")
     cache, verdict = cache_and_verdict_of(event)

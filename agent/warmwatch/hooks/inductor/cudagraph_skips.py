@@ -47,7 +47,7 @@ def install(listener: Listener) -> Installed:
     listening = True
     ours: dict[Any, Any] = {}  # by the original function
 
-    def tell(args: tuple[Any, ...], kwargs: Mapping[str, Any], returned: bool) -> None:
+    def report_skip(args: tuple[Any, ...], kwargs: Mapping[str, Any], returned: bool) -> None:
         if listening and not (returned and is_recorded(utils)):
             message = str(args[0] if args else kwargs["msg"])
             listener.cudagraph_skipped(message, place_in(message))
@@ -59,7 +59,7 @@ def install(listener: Listener) -> Installed:
         for module, held in _holders():
             if held in ours.values():
                 continue  # another thread replaced it in the same moment
-            ours.setdefault(held, skip(_telling(held, tell)))
+            ours.setdefault(held, skip(_reporting(held, report_skip)))
             setattr(module, _NAME, ours[held])
 
     def uninstall() -> None:
@@ -90,7 +90,9 @@ def _holders() -> Iterator[tuple[Any, Any]]:
             yield module, held
 
 
-def _telling(original: Callable[..., Any], tell: Callable[..., None]) -> Callable[..., Any]:
+def _reporting(
+    original: Callable[..., Any], report_skip: Callable[..., None]
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def log_cudagraph_skip_and_bump_counter(*args: Any, **kwargs: Any) -> Any:
         returned = False
@@ -99,7 +101,7 @@ def _telling(original: Callable[..., Any], tell: Callable[..., None]) -> Callabl
             returned = True
             return given
         finally:  # it raises if ``cudagraph_or_error`` is set
-            quietly("hooks.cudagraph_skips", tell, args, kwargs, returned)
+            quietly("hooks.cudagraph_skips", report_skip, args, kwargs, returned)
 
     return log_cudagraph_skip_and_bump_counter
 

@@ -1,4 +1,4 @@
-"""What Inductor compiles beside the training's thread: kernels on its workers, whole graphs.
+"""What Inductor compiles outside the training's thread: kernels on its workers, whole graphs.
 
 Kernel progress: while Inductor waits for its workers, ``torch._inductor.async_compile`` counts a
 graph's kernels with a progress bar, shown or not. The bar is a name in that module, imported from
@@ -37,7 +37,7 @@ def install(listener: Listener) -> Installed:
         module: Any = sys.modules.get(_MODULE)
         if module is None or classes or not isinstance(getattr(module, "tqdm", None), type):
             return
-        classes.append(_telling(module.tqdm, listener, disable))
+        classes.append(_reporting(module.tqdm, listener, disable))
         replaced.put(module, "tqdm", classes[0])
 
     def uninstall() -> None:
@@ -51,36 +51,36 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
 
 
-def _telling(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
+def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
     """A subclass of ``original`` that reports. A bar holds only a count of ours, so it and its line
     disappear when PyTorch releases it."""
 
-    def tell(bar: Any, done: int) -> None:
+    def report_progress(bar: Any, done: int) -> None:
         try:
-            if Told.listening:
+            if ReportingBar.listening:
                 total = int(bar._warmwatch[1])
                 bar._warmwatch = done, total
                 listener.progress("kernels", done, total)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("hooks.kernels", error)
 
-    class Told(original):  # type: ignore[misc]
+    class ReportingBar(original):  # type: ignore[misc]
         listening = True
 
         @disable
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._warmwatch = 0, kwargs.get("total") or 0
-            tell(self, 0)
+            report_progress(self, 0)
 
         @disable
         def update(self, *args: Any, **kwargs: Any) -> Any:
             given = super().update(*args, **kwargs)
-            tell(self, self._warmwatch[0] + (args[0] if args else kwargs.get("n", 1)))
+            report_progress(self, self._warmwatch[0] + (args[0] if args else kwargs.get("n", 1)))
             return given
 
-    Told.__name__, Told.__qualname__ = original.__name__, original.__qualname__
-    return Told
+    ReportingBar.__name__, ReportingBar.__qualname__ = original.__name__, original.__qualname__
+    return ReportingBar
 
 
 _FX = "torch._inductor.compile_fx"

@@ -142,7 +142,7 @@ class _Losses:
         STEP.pack_into(self._mapping, row * ROW.size, step)
 
     def _is_open(self) -> bool:
-        """Whether this process has a file. One that is no rank has none."""
+        """Whether this process has a file. Only ranks have one."""
         if self._pid == os.getpid():
             return self._known
         self._pid, self._known, self._pinned = os.getpid(), False, None

@@ -1,8 +1,8 @@
 """GPU memory as CUDA's caching allocator reports it: allocated, reserved, and its retries.
 
 Read rarely, from statistics that the allocator has anyway: nothing synchronizes, no peak is reset
-(peaks count since the user's own last reset), and CUDA is never initialized. Another allocator than
-PyTorch's may have no statistics; it is then not read again.
+(peaks count since the user's own last reset), and CUDA is never initialized. An allocator
+other than PyTorch's may have no statistics; it is then not read again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
         from torch import _C, cuda
 
         _ = (cuda.is_initialized, cuda.memory.memory_stats_as_nested_dict)
-    tells = True
+    readable = True
 
     def read() -> tuple[int, ...]:
-        nonlocal tells
-        if not tells or not cuda.is_initialized():
+        nonlocal readable
+        if not readable or not cuda.is_initialized():
             return ()
         try:
             return total(
@@ -31,7 +31,7 @@ def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
             )
         except (RuntimeError, LookupError, TypeError) as error:
             pass_on(error)
-            tells = False
+            readable = False
             return ()
 
     return Installed(memory=read)

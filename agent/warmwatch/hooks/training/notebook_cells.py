@@ -24,12 +24,12 @@ def install(listener: Listener) -> Installed:
     with look_up():
         register, unregister = shell.events.register, shell.events.unregister
     with contextlib.ExitStack() as undo:
-        for event, tell in reports.items():
+        for event, callback in reports.items():
             try:
-                register(event, tell)
+                register(event, callback)
             except KeyError as error:
                 raise HookPointAbsentError(f"IPython's event {event}") from error
-            undo.callback(unregister, event, tell)
+            undo.callback(unregister, event, callback)
         uninstall = undo.pop_all().close
 
     return Installed(uninstall=uninstall)
@@ -59,16 +59,16 @@ class _Cells:
         self._end_waiting()
         if not self._running:
             self._waits = True
-            _tell(self._left)
+            _call(self._left)
 
     def _end_waiting(self) -> None:
         if self._waits:
             self._waits = False
-            _tell(self._began)
+            _call(self._began)
 
 
-def _tell(tell: Callable[[], None]) -> None:
+def _call(callback: Callable[[], None]) -> None:
     try:
-        tell()
+        callback()
     except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
         report("hooks.cells", error)

@@ -36,7 +36,7 @@ def _any_created(base: type[Any]) -> bool:
 
 # If compiled code creates an optimizer, Dynamo inlines the wrapped method. A disabled wrapper, or a
 # closure over the agent's objects, would break the graph there.
-_tell: Callable[[Any], None] | None = None
+_on_created: Callable[[Any], None] | None = None
 _original: Callable[[Any], None]
 _is_compiling: Callable[[], bool]
 
@@ -47,7 +47,7 @@ def install_created(listener: Listener) -> Installed:
     Separates a new training's optimizer from one that alternates with the leader. One that compiled
     code creates is not reported: Dynamo traces the report away.
     """
-    global _tell, _original, _is_compiling
+    global _on_created, _original, _is_compiling
     with look_up():
         from torch.compiler import is_compiling
         from torch.optim import Optimizer
@@ -56,20 +56,20 @@ def install_created(listener: Listener) -> Installed:
     replaced = Replaced()
 
     def uninstall() -> None:
-        global _tell
-        _tell = None
+        global _on_created
+        _on_created = None
         replaced.undo()
 
     if original is not _patch_step_function:  # else another tool has restored ours
         _original = original
-    _is_compiling, _tell = is_compiling, listener.created
+    _is_compiling, _on_created = is_compiling, listener.created
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
     return Installed(uninstall=uninstall)
 
 
 def _patch_step_function(optimizer: Any) -> None:
-    if not _is_compiling() and _tell is not None:
-        quietly("hooks.optimizer", _tell, optimizer)
+    if not _is_compiling() and _on_created is not None:
+        quietly("hooks.optimizer", _on_created, optimizer)
     _original(optimizer)
 
 

@@ -60,7 +60,7 @@ class _Saves:
     def __init__(self, skip: _Wrap, began: Callable[[], None], ended: Callable[[], None]) -> None:
         self._skip, self._began, self._ended = skip, began, ended
         self._listening = True
-        skip(type(self)._tell)
+        skip(type(self)._call)
         self._wrapped: set[tuple[int, str]] = set()
         self._replaced = Replaced()
 
@@ -88,11 +88,11 @@ class _Saves:
 
         @functools.wraps(original, updated=())
         def open(*args: Any, **kwargs: Any) -> Any:
-            self._tell(self._began)
+            self._call(self._began)
             try:
                 return original(*args, **kwargs)
             except BaseException:
-                self._tell(self._ended)
+                self._call(self._ended)
                 raise
 
         return open
@@ -105,7 +105,7 @@ class _Saves:
             try:
                 return original(*args, **kwargs)
             finally:
-                self._tell(self._ended)
+                self._call(self._ended)
 
         return leave
 
@@ -114,17 +114,17 @@ class _Saves:
 
         @functools.wraps(original, updated=())
         def save(*args: Any, **kwargs: Any) -> Any:
-            self._tell(self._began)
+            self._call(self._began)
             try:
                 return original(*args, **kwargs)
             finally:
-                self._tell(self._ended)
+                self._call(self._ended)
 
         return save
 
-    def _tell(self, tell: Callable[[], None]) -> None:
+    def _call(self, callback: Callable[[], None]) -> None:
         if self._listening:
             try:
-                tell()
+                callback()
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.saving", error)

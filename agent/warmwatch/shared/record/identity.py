@@ -48,7 +48,7 @@ def unpack_identity(body: bytes) -> Identity:
     """Read and check an identity.
 
     Raises:
-        RecordError: the bytes are no identity; the message names the wrong field.
+        RecordError: the bytes are not an identity; the message names the wrong field.
     """
     try:
         known = json.loads(body)

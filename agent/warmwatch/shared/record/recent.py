@@ -29,7 +29,7 @@ _SLOWED_STEPS, _SLOWED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes l
 _ODD = 1 / 8  # of the steps before: at most so many were as slow, such as every tenth one
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
-UNEQUAL = 1.1  # a mean so far over the median is no noise
+UNEQUAL = 1.1  # a mean that far above the median is not noise
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
