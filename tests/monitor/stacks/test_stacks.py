@@ -140,7 +140,9 @@ def test_without_a_permission_the_kernel_shows_what_each_thread_does() -> None:
     ) as process:
         assert process.stdout
         process.stdout.readline()
-        wait_until(lambda: len(kernel_threads(process.pid)) == 2)
+        wait_until(
+            lambda: [one.state for one in kernel_threads(process.pid)] == ["sleeps", "sleeps"]
+        )
         main, others = kernel_threads(process.pid)
         process.kill()
     assert (main.main, main.count, main.state) == (True, 1, "sleeps")
