@@ -26,7 +26,7 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 	.venv-demo/bin/pip install "$(TORCH)" -e ".[monitor]"
 	touch $@
 
-test: $(READY) lint ## lint, type-check and run the test suite, in about 8 minutes
+test: $(READY) lint ## lint, type-check and run the test suite, in about 10 minutes on two cores
 	tests/support/install-programs.sh
 	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS)
 
