@@ -331,7 +331,6 @@ BY_HELPERS = [
     ("torch.serialization", "_legacy_save", "saving"),
     ("torch.hub", "tqdm", "kernels"),
 ]
-OPTIONAL = {("torch._dynamo.eval_frame", "skip_code", "disabled")}  # only 2.6 needs it
 # ``cells`` looks into IPython, see test_notebook_cells.py; the others check what is imported later.
 WITHOUT_NAMES = {"cells", "flex_attention"}
 
@@ -346,7 +345,7 @@ def test_a_hook_without_a_name_that_it_patches_is_missing(tmp_path: Path) -> Non
     names = [*BY_HELPERS, *(one for pair in functions.items() for one in _looked_up(*pair))]
     assert functions.keys() - {hook for *_, hook in names} == WITHOUT_NAMES
     body = f"""
-NAMES = {sorted(set(names) - OPTIONAL)!r}
+NAMES = {sorted(set(names))!r}
 FIELDS = {[(hook, field) for hook, of in fields.items() for field in of]!r}
 {INSTALLED_WITHOUT}"""
     results = result_of(records, body, attach=False)

@@ -35,11 +35,6 @@ def install(listener: Listener) -> Installed:
 
         original = decorators._set_stance
         calls, miss = _CompiledCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
-        # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
-        # is neither compiled nor skipped. From 2.11 on, Dynamo is off there.
-        if skip_code := getattr(eval_frame, "skip_code", None):
-            for function in (_CompiledCalls._choose, _CompiledCalls._counting):
-                skip_code(function.__code__)
         _ = (eval_frame._stance.stance, config.disable)
     listening = True
 
@@ -112,6 +107,11 @@ class _CompiledCalls:
         self._ours = self._choose
         self._compiled = self._eager = self._refused = 0
         self._evaluating = False
+        # 2.6 chooses while compiled code runs too, where `fail_on_recompile` refuses any frame that
+        # is neither compiled nor skipped. From 2.11 on, Dynamo is off there.
+        if skip_code := getattr(eval_frame, "skip_code", None):
+            for function in (_CompiledCalls._choose, _CompiledCalls._counting):
+                skip_code(function.__code__)
 
     def counted(self) -> tuple[int, int]:
         """Calls that a stance ran eagerly, and that it refused."""
