@@ -39,7 +39,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.queued_steps import QueuedSteps
+from warmwatch_monitor.pipeline.queued_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
 
 
@@ -331,13 +331,14 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     queued = QueuedSteps.follow(before.queued if before else None, slot)
     log = same.log if same and same_lines(reading, same.reading) else log_of(reading)
+    steps = slot_figures.steps_of(slot, clean, _touched(slot, same), queued)
     if queued and reading.long_steps:
-        log = replace(log, long_steps=queued.gaps(_long_steps(reading)))
+        log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent_seconds))
     return CachedFigures(
         reading=reading,
         who=before.who if before else slot_figures.who(slot.header, slot.identity, reading.owner),
         compile=same.compile if same else slot_figures.compile_of(slot),
-        steps=slot_figures.steps_of(slot, clean, _touched(slot, same), queued),
+        steps=steps,
         warmups=_cached_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
         agent=same.agent if same and _as_broken(reading, same) else _agent(reading),

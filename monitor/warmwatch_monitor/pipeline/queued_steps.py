@@ -9,7 +9,7 @@ longer, and the length of a step is a mean from wait to wait:
 * With earlier polls (:meth:`QueuedSteps.step_ns`): the latter among the steps of the last 20 to
   40 s, for the speed may have changed since the run began. If far more steps than usual have passed
   without a wait, the loop no longer waits, and a step is as long as its launch.
-* The waits are part of that length. So they are no gaps (:meth:`QueuedSteps.gaps`).
+* The waits are part of that length. So they are no gaps (:func:`gaps`).
 
 The detector of slowdowns (``speed``) takes the mean of all clean steps between two polls.
 """
@@ -72,18 +72,19 @@ class QueuedSteps(NamedTuple):
             return launch
         return queued_ns(lengths, since.bins, since.sum_ns)
 
-    def gaps(self, long_steps: Sequence[LongStep]) -> tuple[LongStep, ...]:
-        """``long_steps`` without regular waits for the GPU, which the length of a step includes."""
-        queued_s = (self.step_ns() or 0.0) / 1e9 / _QUEUED_TIMES
-        regular = [
-            one
-            for one in long_steps
-            if one.usual_seconds < queued_s and not (one.saving_seconds or one.evaluating_seconds)
-        ]
-        if len(regular) < _FEWEST_WAITS:
-            return tuple(long_steps)
-        longest = _ALIKE_TIMES * median(one.seconds for one in regular)
-        return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
+
+def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep, ...]:
+    """``long_steps`` without regular waits for the GPU; ``step_s``, a step, includes these."""
+    queued_s = (step_s or 0.0) / _QUEUED_TIMES
+    regular = [
+        one
+        for one in long_steps
+        if one.usual_seconds < queued_s and not (one.saving_seconds or one.evaluating_seconds)
+    ]
+    if len(regular) < _FEWEST_WAITS:
+        return tuple(long_steps)
+    longest = _ALIKE_TIMES * median(one.seconds for one in regular)
+    return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
 
 
 def _waited_since(slot: Slot, then: Slot) -> bool:
