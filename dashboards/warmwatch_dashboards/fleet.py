@@ -216,13 +216,7 @@ def _slowest() -> table.Panel:
         ),
         Query(f"topk($rows, run:warmwatch_compile_seconds:slowest{{{CLUSTER}}})"),
     )
-    return arrange(
-        panel,
-        CLUSTER_COLUMN,
-        Column(field="run", heading="Run", link=TO_RUN),
-        Column(field="rank", heading="Rank"),
-        Column(field="Value", heading="Compile time", unit=units.Seconds),
-    )
+    return _of_ranks(panel, Column(field="Value", heading="Compile time", unit=units.Seconds))
 
 
 def _slow_ranks() -> table.Panel:
@@ -246,13 +240,13 @@ def _slow_ranks() -> table.Panel:
         ),
         Query(f"topk($rows, topk by (cluster, run) (1, ({longer}) - ({less})))"),
     )
-    return arrange(
-        panel,
-        CLUSTER_COLUMN,
-        Column(field="run", heading="Run", link=TO_RUN),
-        Column(field="rank", heading="Rank"),
-        Column(field="Value", heading="Slower by", unit=units.PercentUnit),
-    )
+    return _of_ranks(panel, Column(field="Value", heading="Slower by", unit=units.PercentUnit))
+
+
+def _of_ranks(panel: table.Panel, value: Column) -> table.Panel:
+    """One rank a row, with ``value``."""
+    run = Column(field="run", heading="Run", link=TO_RUN)
+    return arrange(panel, CLUSTER_COLUMN, run, Column(field="rank", heading="Rank"), value)
 
 
 def _gpu_seconds() -> timeseries.Panel:
