@@ -8,9 +8,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from support.daemon import daemon, daemon_process
 from support.records import wait_until
 from support.stepping import stepping
+from warmwatch_monitor.cli import cli
 
 
 def rank(url: str) -> Any:
@@ -56,7 +59,9 @@ def test_both_report_the_same_and_one_that_stops_or_is_killed_does_not_affect_th
                 wait_until(lambda url=url: rank(url)["state"] == "lost")
 
 
-def test_a_daemon_that_was_restarted_reports_the_same_signal(memory: Path, tmp_path: Path) -> None:
+def test_a_restarted_daemon_and_commands_without_one_report_the_same_signal(
+    memory: Path, tmp_path: Path
+) -> None:
     """Only a daemon that lives at the end sees the signal; the history has it for the next one."""
     options = ("--dir", str(memory), "--interval", "0.05")
     state = {"WARMWATCH_STATE": str(tmp_path / "state")}
@@ -73,5 +78,9 @@ def test_a_daemon_that_was_restarted_reports_the_same_signal(memory: Path, tmp_p
         with daemon_process(*options, **state) as (_, url):
             wait_until(lambda: rank(url)["state"] == "failed")
             assert rank(url)["end"] == end
+        environ = {**state, "WARMWATCH_DIR": str(memory), "WARMWATCH_ADDRESS": ""}
+        for command in ("status", "report"):  # they read the records and the history
+            output = CliRunner().invoke(cli, [command, "t"], env=environ).output
+            assert "killed by SIGABRT" in output
         with daemon_process(*options, WARMWATCH_STATE=str(tmp_path / "other")) as (_, url):
             wait_until(lambda: rank(url)["state"] == "lost")

@@ -25,8 +25,8 @@ def earlier_runs_source(
 ) -> tuple[Source[Any], ...]:
     """The source; empty if the history is off.
 
-    ``late``: also query for runs that are warm, and for ends that an earlier daemon saw, as a
-    daemon does. A command queries for runs that compile.
+    It is queried for runs that compile, and for ends that a daemon saw and the record does not
+    tell. ``late``: also for runs that are warm, as a daemon does.
     """
     if settings.directory is None:
         return ()
@@ -40,7 +40,7 @@ def earlier_runs_source(
     def read(others: Readings) -> Mapping[str, Remembered]:
         found = others.of(RECORDS)
         records = found.records if found else ()
-        if not made and not any(is_due(one) or (late and one.is_unexplained) for one in records):
+        if not made and not any(is_due(one) or one.is_unexplained for one in records):
             return {}
         if not made:
             from warmwatch_monitor.history.earlier_runs import EarlierRuns

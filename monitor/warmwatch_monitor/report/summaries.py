@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from warmwatch_monitor.client.answers import make_poller, settings_from
 from warmwatch_monitor.client.choice import choose_runs
 from warmwatch_monitor.errors import NoRunError, NotInHistoryError, StoreError, UnknownRunError
+from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.output.console import note, plain
 from warmwatch_monitor.settings import EVER_SECONDS, load_history_settings
 
@@ -38,7 +39,8 @@ def accounts(
         StoreError: the history is needed and cannot be read. UsageError: ``dir`` cannot be used.
     """
     settings = settings_from(dir=dir, observe="off")
-    snapshot = make_poller(settings._replace(retention=EVER_SECONDS)).poll_once()
+    ends = () if dir else earlier_runs_source(settings.history)
+    snapshot = make_poller(settings._replace(retention=EVER_SECONDS), *ends).poll_once()
     if take is not None:
         take(snapshot)
     history = None

@@ -28,7 +28,7 @@ def ended(how: str, *, code: int | None = None, exception: str | None = None) ->
     return b.view(replace(slot, compile=counts), alive=False, journal=journal)
 
 
-def lost(*, base: Slot = TRAINED, gone: float = 3.0) -> RankView:
+def lost(*, base: Slot = TRAINED, gone: float | None = 3.0) -> RankView:
     return b.view(base, alive=False, gone=gone)
 
 
@@ -38,6 +38,7 @@ def end(view: RankView) -> dict[str, Any]:
     return found
 
 
+KILLED = "lost after 12 steps; no exit record: killed by a signal, or ended by os._exit"
 ENDS = {
     "exception": (
         ended("failed", code=1, exception="RuntimeError"),
@@ -68,7 +69,12 @@ ENDS = {
     ),
     "killed": (
         lost(),
-        "lost after 12 steps; no exit record: ended from outside, or by os._exit?",
+        KILLED,
+        ("lost", None, None),
+    ),
+    "not seen by a daemon": (
+        lost(gone=None),
+        f"{KILLED} (no daemon saw it)",
         ("lost", None, None),
     ),
 }
@@ -89,25 +95,31 @@ def test_what_has_not_ended_has_no_end(view: RankView) -> None:
     assert end(view) is None
 
 
-def ranks(*gone: float | None) -> tuple[str, dict[str, Any]]:
-    """The sentence and the run of ranks that were lost so long ago, or live."""
-    slots = [b.as_rank(TRAINED, rank, len(gone)) for rank in range(len(gone))]
-    views = [
-        b.view(slot) if ago is None else lost(base=slot, gone=ago)
-        for slot, ago in zip(slots, gone, strict=True)
-    ]
+def ranks(*gone: float | None, living: int = 0) -> tuple[str, dict[str, Any]]:
+    """The sentence and the run of ranks that were lost so long ago, and of more that live."""
+    number = living + len(gone)
+    slots = [b.as_rank(TRAINED, rank, number) for rank in range(number)]
+    views = [b.view(slot) for slot in slots[:living]]
+    views += [lost(base=slot, gone=ago) for slot, ago in zip(slots[living:], gone, strict=True)]
     (run,) = b.runs(*views)
     run = replace(run, ended_together=ended_together([view.record for view in views]))
     snapshot = replace(b.snapshot(), runs=(run,))
     return summary(snapshot), status(snapshot)["runs"][0]
 
 
-def test_a_run_whose_ranks_are_all_lost_together_was_perhaps_ended_from_outside() -> None:
-    sentence, run = ranks(3.0, 4.2, 5.0)
+@pytest.mark.parametrize(
+    ("gone", "when", "seen"),
+    [((3.0, 4.2, 5.0), " within 2.0 s", ""), ((None, None), "", " (no daemon saw it)")],
+)
+def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_killed(
+    gone: tuple[float | None, ...], when: str, seen: str
+) -> None:
+    sentence, run = ranks(*gone)
     assert sentence == (
-        "gpt2: lost after 12 steps; all ranks ended within 2.0 s: ended from outside?"
+        f"gpt2: lost after 12 steps; all ranks ended{when}: "
+        f"cancelled, or one was killed and then the others{seen}"
     )
-    assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [True] * 3
+    assert {rank["end"]["ended_together"] for rank in run["ranks"]} == {None if seen else True}
 
 
 def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> None:
@@ -117,7 +129,7 @@ def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> Non
 
 
 def test_a_part_of_a_run_that_dies_stays_grave() -> None:
-    sentence, run = ranks(None, 3.0)
+    sentence, run = ranks(3.0, living=1)
     assert sentence.endswith("; rank 1 is lost")
     (living, dead) = run["ranks"]
     assert living["end"] is None
@@ -125,8 +137,8 @@ def test_a_part_of_a_run_that_dies_stays_grave() -> None:
 
 
 def test_ranks_that_died_the_same_way_are_reported_together() -> None:
-    assert ranks(None, 3.0, 3.0)[0].endswith("; ranks 1 and 2 are lost")
-    assert ranks(None, 3.0, 3.0, 3.0)[0].endswith("; ranks 1-3 are lost")
+    assert ranks(3.0, 3.0, living=1)[0].endswith("; ranks 1 and 2 are lost")
+    assert ranks(3.0, 3.0, 3.0, living=1)[0].endswith("; ranks 1-3 are lost")
 
 
 @pytest.mark.parametrize(

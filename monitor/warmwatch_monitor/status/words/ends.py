@@ -75,18 +75,19 @@ def _of_the_whole(run: RunView) -> str:
     if all(view.figures.life.killed_at_end for view in run.ranks):
         return "its program was done, and it was killed at its end"
     signals = {view.figures.life.signal for view in run.ranks}
+    ends = [view.figures.progress.state_since for view in run.ranks]
+    known = [end for end in ends if end is not None]
+    unseen = "" if known else " (no daemon saw it)"
     if len(run.ranks) == 1 and None not in signals:
         return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
-        return "no exit record: ended from outside, or by os._exit?"
-    if not run.ended_together:
+        return f"no exit record: killed by a signal, or ended by os._exit{unseen}"
+    if run.ended_together is False:
         return ""
-    ends = [view.figures.progress.state_since for view in run.ranks]
-    known = [end for end in ends if end is not None]
-    within = duration(max(1.0, max(known) - min(known))) if known else "seconds"
+    within = f" within {duration(max(1.0, max(known) - min(known)))}" if known else ""
     if None not in signals:
-        return f"all ranks ended within {within} by {' and '.join(sorted(map(str, signals)))}"
-    return f"all ranks ended within {within}: ended from outside?"
+        return f"all ranks ended{within} by {' and '.join(sorted(map(str, signals)))}"
+    return f"all ranks ended{within}: cancelled, or one was killed and then the others{unseen}"
 
 
 def short(view: RankView) -> str:
