@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.compare.comparability import incomparable, unknown
 from warmwatch_monitor.compare.parts import EAGER, BreakEven, Comparison, Measured, Side
+from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
-from warmwatch_monitor.model.throughput import HALF_A_BIN
 from warmwatch_monitor.report.parts import Report, Steady
 from warmwatch_monitor.report.whole import report, slowest_of
 

@@ -10,8 +10,18 @@ The closed lists of names, and the stack types, are re-exported from the record 
 
 from __future__ import annotations
 
-from warmwatch.shared.record import CACHES, CATEGORIES, DISABLED, KINDS, MEMORY, PHASES, PROGRESS
+from warmwatch.shared.record import (
+    CACHES,
+    CATEGORIES,
+    DISABLED,
+    HALF_A_BIN,
+    KINDS,
+    MEMORY,
+    PHASES,
+    PROGRESS,
+)
 from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
+from warmwatch_monitor.model.causes import SlowRank, Spread, slow_rank, spread, with_laggard
 from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
 from warmwatch_monitor.model.figures import (
     BACKENDS,
@@ -64,7 +74,6 @@ from warmwatch_monitor.model.records import (
     families,
     last_sign_ns,
 )
-from warmwatch_monitor.model.skew import SlowRank, Spread, slow_rank, spread, with_laggard
 from warmwatch_monitor.model.snapshot import (
     RankView,
     RunView,
@@ -78,6 +87,7 @@ from warmwatch_monitor.model.snapshot import (
 )
 from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
+    DTYPE,
     Lengths,
     LimitedBy,
     MemoryGrowth,
@@ -85,7 +95,8 @@ from warmwatch_monitor.model.steps import (
     Slower,
     SlowerPeriod,
     Steps,
+    Utilization,
     Warmups,
     WarmupSpan,
+    Worth,
 )
-from warmwatch_monitor.model.throughput import DTYPE, Utilization, Worth

@@ -21,8 +21,7 @@ from warmwatch_monitor.model.records import (
     LongStep,
     VaryingDim,
 )
-from warmwatch_monitor.model.steps import Pauses, Steps, Warmups
-from warmwatch_monitor.model.throughput import Worth
+from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
 
 
 class Counted(Struct, frozen=True, kw_only=True):

@@ -1,10 +1,13 @@
-"""What was read of the machine: GPUs, processes, host, sources; and signs of unattached
-trainings.
+"""Readings of the machine: GPUs, processes, host, sources, signs of unattached trainings.
+
+Also the peak FLOPS of known GPUs. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -67,6 +70,68 @@ class GpuReading(Struct, frozen=True, kw_only=True):
     processes: tuple[int, ...] | None = None
     process_ratios: tuple[tuple[int, float], ...] = ()
     trouble: str | None = None
+
+
+_TERA = 1e12
+
+
+class Peaks(NamedTuple):
+    """Teraflops of one kind of GPU, by the type that it computes in; ``None`` where it has none."""
+
+    bfloat16: float | None
+    float16: float | None
+    float8: float | None
+    tf32: float | None
+    float32: float | None
+
+
+_HOPPER = Peaks(989.4, 989.4, 1978.9, 494.7, 66.9)
+_HOPPER_NVL = Peaks(835.5, 835.5, 1670.9, 417.8, 60.0)
+_HOPPER_PCIE = Peaks(756.4, 756.4, 1512.9, 378.2, 51.2)
+_AMPERE = Peaks(311.9, 311.9, None, 155.9, 19.5)
+# By words of the GPU name: the first entry whose words are all in the name applies.
+PEAKS: Mapping[tuple[str, ...], Peaks] = {
+    ("B200",): Peaks(2250.0, 2250.0, 4500.0, 1125.0, 75.0),
+    ("H200", "NVL"): _HOPPER_NVL,
+    ("H200",): _HOPPER,
+    ("GH200",): _HOPPER,
+    ("H100", "NVL"): _HOPPER_NVL,
+    ("H100", "PCIe"): _HOPPER_PCIE,
+    ("H100",): _HOPPER,
+    ("H800", "PCIe"): _HOPPER_PCIE,
+    ("H800",): _HOPPER,
+    ("A100",): _AMPERE,
+    ("A800",): _AMPERE,
+    ("A30",): Peaks(165.1, 165.1, None, 82.6, 10.3),
+    ("A40",): Peaks(149.7, 149.7, None, 74.8, 37.4),
+    ("A10",): Peaks(125.0, 125.0, None, 62.5, 31.2),
+    ("L40S",): Peaks(362.1, 362.1, 733.0, 183.2, 91.6),
+    ("L40",): Peaks(181.1, 181.1, 362.1, 90.5, 90.5),
+    ("L4",): Peaks(121.0, 121.0, 242.5, 60.0, 30.3),
+    ("V100", "PCIE"): Peaks(None, 112.0, None, None, 14.0),
+    ("V100",): Peaks(None, 125.0, None, None, 15.7),
+    ("T4",): Peaks(None, 65.1, None, None, 8.1),
+    ("RTX", "4090"): Peaks(165.2, 165.2, 330.3, 82.6, 82.6),
+    ("RTX", "3090"): Peaks(71.2, 71.2, None, 35.6, 35.6),
+}
+# another chip by the same number, or a share of one: a MIG device, a vGPU such as A40-8Q
+_ANOTHER = frozenset(("Laptop", "Max", "Ti", "SUPER", "D", "MIG"))
+_SHARE = re.compile(r"\d+[ABCQ]")
+
+
+def peak_flops(gpu: str, dtype: str) -> float | None:
+    """Dense operations a second of the GPU of this name; ``None`` where that is not known.
+
+    A MIG device or a vGPU is a part of a GPU; its share of the peak is not known.
+    """
+    words = set(gpu.replace("-", " ").split())
+    if words & _ANOTHER or any(map(_SHARE.fullmatch, words)):
+        return None
+    for name, peaks in PEAKS.items():
+        if words.issuperset(name):
+            peak: float | None = getattr(peaks, dtype, None)
+            return None if peak is None else peak * _TERA
+    return None
 
 
 class HostReading(Struct, frozen=True, kw_only=True):

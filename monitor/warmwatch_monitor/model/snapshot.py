@@ -21,8 +21,14 @@ from warmwatch_monitor.model.machine import (
     WorkersMemory,
 )
 from warmwatch_monitor.model.records import RecordReading, Refusal
-from warmwatch_monitor.model.steps import LimitedBy, MemoryGrowth, Slower, SlowerPeriod
-from warmwatch_monitor.model.throughput import Utilization, utilization
+from warmwatch_monitor.model.steps import (
+    LimitedBy,
+    MemoryGrowth,
+    Slower,
+    SlowerPeriod,
+    Utilization,
+    utilization,
+)
 
 
 class Spending(Struct, frozen=True, kw_only=True):

@@ -1,13 +1,16 @@
-"""Figures of a rank's steps, warm-ups and pauses.
+"""Figures of a rank's steps, warm-ups and pauses; work per step, throughput and MFU. Pure.
 
 Units and "not known" are those of :mod:`figures`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from warmwatch.shared import record
+from warmwatch_monitor.model.machine import peak_flops
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -78,6 +81,84 @@ class Steps(Struct, frozen=True, kw_only=True):
     def length(self) -> float | None:
         """How long a step takes now: what views mean by "a step"."""
         return self.recent_seconds or self.clean.typical
+
+
+DTYPE = "bfloat16"  # the MFU refers to its peak, unless the user sets another type
+_FLOPS_PER_PARAMETER = 6  # for each token: 2 in the forward, 4 in the backward
+
+# origins of the operations of a step
+FORMULA, COUNTED = "6 x parameters x tokens", "counted in the compiled graphs"
+EAGER_CODE = "eager code"  # excluded: what runs outside of the compiled graphs
+
+
+class Worth(Struct, frozen=True, kw_only=True):
+    """Work per step of a rank; ``None`` if not reported.
+
+    Attributes:
+        tokens, samples: per step. flops: per step, as the user reported. counted: per step, as
+        counted in its compiled graphs; excluded: names of operations that are not counted.
+        parameters: of the model; estimated: they are those that its optimizers hold.
+        dtype: in which it computes, as the user reported.
+    """
+
+    tokens: int | None = None
+    samples: int | None = None
+    flops: float | None = None
+    counted: float | None = None
+    excluded: tuple[str, ...] = ()
+    parameters: int | None = None
+    estimated: bool = False
+    dtype: str | None = None
+
+    @property
+    def operations(self) -> float | None:
+        """Floating-point operations of a step, from the best origin that is known."""
+        if self.origin == FORMULA:
+            return float(_FLOPS_PER_PARAMETER * (self.parameters or 0) * (self.tokens or 0))
+        return self.counted if self.origin == COUNTED else self.flops
+
+    @property
+    def origin(self) -> str | None:
+        """Where ``operations`` come from; ``None`` if the user set them, or nothing is known.
+
+        A formula with the user's parameters precedes the count, which misses what runs eagerly. The
+        count precedes a formula with an estimated number of parameters.
+        """
+        formula = self.parameters is not None and self.tokens is not None
+        if self.flops is not None or not (formula or self.counted is not None):
+            return None
+        return FORMULA if formula and not (self.estimated and self.counted) else COUNTED
+
+
+class Utilization(Struct, frozen=True, kw_only=True):
+    """Model FLOPs utilization of clean steps.
+
+    Attributes:
+        ratio: of the peak. peak_flops: dense operations a second of the rank's GPUs together.
+        dtype: whose peak that is. estimated: the parameters are, see ``Worth``.
+    """
+
+    ratio: float
+    peak_flops: float
+    dtype: str
+    estimated: bool
+
+
+def utilization(
+    worth: Worth, step_seconds: float | None, gpus: Iterable[str | None]
+) -> Utilization | None:
+    """Of a rank that has the GPUs of these names; ``None`` where anything of it is not known."""
+    operations, dtype = worth.operations, worth.dtype or DTYPE
+    peaks = [peak_flops(name, dtype) if name else None for name in gpus]
+    known = [peak for peak in peaks if peak is not None]
+    if operations is None or not step_seconds or not known or len(known) != len(peaks):
+        return None
+    return Utilization(
+        ratio=operations / step_seconds / sum(known),
+        peak_flops=sum(known),
+        dtype=dtype,
+        estimated=worth.estimated and worth.origin == FORMULA,
+    )
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):

@@ -24,9 +24,9 @@ from warmwatch_monitor.model import (
     RunView,
     Slower,
 )
+from warmwatch_monitor.model.causes import surroundings_of
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 from warmwatch_monitor.pipeline import memory, speed
-from warmwatch_monitor.pipeline.causes import surroundings_of
 from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.runs import Start, group, numbered_conflicts, owned

@@ -40,7 +40,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
-from warmwatch_monitor.model.throughput import EAGER_CODE
+from warmwatch_monitor.model.steps import EAGER_CODE
 from warmwatch_monitor.pipeline.queued_steps import QueuedSteps
 
 _FEWEST = 6  # steps; fewer do not span a 95 % interval

@@ -36,7 +36,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import Header, Slot, StepCounts
 from warmwatch.shared.record.recent import gap_ns, is_clean
 from warmwatch_monitor.model import LongStep, Slower, SlowerPeriod
-from warmwatch_monitor.pipeline.causes import Surroundings, causes
+from warmwatch_monitor.model.causes import Surroundings, causes_since
 from warmwatch_monitor.pipeline.clean_steps import (
     FEW_SHARE,
     SLOWER_TIMES,
@@ -161,7 +161,7 @@ def follow(
         return speed
     speed = replace(speed, now=now)
     if speed.slower:  # causes that no longer hold stay if no other does
-        found = tuple(causes(speed.before, now))
+        found = tuple(causes_since(speed.before, now))
         return _with_period(speed, causes=found or speed.periods[-1].causes)
     if speed.is_slow or (known and speed.blocks == known.blocks):
         return speed
@@ -422,7 +422,7 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
         ratio=recent_seconds / speed.reference,
         before=speed.reference,
         since_step=speed.periods[-1].since_step,
-        causes=tuple(causes(speed.before, speed.now)) if speed.now else (),
+        causes=tuple(causes_since(speed.before, speed.now)) if speed.now else (),
     )
 
 

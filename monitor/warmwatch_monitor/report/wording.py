@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from warmwatch.shared.phrases import counted
+from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import Wrapping
-from warmwatch_monitor.model.throughput import HALF_A_BIN
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.output.document import Document, Item, Section, table

@@ -25,7 +25,7 @@ from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.status.rank import copied, rank
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.schema.rank import LimitedBy
-from warmwatch_monitor.status.words.ends import ADVICE, deadline
+from warmwatch_monitor.status.words.progress import DEADLINE_ADVICE, deadline
 from warmwatch_monitor.status.words.sentence import answer, differences, run_answer, speaker_of
 from warmwatch_monitor.status.words.unattached import evidence
 
@@ -115,7 +115,7 @@ def _deadline(view: RunView) -> schema.Deadline | None:
         backend=known.backend,
         timeout_seconds=known.timeout_seconds,
         left_seconds=known.left_seconds,
-        advice=ADVICE,
+        advice=DEADLINE_ADVICE,
     )
 
 

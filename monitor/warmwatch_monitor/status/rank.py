@@ -30,13 +30,13 @@ from warmwatch_monitor.model import (
     beyond_steady_seconds,
     families,
 )
-from warmwatch_monitor.model.throughput import COUNTED
+from warmwatch_monitor.model.steps import COUNTED
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions
-from warmwatch_monitor.status.words.ends import how
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
+from warmwatch_monitor.status.words.states import end_of
 
 # entries of the lists of ``compile``
 MOST = 10  # functions
@@ -203,7 +203,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
 
 def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
     """Its end; ``None`` while it lives."""
-    ended, life = how(view), view.figures.life
+    ended, life = end_of(view), view.figures.life
     if ended is None:
         return None
     return schema.End(

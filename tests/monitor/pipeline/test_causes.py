@@ -7,7 +7,7 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.model import HostReading
-from warmwatch_monitor.pipeline.causes import Surroundings, causes, surroundings_of
+from warmwatch_monitor.model.causes import Surroundings, causes_since, surroundings_of
 
 
 def at_seconds(at: float, **other: object) -> Surroundings:
@@ -68,7 +68,7 @@ def at_seconds(at: float, **other: object) -> Surroundings:
 def test_a_cause_is_what_differs_from_before(
     before: dict[str, object], now: dict[str, object], words: list[str]
 ) -> None:
-    assert list(causes(at_seconds(100, **before), at_seconds(200, **now))) == words
+    assert list(causes_since(at_seconds(100, **before), at_seconds(200, **now))) == words
 
 
 def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host() -> None:
@@ -122,4 +122,4 @@ def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host()
 
 def test_without_a_poll_before_the_change_only_what_is_plainly_wrong_is_a_cause() -> None:
     now = at_seconds(200, throttled=("hw_slowdown", "sw_power_cap"), load=8.9, fallbacks=3)
-    assert list(causes(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]
+    assert list(causes_since(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]

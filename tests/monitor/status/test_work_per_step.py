@@ -13,7 +13,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.values import DTYPES
 from warmwatch_monitor.model import RankView, Worth
-from warmwatch_monitor.model.throughput import PEAKS, Peaks, peak_flops
+from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.pipeline.slot_figures import worth_of
 from warmwatch_monitor.status.rank import rank
 from warmwatch_monitor.status.words.speed import throughput

@@ -1,15 +1,16 @@
-"""Ranks that are not yet warm, or make no steps: what moves, what they wait for, how long
-still.
-"""
+"""Ranks that are not yet warm, or make no steps: what they wait for, and for how much longer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from warmwatch.shared.phrases import counted, duration, exact_length, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
+from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.status.words import gpus
 
 _SHORTEST_PAUSE = 1.0  # seconds: a shorter pause in progress is not shown
@@ -198,3 +199,69 @@ def _last_clean(view: RankView) -> str:
     if steps.last_seconds is not None:
         return exact_length(steps.last_seconds)
     return "" if steps.length is None else step_length(steps.length)
+
+
+DEADLINE_ADVICE = (
+    "Raise the timeout before the warm-up, by init_process_group(timeout=timedelta(...)), and "
+    "lower it once all ranks are warm, if at all; a collective that waits keeps the one it has."
+)
+_BACKENDS = {
+    "nccl": "NCCL",
+    "gloo": "gloo",
+    "mpi": "MPI",
+    "ucc": "UCC",
+    "xccl": "XCCL",
+    "hccl": "HCCL",
+}
+_NEAR = 0.5  # of the timeout: with more left, it is not shown
+_LITTLE = 0.3  # of the timeout: with less left, the clause names the setting
+_IN_WHOLE_SECONDS = 1000.0
+_LEAST_USABLE = 1.0  # seconds: less is too short to act in
+
+
+class Deadline(Struct, frozen=True, kw_only=True):
+    """The rest of the collective timeout, of the rank with the least left."""
+
+    backend: str | None
+    timeout_seconds: float
+    left_seconds: float
+
+
+def deadline(run: RunView, speaker: RankView) -> Deadline | None:
+    """The nearest deadline of the ranks that wait for ``speaker``; ``None`` if there is none."""
+    activity, progress = speaker.figures.compile.open, speaker.figures.progress
+    if activity is None or not speaker.judgement.compiling:
+        return None
+    longest = max(activity.seconds, progress.open_seconds or 0.0)
+    found = []
+    for view in run.living:
+        timeout = view.figures.who.collective_timeout_seconds
+        if timeout is not None and not view.judgement.compiling:
+            waited = min(longest, view.figures.progress.quiet_seconds)
+            backend = view.figures.who.collective_backend
+            found.append((timeout - waited, timeout, backend))
+    if not found:
+        return None
+    left, timeout, backend = min(found, key=lambda one: one[0])
+    return Deadline(backend=backend, timeout_seconds=timeout, left_seconds=max(0.0, left))
+
+
+def is_near_deadline(known: Deadline) -> bool:
+    """Whether less than half of the timeout is left."""
+    return known.left_seconds < _NEAR * known.timeout_seconds
+
+
+def deadline_words(known: Deadline) -> Clause:
+    """``NCCL gives up in 505 s``; with the setting that raises it if little is left."""
+    name = _BACKENDS.get(known.backend or "", "their collective")
+    left = known.left_seconds
+    if not left:
+        over = f"its {duration(known.timeout_seconds)} are over"
+        return Clause(f"{name} has given up by now, or will: {over}", Importance.LOSS)
+    if left < _LEAST_USABLE:
+        return Clause(f"{name} gives up any moment now", Importance.LOSS)
+    shown = f"{left:.0f} s" if left < _IN_WHOLE_SECONDS else duration(left)
+    raises = left < _LITTLE * known.timeout_seconds
+    how = " (init_process_group(timeout=) sets that, before it begins)" if raises else ""
+    text = f"{name} gives up in {shown}"
+    return Clause(f"{text}{how}", Importance.LOSS, text)

@@ -30,15 +30,26 @@ from warmwatch_monitor.output.summary import (
     more_important,
     several,
 )
-from warmwatch_monitor.status.words import ends, gpus, unattached
+from warmwatch_monitor.status.words import gpus, unattached
 from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
-from warmwatch_monitor.status.words.ends import deadline
-from warmwatch_monitor.status.words.ends import is_near as is_near_deadline
-from warmwatch_monitor.status.words.ends import words as deadline_words
-from warmwatch_monitor.status.words.progress import left, pausing, without_steps
+from warmwatch_monitor.status.words.progress import (
+    deadline,
+    deadline_words,
+    is_near_deadline,
+    left,
+    pausing,
+    without_steps,
+)
 from warmwatch_monitor.status.words.requested import remedy
 from warmwatch_monitor.status.words.speed import limited, limited_shortly
-from warmwatch_monitor.status.words.states import describe_state, elapsed, leads_with
+from warmwatch_monitor.status.words.states import (
+    describe_state,
+    elapsed,
+    end_of_run,
+    leads_with,
+    of_several_ends,
+    short_end,
+)
 
 _NO_RUN = "no run is known here"
 _HOW_TO_ATTACH = 'add "import warmwatch.auto" to a training, or start it with "warmwatch run"'
@@ -106,7 +117,7 @@ def run_sentence(run: RunView) -> str:
 
 def _ended(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """How it ended, and whether compilation achieved nothing."""
-    yield from ends.of_the_whole(run)
+    yield from end_of_run(run)
     for name, words in conditions(speaker):
         if name in _LEADS.values():
             yield Clause(words, Importance.ATTENTION)
@@ -177,7 +188,7 @@ def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
     broken: dict[str, list[int]] = {}
     for view in run.ranks:
         if view.judgement.state in (State.FAILED, State.LOST):
-            broken.setdefault(ends.short(view), []).append(view.rank)
+            broken.setdefault(short_end(view), []).append(view.rank)
     for how, ranks in broken.items():
         yield Clause(_of_ranks(how, ranks), Importance.LOSS)
 
@@ -261,8 +272,8 @@ def _which(run: RunView, speaker: RankView) -> str:
 def _of_ranks(how: str, ranks: list[int]) -> str:
     """``rank 6 is lost``, ``ranks 6 and 7 are lost``, ``ranks 4-7 failed: RuntimeError``."""
     if len(ranks) == 2:
-        return f"ranks {ranks[0]} and {ranks[1]} {ends.of_several(how)}"
-    return f"{numbers(ranks)} {how if len(ranks) == 1 else ends.of_several(how)}"
+        return f"ranks {ranks[0]} and {ranks[1]} {of_several_ends(how)}"
+    return f"{numbers(ranks)} {how if len(ranks) == 1 else of_several_ends(how)}"
 
 
 def _brief(run: RunView) -> str:

@@ -1,16 +1,18 @@
-"""The headline of each state, and the clauses that belong to that state alone. Pure."""
+"""The headline of each state, and the clauses that belong to that state alone; how a rank ended.
+
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
-from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, Underway
+from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, RunView, Underway
 from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.output.wording import own_words
-from warmwatch_monitor.status.words import ends
 from warmwatch_monitor.status.words.conditions import (
     nothing_captured,
     silent,
@@ -169,7 +171,7 @@ def _no_step_yet(view: RankView) -> StateText:
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
     text = f"no steps seen; nothing has compiled for {duration(quiet)}"
-    return text, (Clause(ends.MARK_STEPS, Importance.REMEDY),)
+    return text, (Clause(_MARK_STEPS, Importance.REMEDY),)
 
 
 def _quiet_so_far(view: RankView) -> str:
@@ -284,6 +286,102 @@ def _stalled(view: RankView) -> StateText:
     )
 
 
+# steps of an optimizer of torch.optim are seen without it
+_MARK_STEPS = "call warmwatch.step() once an iteration if no torch.optim optimizer is used"
+
+
+def end_of(view: RankView) -> str | None:
+    """``finished``, ``failed``, ``interrupted``, ``detached`` or ``lost``; ``None``: it lives."""
+    if view.living:
+        return None
+    if view.judgement.state is State.FINISHED:
+        return view.figures.life.end or State.FINISHED.value
+    return str(view.judgement.state.value)
+
+
+def _finished(view: RankView) -> str:
+    steps = counted(view.figures.steps.count, "step")
+    ended = end_of(view)
+    if ended == "detached":
+        return f"detached after {steps}"
+    interrupted = " (interrupted)" if ended == "interrupted" else ""
+    return f"finished after {steps}{interrupted}"
+
+
+def _remedies(view: RankView) -> tuple[Clause, ...]:
+    """The advice to mark steps, if it compiled and no step was recorded."""
+    steps, compile = view.figures.steps, view.figures.compile
+    # the first optimizer step may not have come, especially if the run ended while compiling
+    early = steps.optimizer or compile.open is not None
+    needless = steps.count or not compile.begun or early
+    return () if needless else (Clause(_MARK_STEPS, Importance.REMEDY),)
+
+
+def _failed(view: RankView) -> str:
+    """What failed, and how: ``failed after 12 steps: RuntimeError``."""
+    steps, life = counted(view.figures.steps.count, "step"), view.figures.life
+    if life.exception:
+        return f"failed after {steps}: {life.exception}"
+    if life.exit_code is not None:
+        return f"failed after {steps} with exit code {life.exit_code}"
+    if life.signal:
+        return f"failed after {steps}: killed by {life.signal}{_memory(view)}"
+    return f"failed after {steps} with an uncaught exception"
+
+
+def _lost(view: RankView) -> str:
+    steps = counted(view.figures.steps.count, "step")
+    return f"lost after {steps}{': out of memory' if view.oom_killed else ''}"
+
+
+def _memory(view: RankView) -> str:
+    return " (out of memory)" if view.oom_killed else ""
+
+
+def end_of_run(run: RunView) -> Iterator[Clause]:
+    """Whether all of a lost run ended together, perhaps from outside."""
+    if words := _end_of_run(run):
+        yield Clause(words, Importance.REASON)
+
+
+def _end_of_run(run: RunView) -> str:
+    if run.state is not State.LOST or any(view.oom_killed for view in run.ranks):
+        return ""
+    if all(view.figures.life.killed_at_end for view in run.ranks):
+        return "its program was done, and it was killed at its end"
+    signals = {view.figures.life.signal for view in run.ranks}
+    ends = [view.figures.progress.state_since for view in run.ranks]
+    known = [end for end in ends if end is not None]
+    unseen = "" if known else " (no daemon saw it)"
+    if len(run.ranks) == 1 and None not in signals:
+        return f"ended by {signals.pop()}"
+    if len(run.ranks) == 1:
+        return f"no exit record: killed by a signal, or ended by os._exit{unseen}"
+    if run.ended_together is False:
+        return ""
+    within = f" within {duration(max(1.0, max(known) - min(known)))}" if known else ""
+    if None not in signals:
+        return f"all ranks ended{within} by {' and '.join(sorted(map(str, signals)))}"
+    return f"all ranks ended{within}: cancelled, or one was killed and then the others{unseen}"
+
+
+def short_end(view: RankView) -> str:
+    """How one rank among others ended: ``failed: RuntimeError``, ``is lost (out of memory)``."""
+    if view.judgement.state is State.LOST:
+        return f"is lost{_memory(view)}"
+    life = view.figures.life
+    if life.exception:
+        return f"failed: {life.exception}"
+    if life.signal:
+        return f"failed: killed by {life.signal}{_memory(view)}"
+    return "failed" if life.exit_code is None else f"failed with exit code {life.exit_code}"
+
+
+def of_several_ends(words: str) -> str:
+    """The words of :func:`short_end` for several ranks."""
+    return f"are{words.removeprefix('is')}" if words.startswith("is ") else words
+
+
 # heads of a warm rank whose warm-up did not end by clean steps
 _WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
 
@@ -295,7 +393,7 @@ _BY_STATE: dict[State, Callable[[RankView], StateText]] = {
     State.EAGER: _eager,
     State.RECOMPILING: _recompiling,
     State.STALLED: _stalled,
-    State.FINISHED: lambda view: (ends.finished(view), ends.remedies(view)),
-    State.FAILED: lambda view: (ends.failed(view), ()),
-    State.LOST: lambda view: (ends.lost(view), ()),
+    State.FINISHED: lambda view: (_finished(view), _remedies(view)),
+    State.FAILED: lambda view: (_failed(view), ()),
+    State.LOST: lambda view: (_lost(view), ()),
 }

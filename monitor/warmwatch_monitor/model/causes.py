@@ -1,0 +1,281 @@
+"""Why steps are slow: what differs from before, and from the other ranks of the run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch.shared.phrases import counted
+from warmwatch.shared.record import Slot
+from warmwatch_monitor.model.machine import HARMLESS, GpuReading, HostReading
+from warmwatch_monitor.model.snapshot import RankView
+
+# Times the load or the step length; shares of the time, the clock or the limit.
+_LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
+_WAITS_MORE = 0.1  # share of the time beyond the share in the other ranks
+_RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
+_LOCKSTEP = 2  # so few steps apart, ranks wait for each other: none of them is slower
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What may explain a speed, at one moment; ``None`` is "not known".
+
+    Attributes:
+        at_ns: the last step. attached_ns: when the agent attached. load, cpus: of the host.
+        stolen: CPU seconds that the hypervisor gave to other machines, so far. wait_ns: time spent
+        waiting for batches. saving_ns: time in which other threads saved. tokens: tokens per step.
+        fallbacks, breaks, retries (of CUDA's allocator): so far. clock_hertz: of the slowest GPU's
+        SMs. limit_watts: the lowest power limit of its GPUs. throttled: reasons of any of its GPUs.
+        others: processes on its GPUs.
+    """
+
+    at_ns: int
+    attached_ns: int
+    load: float | None = None
+    cpus: int | None = None
+    stolen: float | None = None
+    wait_ns: int = 0
+    saving_ns: int = 0
+    tokens: int = 0
+    fallbacks: int = 0
+    breaks: int = 0
+    retries: int | None = None
+    clock_hertz: float | None = None
+    limit_watts: float | None = None
+    throttled: tuple[str, ...] = ()
+    others: int | None = None
+
+
+def surroundings_of(
+    slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None
+) -> Surroundings:
+    """The surroundings of a rank now."""
+    steps, counts = slot.steps, slot.compile
+    since = counts.background_saving_since_ns
+    return Surroundings(
+        at_ns=steps.last_step_ns,
+        attached_ns=slot.header.attached_ns,
+        load=host.load_1m if host else None,
+        cpus=host.cpus if host else None,
+        stolen=host.stolen_seconds if host else None,
+        wait_ns=steps.batch_wait_ns,
+        saving_ns=counts.background_saving_ns
+        + (max(0, steps.last_step_ns - since) if since else 0),
+        tokens=counts.tokens_per_step,
+        fallbacks=counts.fallbacks,
+        breaks=counts.graph_breaks,
+        retries=counts.allocator_retries - 1 if counts.allocator_retries else None,
+        clock_hertz=_clock_hertz(gpus),
+        limit_watts=_limit_watts(gpus),
+        throttled=tuple(sorted(_throttled(gpus))),
+        others=_processes(gpus),
+    )
+
+
+def causes_since(before: Surroundings | None, now: Surroundings) -> Iterator[str]:
+    """Differences that make steps longer, most certain first; empty if none is known.
+
+    ``before``: ``None`` if no poll saw the rank while it was faster.
+    """
+    changes = list(_changed(before, now)) if before is not None else []
+    known = set(before.throttled) if before else HARMLESS
+    if throttled := [reason for reason in now.throttled if reason not in known]:
+        changes.append(f"GPU throttled ({', '.join(throttled)})")
+    yield from changes
+    earlier = before.load if before and before.load else 0.0
+    if now.load and now.cpus and now.load > _LOADED * now.cpus:
+        if now.load > _LOADED * earlier:
+            yield f"load {now.load:.1f} on {now.cpus} CPUs"
+        elif not changes and now.load >= earlier:  # shares of the CPUs may have changed
+            yield f"load {now.load:.1f} on {now.cpus} CPUs ({earlier:.1f} before)"
+
+
+def _changed(before: Surroundings, now: Surroundings) -> Iterator[str]:
+    yield from _changed_in_program(before, now)
+    if now.others is not None and before.others is not None and now.others > before.others:
+        yield "another process on the GPU"
+    if before.limit_watts and now.limit_watts and now.limit_watts < _CAPPED * before.limit_watts:
+        yield f"GPU power limit at {now.limit_watts:.0f} W ({before.limit_watts:.0f} before)"
+    if before.clock_hertz and now.clock_hertz and now.clock_hertz < _CLOCKED * before.clock_hertz:
+        clocks = f"{now.clock_hertz / 1e6:.0f} MHz ({before.clock_hertz / 1e6:.0f} before)"
+        yield f"GPU clock at {clocks}"
+    stolen = _stolen(before, now)
+    if stolen > _STOLEN:
+        yield f"the hypervisor takes {100 * stolen:.0f} % of the CPU time (steal)"
+
+
+def _changed_in_program(before: Surroundings, now: Surroundings) -> Iterator[str]:
+    """Changes in the program's own behaviour."""
+    if now.fallbacks > before.fallbacks:
+        more = counted(now.fallbacks - before.fallbacks, "more function")
+        yield f"new inputs of {more} run eagerly"  # at the recompile limit, or by a setting
+    if now.breaks > before.breaks:
+        yield counted(now.breaks - before.breaks, "more graph break")
+    if before.tokens and now.tokens > before.tokens:
+        yield f"tokens a step went from {before.tokens} to {now.tokens}"
+    retries = (now.retries or 0) - (before.retries or 0) if before.retries is not None else 0
+    if retries * _RETRY_EVERY_NS > now.at_ns - before.at_ns:
+        yield f"GPU memory is full ({retries} allocator retries)"
+    waiting = _new_share(before.wait_ns, now.wait_ns, before, now)
+    if waiting > _WAITING:
+        yield f"{100 * waiting:.0f} % of the time is waiting for data"
+    saving = _new_share(before.saving_ns, now.saving_ns, before, now)
+    if saving > _SAVING:
+        yield f"a background save takes {100 * saving:.0f} % of the time"
+
+
+def _stolen(before: Surroundings, now: Surroundings) -> float:
+    """The share of the CPUs' time since then that went to other machines; 0 if not known."""
+    if before.stolen is None or now.stolen is None or not now.cpus:
+        return 0.0
+    return (now.stolen - before.stolen) * 1e9 / (now.cpus * max(1, now.at_ns - before.at_ns))
+
+
+def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundings) -> float:
+    """The share of the time since ``before``; 0 if it is less than twice that until then."""
+    share = (now_ns - before_ns) / max(1, now.at_ns - before.at_ns)
+    usual = before_ns / max(1, before.at_ns - before.attached_ns)
+    return share if share > 2 * usual else 0.0
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """The least and the greatest value of a figure, and their ranks."""
+
+    least: float
+    least_rank: int
+    greatest: float
+    greatest_rank: int
+
+
+def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
+    """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
+    known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
+    if len(known) < 2:
+        return None
+    (least, least_rank), (greatest, greatest_rank) = min(known), max(known)
+    return Spread(
+        least=least, least_rank=least_rank, greatest=greatest, greatest_rank=greatest_rank
+    )
+
+
+class SlowRank(NamedTuple):
+    """A rank whose steps are longer than those of the others.
+
+    Attributes:
+        ratio: of its step to the median of the others. causes: as of :func:`causes_among`.
+    """
+
+    rank: int
+    ratio: float
+    causes: tuple[str, ...]
+
+
+def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
+    """The rank with the longest recent step, if that is clearly longer than the others'.
+
+    Ranks in lockstep are not compared: a difference is that of their step marks. The one that the
+    others wait for is found by :func:`with_laggard`.
+    """
+    known = [(length, view) for view in ranks if (length := view.figures.steps.length)]
+    if len(known) < 2 or len(known) < len(ranks):
+        return None
+    longest, slow = max(known, key=lambda pair: pair[0])
+    others = [(length, view) for length, view in known if view is not slow]
+    ratio = longest / median(length for length, _ in others)
+    apart = median(view.figures.steps.count for _, view in others) - slow.figures.steps.count
+    if ratio < _SLOW or abs(apart) <= _LOCKSTEP:
+        return None
+    return SlowRank(slow.rank, ratio, tuple(causes_among(slow, [view for _, view in others])))
+
+
+def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
+    """``ranks``, with the one that all others wait for in collectives named, if there is one."""
+    living = [one for one in ranks if one.living]
+    others = [one for one in living if not _waits(one)]
+    if len(others) != 1 or len(living) < 2:
+        return tuple(ranks)
+    (last,) = others
+    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
+    differs = tuple(causes_among(last, [one for one in living if one is not last]))
+    waits = f"waits for rank {last.rank}{why}"
+    more = len(living) - 1
+    waiting = "other rank waits" if more == 1 else f"other {more} ranks wait"
+    holds = f"the {waiting} for rank {last.rank}"
+
+    def named(one: RankView) -> RankView:
+        known = one.limited_by
+        if known is None or not one.living:
+            return one
+        words = (*known.evidence, holds) if one is last else (waits, *known.evidence)
+        return replace(one, limited_by=replace(known, evidence=(*words, *differs)))
+
+    return tuple(map(named, ranks))
+
+
+def _waits(view: RankView) -> bool:
+    """Whether it waits in collectives most of the time."""
+    return view.limited_by is not None and view.limited_by.verdict == "communication"
+
+
+def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
+    """Why ``slow`` may be slower than ``others``: differences of its GPUs and of its input."""
+    whose = f"of rank {slow.rank}"
+    own_gpus, other_gpus = slow.gpus, [view.gpus for view in others]
+    for read, least, size, unit, what in (
+        (_clock_hertz, _CLOCKED, 1e6, "MHz", "GPU clock"),
+        (_limit_watts, _CAPPED, 1.0, "W", "GPU power limit"),
+    ):
+        own, usual = read(own_gpus), _median(map(read, other_gpus))
+        if own and usual and own < least * usual:
+            yield f"{what} {whose} {own / size:.0f} {unit} ({usual / size:.0f} in others)"
+    reasons = _throttled(own_gpus).difference(HARMLESS, *map(_throttled, other_gpus))
+    if reasons:
+        yield f"GPU {whose} throttled ({', '.join(sorted(reasons))})"
+    own, usual = _processes(own_gpus), _median(map(_processes, other_gpus))
+    if own is not None and usual is not None and own > usual:
+        yield f"another process on the GPU {whose}"
+    own, usual = _waiting(slow), _median(map(_waiting, others))
+    if own is not None and usual is not None and own > usual + _WAITS_MORE:
+        share = f"{100 * own:.0f} % of its time ({100 * usual:.0f} in others)"
+        yield f"rank {slow.rank} waits for batches {share}"
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """``None`` if any value is unknown."""
+    known = list(values)
+    return median(one for one in known if one is not None) if known and None not in known else None
+
+
+def _waiting(view: RankView) -> float | None:
+    """The share of its time since step 1 in which it waited for batches."""
+    steps = view.figures.steps
+    if steps.batch_wait_seconds is None or steps.first_at is None or steps.last_at is None:
+        return None
+    took = steps.last_at - steps.first_at
+    return min(1.0, steps.batch_wait_seconds / took) if took > 0 else None
+
+
+def _clock_hertz(gpus: Sequence[GpuReading]) -> float | None:
+    """The SM clock of the slowest GPU."""
+    known = [hertz for gpu in gpus if (hertz := dict(gpu.clocks_hertz).get("sm"))]
+    return min(known, default=None)
+
+
+def _limit_watts(gpus: Sequence[GpuReading]) -> float | None:
+    """The lowest power limit."""
+    return min((gpu.power_limit_watts for gpu in gpus if gpu.power_limit_watts), default=None)
+
+
+def _throttled(gpus: Sequence[GpuReading]) -> set[str]:
+    """The throttle reasons of any GPU, harmless ones included."""
+    return {name for gpu in gpus for name, holds in gpu.throttled if holds}
+
+
+def _processes(gpus: Sequence[GpuReading]) -> int | None:
+    """The number of processes on the GPU with the most."""
+    known = [len(gpu.processes) for gpu in gpus if gpu.processes is not None]
+    return max(known, default=None)
