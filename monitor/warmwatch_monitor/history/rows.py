@@ -147,7 +147,7 @@ def _of(id: str) -> Iterator[None]:
     """Adds the run's id to the error of an invalid row."""
     try:
         yield
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         why = f"no {error}" if isinstance(error, LookupError) else error
         raise RowError(f"run {id!r}: {why}") from None
 
@@ -172,7 +172,7 @@ def _account(
                     "compiled": by_rank.get(row["rank"], ()),
                     "left_out": row["left_out"],
                     "first_step_bytes": row["first_step_bytes"],
-                    "death": None if row["death"] is None else death(row["death"]),
+                    "death": None if row["death"] is None else _death(row["death"]),
                     "samples": of_ranks.get(row["rank"]),
                 }
                 for row in ranks
@@ -186,8 +186,13 @@ def _account(
 _OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
 
 
-def death(text: str) -> Death:
-    """Raises ValueError if it is invalid."""
+def death_of(id: str, text: str) -> Death:
+    """What killed a rank. Raises RowError if it is invalid."""
+    with _of(id):
+        return _death(text)
+
+
+def _death(text: str) -> Death:
     return msgspec.json.decode(text, type=Death)
 
 

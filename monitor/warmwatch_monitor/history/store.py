@@ -88,15 +88,16 @@ def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, A
 def _periods(
     before: Iterable[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], recent_seconds: float
 ) -> list[Mapping[str, Any]]:
-    """The periods of ``now``, and those of ``before`` whose start a later command did not see.
+    """The periods of both. If only one of them saw the start of a period, its values count.
 
-    One that lasted then stays so if the last steps are still slow and ``now`` has no later one.
+    A period that lasted then stays open if the last steps are still slow and ``now`` has none.
     """
-    found = {one["until_step"]: one for one in before if one["since_step"] is not None}
+    found = {one["until_step"]: one for one in before}
     lasting = found.pop(None, None)
     for one in now:
         end = one["until_step"]
-        if one["since_step"] is None and (known := found.get(end, lasting)):
+        known = found.get(end, lasting)
+        if one["since_step"] is None and known and known["since_step"] is not None:
             found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
         else:
             found[end] = one
@@ -195,8 +196,9 @@ class Store:
         found: dict[tuple[str, int, float], Death] = {}
         with self._database.reading() as connection:
             for row in () if connection is None else connection.execute(_DEATHS):
-                with suppress(ValueError):  # ``load`` of that run raises it
-                    found[row["start"], row["rank"], row["attached"]] = rows.death(row["death"])
+                with suppress(rows.RowError):  # ``load`` of that run raises it
+                    death = rows.death_of(row["id"], row["death"])
+                    found[row["start"], row["rank"], row["attached"]] = death
         return found
 
     def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
@@ -237,7 +239,9 @@ def _today(connection: sqlite3.Connection) -> float | None:
     return None if row is None else min(time.time(), float(row["seen"]))
 
 
-_DEATHS = "SELECT start, rank, attached, death FROM ranks JOIN runs USING (id) WHERE death NOTNULL"
+_DEATHS = """
+SELECT id, start, rank, attached, death FROM ranks JOIN runs USING (id) WHERE death NOTNULL
+"""
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
 _COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def test_what_only_a_daemon_can_know_outlives_a_command_that_looks_later(tmp_pat
 
 UNSEEN = {"began_at": None, "since_step": None}
 LASTING = {"ended_at": None, "until_step": None}
+EARLIER = {**SLOWER, **UNSEEN}
 LATER = {**SLOWER, "since_step": 500, "until_step": 999}
 
 
@@ -134,6 +136,10 @@ LATER = {**SLOWER, "since_step": 500, "until_step": 999}
         ([SLOWER], [], [SLOWER]),
         ([{**LATER, **LASTING, "before": 0.024}], [], [{**LATER, **LASTING, "before": 0.024}]),
         ([{**LATER, **LASTING, "before": 0.025}], [], []),
+        ([EARLIER], [LATER], [EARLIER, LATER]),
+        ([EARLIER], [{**EARLIER, "ratio": 2.0}], [{**EARLIER, "ratio": 2.0}]),
+        ([{**EARLIER, **LASTING}], [{**LATER, **UNSEEN}], [{**LATER, **UNSEEN}]),
+        ([{**EARLIER, **LASTING, "before": 0.024}], [], [{**EARLIER, **LASTING, "before": 0.024}]),
     ],
 )
 def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
@@ -156,6 +162,22 @@ def test_the_signal_that_a_daemon_saw_stays_after_a_later_monitor_did_not_see_it
     store.save([a.account(start="launch", ranks=(a.rank(),))])
     assert loaded(store).ranks[0].death == death
     assert store.deaths() == {("launch", 0, a.answer()["attached_at"]): death}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["5", '{"signal": 9}', b"\xff", '{"x":' + "[" * 100_000],
+    ids=["number", "incomplete", "binary", "nested"],
+)
+def test_a_damaged_signal_hides_no_other(tmp_path: Path, damaged: str | bytes) -> None:
+    store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
+    for id in ("whole", "damaged"):
+        store.save([a.account(id, start=id, ranks=(a.rank(death=death),))])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE ranks SET death = ? WHERE id = 'damaged'", (damaged,))
+    assert {start for start, *_ in store.deaths()} == {"whole"}
+    with pytest.raises(StoreError, match="damaged"):
+        store.load("damaged")
 
 
 def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
@@ -247,6 +269,7 @@ def test_where_memory_is_not_shared_it_is_written_all_the_same(
 
 WRITE = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from support import accounts as a
 store = a.store(Path(sys.argv[1]), patience=60.0)
@@ -255,6 +278,7 @@ for n in range(25):
 """
 DIE = """
 import os, signal, sys
+from contextlib import closing
 from pathlib import Path
 from support import accounts as a
 from warmwatch_monitor.history import store
