@@ -83,7 +83,7 @@ LOCK_IMAGE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile -q --p
 
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')
 
-lock: $(READY) ## write the development dependencies anew, pinned with their hashes
+lock: $(READY) ## pin the development dependencies again, with their hashes
 	$(BIN)/pip install -q --group lock
 	mkdir -p .cache
 	$(BIN)/dependency-groups dev | $(BIN)/pip-compile -q --upgrade --generate-hashes --allow-unsafe \
@@ -99,7 +99,7 @@ benchmark: $(READY) ## the speed claims, each a ratio measured in one run
 	$(BIN)/pip install -q --group benchmark
 	$(BIN)/python -m benchmarks
 
-dashboards: $(READY) ## write the JSON of the Grafana dashboards anew
+dashboards: $(READY) ## write the JSON of the Grafana dashboards again
 	PYTHONPATH=dashboards $(BIN)/python -m warmwatch_dashboards
 
 docs: $(READY) ## the documentation site, in build/docs; fails on a dead link or a page without one
