@@ -237,7 +237,7 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
     )
     took = [one["total_seconds"] for one in rank["compile"]["last"] if one["category"]]
     output = " ".join(words for words, _ in reasons(answer["runs"], most=9))
-    shown = re.findall(r"compiled again for (\S+ \S+) \(", output)  # each reason once
+    shown = re.findall(r"recompiled in (\S+ \S+) \(", output)  # each reason once
     assert shown
     assert set(shown) <= {duration(seconds) for seconds in took}
 

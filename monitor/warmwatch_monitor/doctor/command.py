@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.client.answers import asker, settings_from
 from warmwatch_monitor.doctor.checks import (
     Finding,
@@ -92,7 +93,7 @@ def doctor(
     training runs: in its container or its job.
 
     \b
-    Exit code: 0 fine, 1 something needs doing
+    Exit code: 0 no problem found; 1 a problem found
     """
     settings = settings_from(address=address, dir=dir, **access)
     if report is not None:
@@ -109,7 +110,7 @@ def doctor(
     if is_json:
         say(as_json(_document(findings, troubles)))
     else:
-        say(f"{troubles} to do" if troubles else "nothing to do")
+        say(f"{counted(troubles, 'problem')} found" if troubles else "no problem found")
     ctx.exit(1 if troubles else 0)
 
 

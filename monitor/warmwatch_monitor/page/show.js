@@ -7,6 +7,7 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 export const as = {
   moment: (value) => clock.format(new Date(value * 1000)),
   length, duration,
+  spent: (value) => (value ? duration(value) : "none"),
   percent: (value) => `${Math.round(value * 100)} %`,
   watts: (value) => `${Math.round(value)} W`,
   bytes: (value) => `${(value / 1e9).toFixed(1)} GB`,

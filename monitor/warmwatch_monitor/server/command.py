@@ -155,7 +155,7 @@ def _announce(settings: Settings, bound: Address) -> None:
     if not settings.history.able:
         note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
     with contextlib.suppress(OutputError):  # serve even if the log's disk is full
-        say(f"warmwatch {__version__} serves {bound.url}/status and {bound.url}/metrics")
+        say(f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics")
 
 
 def _spare_the_collector() -> None:

@@ -42,8 +42,8 @@ def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         for one in reversed(last):
             if one["category"] and one["reason"]:
                 seconds = one.get("total_seconds", one["seconds"])
-                took = "" if seconds is None else f" for {duration(seconds)}"
-                words = f"compiled again{took} ({one['category']}){_what(one)}"
+                took = "" if seconds is None else f" in {duration(seconds)}"
+                words = f"recompiled{took} ({one['category']}){_what(one)}"
                 yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
 
 

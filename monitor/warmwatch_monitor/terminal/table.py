@@ -7,6 +7,7 @@ from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
 from warmwatch_monitor.output.states import STYLES, painted, place
+from warmwatch_monitor.output.summary import overview
 from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.status.words.speed import rates
@@ -85,6 +86,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     since = [rank["since"] for rank in ranks if rank["since"] is not None]
     lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
     ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
+    compiled = max(rank["compile"]["seconds"] for rank in ranks)
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
@@ -95,7 +97,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "clean": _count(clean),
         "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
         "last step": _age(max(ages)) if ages else "",
-        "compiled": brief(max(rank["compile"]["seconds"] for rank in ranks)),
+        "compiled": brief(compiled) if compiled else "none",
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),
         "pid": _count(first["pid"]) if len(ranks) == 1 else "",
@@ -190,7 +192,7 @@ def lines(
     every_rank: bool = False,
 ) -> list[str]:
     """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
-    text_lines = wrapped(answer["summary"], width if wrap else None)
+    text_lines = wrapped(overview(answer), width if wrap else None)
     for words in answer.get("details", ()):
         text_lines += wrapped(words, width if wrap else None, indent="  ")
     if answer["runs"]:

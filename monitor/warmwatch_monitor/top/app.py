@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from warmwatch.shared.phrases import duration
+from warmwatch_monitor.output.summary import overview
 from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History
@@ -194,7 +195,9 @@ class Top(App[None]):
         if entry is not None and self._answer is not None:
             window = Window(_made_at(self._answer), WINDOWS[self._window])
             width, height = place.size.width - 1, place.size.height  # one column for the scroll bar
-            shown = Shown(self._answer, entry, self._history, window, width, height)
+            said = overview(self._answer), *self._details(self._answer)
+            sentence = "" if entry.run["summary"] in said else entry.run["summary"]
+            shown = Shown(self._answer, entry, sentence, self._history, window, width, height)
             words = Text("\n").join(detail(shown, self._pane))
         self.query_one("#words", Static).update(words)
 
@@ -217,13 +220,17 @@ class Top(App[None]):
 
     def _words(self, answer: Answer) -> Text:
         """The headline and the details that fit, each on one line."""
-        lines = [Text(answer["summary"], style="bold")]
-        room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
-        for words in answer.get("details", ())[: max(0, room)]:
+        lines = [Text(overview(answer), style="bold")]
+        for words in self._details(answer):
             line = Text(f"  {words}")
             line.truncate(max(1, self.size.width), overflow="ellipsis")
             lines.append(line)
         return Text("\n").join(lines)
+
+    def _details(self, answer: Answer) -> Sequence[str]:
+        """The details above the list."""
+        room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
+        return answer.get("details", ())[: max(0, room)]
 
     def _line(self) -> Text:
         """The status line: row number, order, age of the answer, and errors."""

@@ -56,7 +56,7 @@ def chart(
     values = _folded(series, window, columns)
     shaded = _shaded(spans, window, columns)
     top = series.most or _top(values, shaded)
-    gutter = [series.name, series.words(series.points[-1][1]) if series.points else "not known"]
+    gutter = [series.name, series.words(series.points[-1][1]) if series.points else "none seen yet"]
     spread = list(_spread(series, window, shaded)) if height >= _SPREAD_ROWS else []
     if height > 2 and top is not None and (series.most or not spread):
         gutter.append(f"{'of' if series.most else 'peak'} {series.words(top)}")

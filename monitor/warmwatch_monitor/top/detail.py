@@ -112,6 +112,12 @@ def _percent(ratio: float) -> str:
 
 _BAR = 30
 _LEAST_ROWS, _MOST_ROWS = 2, 12  # of one plot
+# panes below the plots, and whether a rank has any of it
+_BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "evidence": lambda rank: bool(rank["evidence"] or rank["conditions"]),
+    "recompiles": lambda rank: bool(rank["compile"].get("last") or rank["compile"].get("breaks")),
+    "functions": lambda rank: bool(rank["compile"].get("functions")),
+}
 _MOST_REASONS = 20
 
 
@@ -119,12 +125,14 @@ class Shown(NamedTuple):
     """The input of the detail lines.
 
     Attributes:
-        answer: the whole answer. entry: the row. history: earlier samples.
+        answer: the whole answer. entry: the row. sentence: of its run, unless it stands above.
+        history: earlier samples.
         window: the time range of the plots. width, height: of the place.
     """
 
     answer: Mapping[str, Any]
     entry: Entry
+    sentence: str
     history: History
     window: Window
     width: int
@@ -179,13 +187,29 @@ def _progress(shown: Shown) -> Iterator[Text]:
 
 
 def _plots(shown: Shown) -> list[Text]:
+    """The plots, and below them as many of the other panes as fit."""
+    lines = _charts(shown)
+    for name, has_any in _BELOW_PLOTS.items():
+        words = PANES[name](shown) if has_any(shown.rank) else []
+        if words and len(lines) + len(words) + 2 <= shown.height:
+            lines += [Text(), Text(name, style="bold"), *words]
+    return lines
+
+
+def _charts(shown: Shown) -> list[Text]:
     whose = shown.entry.run["run"], shown.rank["rank"]
     spans = shown.history.compiling(whose)
     series = [Series("step time", shown.history.steps(whose), step_length, peaks=True)]
     series += _of_gpu(shown)
     rows = (shown.height - 1) // len(series)
     rows = max(_LEAST_ROWS, min(_MOST_ROWS, rows))
-    lines = [line for one in series for line in chart(one, spans, shown.window, shown.width, rows)]
+    lines = [
+        line
+        for one in series
+        for line in chart(
+            one, spans, shown.window, shown.width, rows if one.points else _LEAST_ROWS
+        )
+    ]
     return [*lines, axis(shown.window, shown.width, shaded=bool(spans))]
 
 
@@ -211,7 +235,7 @@ def _recompiles(shown: Shown) -> list[Text]:
         texts += [Text(line, style="green") for line in wrapped(advice, shown.width, "    ")]
     for one in shown.rank["compile"].get("varying") or ():
         texts += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
-    return texts or [Text("nothing has compiled again, and no graph has broken", style="dim")]
+    return texts or [Text("no recompile and no graph break", style="dim")]
 
 
 def _functions(shown: Shown) -> list[Text]:
@@ -223,14 +247,15 @@ def _gpus(shown: Shown) -> list[Text]:
 
 
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
-    """The run's sentence and the evidence, without duplicates."""
-    yield from dict.fromkeys((run["summary"], *run.get("details", ()), *rank["evidence"]))
+    """The run's details and the evidence, without duplicates."""
+    yield from dict.fromkeys((*run.get("details", ()), *rank["evidence"]))
 
 
 def _evidence(shown: Shown) -> list[Text]:
     rank = shown.rank
     texts = [(one["words"], "bold red") for one in rank["conditions"]]
-    texts += [(words, "") for words in _words(shown.entry.run, rank)]
+    red = {words for words, _ in texts}
+    texts += [(words, "") for words in _words(shown.entry.run, rank) if words not in red]
     return [
         Text(line, style=style) for words, style in texts for line in wrapped(words, shown.width)
     ]
@@ -260,5 +285,6 @@ def detail(shown: Shown, pane: str) -> Sequence[Text]:
     head = [*heading(shown), tabs(pane)]
     for line in head:
         line.truncate(shown.width, overflow="ellipsis")
+    head[:0] = [Text(line) for line in wrapped(shown.sentence, shown.width) if line]
     rest = shown._replace(height=max(1, shown.height - len(head)))
     return [*head, *PANES[pane](rest)]

@@ -68,7 +68,7 @@ def test_with_nothing_wrong_it_exits_0(tmp_path: Path) -> None:
 
 def one_trouble(result: Result) -> str:
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[-1] == "1 to do"
+    assert result.stdout.splitlines()[-1] == "1 problem found"
     (line,) = troubles(result)
     return line
 

@@ -18,7 +18,7 @@ PHASES = (
     *("dynamo", "aot_autograd", "inductor", "kernel_compile", "autotune", "cudagraph"),
     *("cache_load", "other"),
 )
-TEXTS = ("text", "quiet", "link", "busy", "good", "bad")
+TEXTS = ("text", "quiet", "link", "busy", "good", "bad", "calm", "stuck", "gone")
 # linear RGB as each eye sees it: Machado, Oliveira and Fernandes 2009, severity 1
 EYES = {
     "normal": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),

@@ -170,7 +170,7 @@ def test_the_screen_of_top_executes_no_sequence_of_a_text() -> None:
         forger() as address,
         terminal("top", "--interval", "0.2", "--address", address, size=(200, 50)) as shown,
     ):
-        for key, words in (("2", "compiled again"), ("3", "of a function"), ("4", "memory")):
+        for key, words in (("2", "recompiled"), ("3", "of a function"), ("4", "memory")):
             shown.type(key)
             shown.read_until(words)
         shown.type("q")

@@ -154,7 +154,7 @@ def test_the_table_and_the_sentence_show_the_same_step_duration() -> None:
 
 def test_a_recompile_is_reported_with_its_remedy() -> None:
     output = shown(b.in_every_state()["recompiling"])
-    again = next(i for i, line in enumerate(output) if line.startswith("compiled again"))
+    again = next(i for i, line in enumerate(output) if line.startswith("recompiled"))
     assert output[again].endswith(
         ", `forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
     )
@@ -175,7 +175,7 @@ def test_the_time_of_a_recompile_includes_only_its_own_backward() -> None:
     )
     view = b.view(b.WARM, compilations=known)
     output = shown(view)
-    assert any(line.startswith("compiled again for 24 s (") for line in output), output
+    assert any(line.startswith("recompiled in 24 s (") for line in output), output
     (rank,) = status(b.snapshot(view))["runs"][0]["ranks"]
     totals = [one["total_seconds"] for one in rank["compile"]["last"]]
     assert totals == [24.0, 50.0, None, None, 70.0]
@@ -192,12 +192,12 @@ def test_graph_breaks_are_reported_if_the_answer_has_reasons() -> None:
 def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None:
     answer = status(b.snapshot(*map(again, ranks(8))))
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert sum(line.startswith("compiled again") for line in output) == 1
+    assert sum(line.startswith("recompiled") for line in output) == 1
     for number, rank in enumerate(answer["runs"][0]["ranks"]):
         last = {**rank["compile"]["last"][0], "reason": str(number), "plain": None}
         rank["compile"]["last"] = [last]
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert sum(line.startswith("compiled again") for line in output) == 3
+    assert sum(line.startswith("recompiled") for line in output) == 3
 
 
 def again(view: RankView) -> RankView:

@@ -198,9 +198,20 @@ def test_the_plots_fill_the_rest_of_the_screen() -> None:
         first = next(at for at, line in enumerate(lines) if line.startswith("step time"))
         return next(at for at, line in enumerate(lines) if "2 min ago" in line) - first
 
-    few = answer_of(b.in_every_state("run-stalled")["stalled"])
-    fewer = drawn(iter([every_state(), few]), SMALL)
-    assert height(fewer) > height(drawn(same(every_state()), SMALL))
+    four_rows, two_rows = (drawn(training(count, 40), (80, 31)) for count in (4, 8))
+    assert height(two_rows) > height(four_rows)
+
+
+def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
+    tall = drawn(training(4, 40), (120, 90)).splitlines()
+    below = tall[next(at for at, line in enumerate(tall) if "2 min ago" in line) :]
+    assert [name for name in PANES if name in below] == ["recompiles", "functions", "evidence"]
+    assert any(line.startswith("function ") for line in below)
+
+
+def test_a_small_screen_has_the_sentence_of_the_chosen_run() -> None:
+    chosen = drawn(same(every_state()), SMALL).splitlines()
+    assert "run-stalled: stalled; no step for 75 s (limit 60 s) and nothing compiles" in chosen
 
 
 def test_the_order_can_be_changed_and_reversed() -> None:
