@@ -1,6 +1,7 @@
 """A report's charts as SVG, without scripts, also for paper. Pure.
 
-Colours are classes of the page's style sheet. Every text passes ``escape``.
+Colours are classes of the page's style sheet. Every text passes ``escape``. Positions are percent
+of the width and texts have a fixed size, so that a chart fits a phone.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from warmwatch.shared.phrases import step_length
+from warmwatch.shared.phrases import duration, step_length
 from warmwatch_monitor.model import PHASES
-from warmwatch_monitor.model.run_summary import RunSummary, Samples
+from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, took
 from warmwatch_monitor.output.wording import slower_period
 from warmwatch_monitor.report import goodput as shares
 from warmwatch_monitor.report.parts import Priced, Report
 from warmwatch_monitor.report.strips import labelled
 
-_WIDTH, _LABEL, _LINE = 900, 70, 20
+_WIDTH = 100.0  # percent
+_USUAL_PIXELS = 900
+_LABEL = 70  # pixels left of a plot
 _PLOT = 110
+_MOST_TICKS = 4
+_ROUND_TIMES = (60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 36000.0)
 _BLOCK = 26  # height of a row of the icicle
 _LEAST_LABEL = 4  # characters: a shorter label is useless
 _STRIP = 8  # height of the phases above the plot of steps
 _EDGE = 0.9
+_LEAST = 0.06  # percent of the width of a bar: half a pixel
 _CLASSES = {
     shares.CLEAN: "s-clean",
     shares.DATA: "s-data",
@@ -54,12 +60,9 @@ def goodput(report: Report) -> Markup | None:
             wide, kind = one.ratio * _WIDTH, _CLASSES[one.name]
             title = f"{one.name}: {took(one.seconds)}, {percent(one.ratio)}"
             parts.append(_bar(x, 0, wide, _BLOCK, kind, title))
-            key.append(_SWATCH.format(kind, f"{one.name} {percent(one.ratio)}"))
+            key.append((kind, f"{one.name} {percent(one.ratio)}"))
             x += wide
-    return Markup(
-        '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
-        ' aria-label="What the run\'s time went to">{}</svg><p class="key">{}</p>'
-    ).format(_WIDTH, _BLOCK, Markup("\n").join(parts), Markup("\n").join(key))
+    return _svg(_BLOCK, "What the run's time went to", parts) + _key(key)
 
 
 def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
@@ -92,9 +95,8 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
     kinds += [(phase, phase) for phase in PHASES if phase in used]
     kerneled = any(time.slowest_kernels for one in functions for time in one.times)
     kinds += [("i-kernel", "slowest kernels (several compile at a time)")] if kerneled else []
-    key, height = _key(kinds, (3 + kerneled) * _BLOCK + 22)
     words = "Compile time by function, compilation, phase and kernel"
-    return _svg(height, words, [*parts, *key])
+    return _svg((3 + kerneled) * _BLOCK, words, parts) + _key(kinds)
 
 
 def _compilation(
@@ -116,7 +118,7 @@ def _compilation(
     for phase, seconds in phases:
         part = wide * seconds / whole
         words = f"{name}{step}: {phase} {took(seconds)}"
-        bars.append(_bar(at, 2 * _BLOCK, max(0.5, part), _BLOCK - 2, phase, words))
+        bars.append(_bar(at, 2 * _BLOCK, part, _BLOCK - 2, phase, words))
         within = (at, part) if phase == "kernel_compile" else within
         at += part
     yield _linked(traced, bars)
@@ -138,67 +140,57 @@ def _linked(url: str | None, parts: Iterable[Markup]) -> Markup:
 
 
 def _block(x: float, y: float, wide: float, kind: str, label: str, title: str) -> Iterator[Markup]:
-    """A bar, with its label if that fits."""
-    yield _bar(x, y, max(0.5, wide - 1), _BLOCK - 2, kind, f"{label}: {title}")
-    room = int((wide - 8) / _SIGN)
+    """A bar, with its label if that fits; a narrow screen cuts it at the bar's end."""
+    yield _bar(x, y, wide, _BLOCK - 2, kind, f"{label}: {title}")
+    room = int((wide / _WIDTH * _USUAL_PIXELS - 8) / _SIGN)
     if room >= _LEAST_LABEL:
         shown = label if len(label) <= room else f"{label[: room - 1]}…"
-        yield Markup('<text class="{}-text" x="{:.1f}" y="{}">{}</text>').format(
-            kind, x + 4, y + 17, shown
-        )
+        yield Markup(
+            '<svg class="label" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}">'
+            '<text class="{}-text" x="4" y="17">{}</text></svg>'
+        ).format(x, y, wide, _BLOCK, kind, shown)
 
 
-def _axis(seconds: float, scale: float, y: int) -> Iterator[Markup]:
-    yield Markup('<line class="axis" x1="{}" y1="{y}" x2="{}" y2="{y}"/>').format(
-        _LABEL, _WIDTH, y=y + 2
-    )
+def _axis(seconds: float, y: int) -> Iterator[Markup]:
+    yield Markup('<line class="axis" x1="0" y1="{y}" x2="100%" y2="{y}"/>').format(y=y + 2)
     for at in ticks(seconds):
-        anchor = "end" if at * scale > _EDGE * (_WIDTH - _LABEL) else "start"
-        yield Markup('<text class="quiet" x="{:.1f}" y="{}" text-anchor="{}">{}</text>').format(
-            _LABEL + at * scale, y + 16, anchor, f"{at:g} s"
+        anchor = "end" if at > _EDGE * seconds else "middle" if at else "start"
+        yield Markup('<text class="quiet" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
+            at / seconds * _WIDTH, y + 16, anchor, duration(at) if at else "0"
         )
 
 
-def ticks(upto: float, most: int = 6) -> list[float]:
-    """Round numbers from 0 to ``upto``."""
-    step = 10.0**-3
-    while True:
-        for times in (1, 2, 5):
-            if upto / (step * times) <= most:
-                count = int(upto / (step * times))
-                return [round(at * step * times, 6) for at in range(count + 1)]
-        step *= 10
+def ticks(upto: float, most: int = _MOST_TICKS) -> list[float]:
+    """Round times from 0 to ``upto``."""
+    fine = (times * 10.0**power for power in range(-3, 2) for times in (1, 2, 5))
+    days = (times * 86400.0 * 10**power for power in range(6) for times in (1, 2, 5))
+    steps = (*(one for one in fine if one < 60), *_ROUND_TIMES, *days)
+    step = next((one for one in steps if upto / one <= most), upto)
+    return [round(at * step, 6) for at in range(int(upto / step) + 1)]
 
 
-def _key(entries: Sequence[tuple[str, str]], y: int) -> tuple[list[Markup], int]:
-    """The legend in as many lines as it needs, and its lower end."""
-    parts, x = [], 0.0
-    for kind, words in entries:
-        wide = 34 + _SIGN * len(words)
-        if x and x + wide > _WIDTH:
-            x, y = 0.0, y + _LINE
-        parts.append(_bar(x, y - 10, 11, 11, kind, words))
-        parts.append(Markup('<text x="{:.1f}" y="{}">{}</text>').format(x + 17, y, words))
-        x += wide
-    return parts, y + 8
+def _key(entries: Iterable[tuple[str, str]]) -> Markup:
+    """The legend, in as many lines as the screen needs."""
+    swatches = (_SWATCH.format(kind, words) for kind, words in entries)
+    return Markup('<p class="key">{}</p>').format(Markup("\n").join(swatches))
 
 
 def _bar(x: float, y: float, wide: float, high: float, kind: str, title: str) -> Markup:
     return Markup(
-        '<rect class="{}" x="{:.2f}" y="{}" width="{:.2f}" height="{}"><title>{}</title></rect>'
-    ).format(kind, x, y, wide, high, title)
+        '<rect class="{}" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}"><title>{}</title></rect>'
+    ).format(kind, x, y, max(_LEAST, wide), high, title)
 
 
 def _svg(height: int, words: str, parts: Sequence[Markup]) -> Markup:
-    return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        _WIDTH, height, words, Markup("\n").join(parts)
+    return Markup('<svg height="{}" role="img" aria-label="{}">{}</svg>').format(
+        height, words, Markup("\n").join(parts)
     )
 
 
 def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     """Time series from a daemon: steps of the rank and its GPUs' power; empty without a daemon.
 
-    Slower periods are shaded.
+    All begin with the run, also if the daemon began later. Slower periods are shaded.
     """
     summary = next((one for one in account.ranks if one.rank == rank), None)
     of_rank = summary.samples if summary else None
@@ -208,30 +200,52 @@ def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     ]
     for at, (_, seen) in enumerate(sorted(account.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}", seen, "power_watts"))
-    drawn = ((name, _plot(name, seen, column, slower)) for name, seen, column in wanted if seen)
+    known = [seen for _, seen, _ in wanted if seen and seen.epochs]
+    if not known:
+        return []
+    begin = min([account.began, *(seen.epochs[0] for seen in known)])
+    seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in known)
+    before = _unsampled(summary.compiled, of_rank) if summary and of_rank else []
+    drawn = (
+        (name, _plot(name, seen, column, (begin, seconds), slower, before))
+        for name, seen, column in wanted
+        if seen
+    )
     return [(name, chart) for name, chart in drawn if chart is not None]
 
 
+def _unsampled(compiled: Iterable[Compiled], seen: Samples) -> list[tuple[float, float]]:
+    """When it compiled before the first sample, from the journal."""
+    first = seen.epochs[0] - seen.seconds if seen.epochs else 0.0
+    times = ((one.ended - (one.seconds or 0.0), min(one.ended, first)) for one in compiled)
+    return [(began, ended) for began, ended in times if began < ended]
+
+
 def _plot(
-    name: str, seen: Samples, column: str, slower: Sequence[Mapping[str, Any]]
+    name: str,
+    seen: Samples,
+    column: str,
+    shown: tuple[float, float],
+    slower: Sequence[Mapping[str, Any]],
+    before: Sequence[tuple[float, float]],
 ) -> Markup | None:
+    """``shown``: the begin of the axis and its seconds."""
     if column not in seen.columns:
         return None
     known = [value for curve in _curves(seen, column) for _, value in curve]
     if len(known) < 2 or not max(known):
         return None
-    begin, top = seen.epochs[0], float(max(known))
-    seconds = max(seen.epochs[-1] - begin, seen.seconds)
-    scale, high = (_WIDTH - _LABEL) / seconds, _PLOT / top
-    parts = [
+    (begin, seconds), top = shown, float(max(known))
+    scale, high = _WIDTH / seconds, _PLOT / top
+    labels = [
         Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(
             _LABEL - 8, max(12.0, _PLOT * (1 - share)), _words(column, top * share)
         )
         for share in (1.0, 0.5, 0.0)
     ]
-    parts += [
+    parts = [
         _bar(
-            _LABEL + (from_epoch - begin) * scale,
+            (from_epoch - begin) * scale,
             0,
             (until_epoch - from_epoch) * scale,
             _PLOT,
@@ -242,16 +256,28 @@ def _plot(
         for from_epoch, until_epoch in _within(one, begin, begin + seconds)
     ]
     phases = seen.columns.get("phase", ())
+    for from_epoch, until_epoch in before if column == "step_seconds" else ():
+        x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
+        parts.append(_bar(x, 0, wide, _PLOT, "compiles", "compiling"))
     for from_epoch, until_epoch, phase in _phases(seen.epochs, phases, seen.seconds):
-        x, wide = _LABEL + max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
-        parts.append(_bar(x, 0, max(0.75, wide), _PLOT, "compiles", f"compiling, {phase}"))
-        parts.append(_bar(x, 0, max(0.75, wide), _STRIP, phase, f"compiling, {phase}"))
-    for curve in _curves(seen, column):
-        points = " ".join(
-            f"{_LABEL + (x - begin) * scale:.1f},{_PLOT - y * high:.1f}" for x, y in curve
+        x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
+        parts.append(_bar(x, 0, wide, _PLOT, "compiles", f"compiling, {phase}"))
+        parts.append(_bar(x, 0, wide, _STRIP, phase, f"compiling, {phase}"))
+    curves = [
+        Markup('<polyline class="curve" points="{}"/>').format(
+            " ".join(f"{(x - begin) * scale:.2f},{_PLOT - y * high:.1f}" for x, y in curve)
         )
-        parts.append(Markup('<polyline class="curve" points="{}"/>').format(points))
-    return _svg(_PLOT + 24, str(escape(name)), [*parts, *_axis(seconds, scale, _PLOT)])
+        for curve in _curves(seen, column)
+    ]
+    plot = Markup(
+        '<svg class="plot" x="{}">{}<svg viewBox="0 0 100 {}" preserveAspectRatio="none"'
+        ' height="{}">{}</svg>{}</svg>'
+    ).format(
+        _LABEL,
+        *(Markup("\n").join(parts), _PLOT, _PLOT, Markup("\n").join(curves)),
+        Markup("").join(_axis(seconds, _PLOT)),
+    )
+    return _svg(_PLOT + 24, str(escape(name)), [*labels, plot])
 
 
 def _words(column: str, value: float) -> str:

@@ -230,7 +230,8 @@ class Top(App[None]):
     def _details(self, answer: Answer) -> Sequence[str]:
         """The details above the list."""
         room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
-        return answer.get("details", ())[: max(0, room)]
+        details: Sequence[str] = answer.get("details", ())
+        return details[: max(0, room)]
 
     def _line(self) -> Text:
         """The status line: row number, order, age of the answer, and errors."""

@@ -307,7 +307,7 @@ def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> No
     period = {**a.SLOWER, "began_at": began + 1, "ended_at": began + 2}
     account = a.finished(answers={"slower_periods": [period]}, samples=a.steps())
     (band,) = re.findall(r'<rect class="slower"[^>]*>', whole_html(account))
-    assert float(re.search(r' x="([^"]*)"', band)[1]) > 70  # type: ignore[index]
+    assert float(re.search(r' x="([^"]*)%"', band)[1]) > 0  # type: ignore[index]
     for unseen in ({"began_at": None, "since_step": None}, {"began_at": EPOCH + 900}):
         one = a.finished(answers={"slower_periods": [{**period, **unseen}]}, samples=a.steps())
         assert '<rect class="slower"' not in whole_html(one), "it is outside of the chart"
@@ -320,11 +320,11 @@ def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() ->
     widths = {
         kind: sum(
             float(wide)
-            for wide in re.findall(rf'<rect class="{kind}"[^>]* width="([0-9.]*)"', page_of)
+            for wide in re.findall(rf'<rect class="{kind}"[^>]* width="([0-9.]*)%"', page_of)
         )
         for kind in ("i-function", "i-first", "i-again", "inductor")
     }
-    assert widths["i-function"] == pytest.approx(900, abs=2)
+    assert widths["i-function"] == pytest.approx(100, abs=0.1)
     assert widths["i-again"] / widths["i-first"] == pytest.approx(14 / 100, abs=0.02)
     (link,) = re.findall(r'<a href="#(recompiles-[0-9]+)">', page_of)
     assert f'<li id="{link}">' in page_of
@@ -334,13 +334,13 @@ def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() ->
 def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:
     kernels = (("triton_poi_fused_gelu_0", 9.0), ("triton_red_fused_sum_1", 3.0))
     page_of = whole_html(a.finished(compiled=(replace(a.FORWARD, slowest_kernels=kernels),)))
-    (phase, _) = re.findall(
-        r'<rect class="kernel_compile" x="([^"]*)"[^>]* width="([^"]*)"', page_of
+    (phase,) = re.findall(
+        r'<rect class="kernel_compile" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of
     )
-    drawn = re.findall(r'<rect class="i-kernel" x="([^"]*)"[^>]* width="([^"]*)"', page_of)
+    drawn = re.findall(r'<rect class="i-kernel" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of)
     assert drawn[0][0] == phase[0]
-    widths = [float(wide) for _, wide in drawn[:2]]  # then the key
-    assert widths == pytest.approx([float(phase[1]) * 0.75, float(phase[1]) * 0.25], abs=1.5)
+    widths = [float(wide) for _, wide in drawn]
+    assert widths == pytest.approx([float(phase[1]) * 0.75, float(phase[1]) * 0.25], abs=0.1)
     assert "triton_poi_fused_gelu_0: 9" in page_of
     assert "i-kernel" not in whole_html(a.finished(compiled=(a.FORWARD,))).partition("</style>")[2]
 
@@ -364,6 +364,16 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     plain = whole_html(a.finished(compiled=(), samples=seen))
     assert plain.count("<polyline") + 1 == page_of.count("<polyline")
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
+
+
+def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
+    seen = a.steps()
+    began = seen.epochs[0] - 100
+    compiled = replace(a.FORWARD, ended=seen.epochs[0] - 20, seconds=60.0)
+    page_of = whole_html(replace(a.finished(compiled=(compiled,), samples=seen), began=began))
+    (bar,) = re.findall(r'<rect class="compiles" x="([^"]*)%"[^>]* width="([^"]*)%"', page_of)
+    whole = 100 + seen.epochs[-1] - seen.epochs[0]
+    assert [float(one) for one in bar] == pytest.approx([2000 / whole, 6000 / whole], abs=0.1)
 
 
 def whole_html(account: RunSummary) -> str:
