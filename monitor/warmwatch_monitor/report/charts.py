@@ -22,7 +22,6 @@ from warmwatch_monitor.report.strips import labelled
 
 _WIDTH = 100.0  # percent
 _USUAL_PIXELS = 900
-_LABEL = 70  # pixels left of a plot
 _PLOT = 110
 _MOST_TICKS = 4
 _ROUND_TIMES = (60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 36000.0)
@@ -181,9 +180,9 @@ def _bar(x: float, y: float, wide: float, high: float, kind: str, title: str) ->
     ).format(kind, x, y, max(_LEAST, wide), high, title)
 
 
-def _svg(height: int, words: str, parts: Sequence[Markup]) -> Markup:
-    return Markup('<svg height="{}" role="img" aria-label="{}">{}</svg>').format(
-        height, words, Markup("\n").join(parts)
+def _svg(height: int, words: str, parts: Sequence[Markup], kind: str = "bars") -> Markup:
+    return Markup('<svg class="{}" height="{}" role="img" aria-label="{}">{}</svg>').format(
+        kind, height, words, Markup("\n").join(parts)
     )
 
 
@@ -239,7 +238,7 @@ def _plot(
     scale, high = _WIDTH / seconds, _PLOT / top
     labels = [
         Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(
-            _LABEL - 8, max(12.0, _PLOT * (1 - share)), _words(column, top * share)
+            -8, max(12.0, _PLOT * (1 - share)), _words(column, top * share)
         )
         for share in (1.0, 0.5, 0.0)
     ]
@@ -269,15 +268,11 @@ def _plot(
         )
         for curve in _curves(seen, column)
     ]
-    plot = Markup(
-        '<svg class="plot" x="{}">{}<svg viewBox="0 0 100 {}" preserveAspectRatio="none"'
-        ' height="{}">{}</svg>{}</svg>'
-    ).format(
-        _LABEL,
-        *(Markup("\n").join(parts), _PLOT, _PLOT, Markup("\n").join(curves)),
-        Markup("").join(_axis(seconds, _PLOT)),
-    )
-    return _svg(_PLOT + 24, str(escape(name)), [*labels, plot])
+    drawn = Markup(
+        '<svg viewBox="0 0 100 {}" preserveAspectRatio="none" width="100%" height="{}">{}</svg>'
+    ).format(_PLOT, _PLOT, Markup("\n").join(curves))
+    parts = [*labels, *parts, drawn, *_axis(seconds, _PLOT)]
+    return _svg(_PLOT + 24, str(escape(name)), parts, "plot")
 
 
 def _words(column: str, value: float) -> str:
