@@ -142,7 +142,7 @@ def asker(
     read = _reader(settings, on_read)
 
     def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
-        found = None if dir is not None else _from_daemon(settings, seconds)
+        found = None if dir is not None else from_daemon(settings, seconds)
         if found is None:
             return read(None if until == float("inf") else until), None
         return found
@@ -165,7 +165,7 @@ def past_of(
     if dir is not None or prometheus is not None:
         return None
     settings = settings_from(address=address, **access)
-    found = _from_daemon(settings)
+    found = from_daemon(settings)
     if found is None:
         return None
     from warmwatch_monitor.client.daemon import query_history
@@ -186,7 +186,7 @@ def _note_once(words: str) -> None:
     note(words)
 
 
-def _from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer, Daemon] | None:
+def from_daemon(settings: Settings, within: float | None = None) -> tuple[Answer, Daemon] | None:
     """The daemon's answer; ``None`` if the daemon may be absent and cannot know these records."""
     from warmwatch_monitor.client.daemon import daemon_of, query_daemon
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from warmwatch_monitor.errors import DaemonError
 from warmwatch_monitor.settings import PREFIX, Address
@@ -53,3 +54,13 @@ def started_daemon(
             yield Address(host=host.strip("[]"), port=int(port), tls=scheme == "https")
         finally:
             daemon.terminate()
+
+
+def ends_with_a_command(address: Address) -> bool:
+    """Whether a command started the daemon at this address, and will end it."""
+    own = {b"--awaits", str(address).encode()}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if own <= set(path.read_bytes().split(b"\0")):
+                return True
+    return False

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from warmwatch_monitor.client.answers import make_poller, settings_from
+from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.client.answers import from_daemon, make_poller, settings_from
 from warmwatch_monitor.client.choice import choose_runs
-from warmwatch_monitor.errors import NoRunError, NotInHistoryError, StoreError, UnknownRunError
+from warmwatch_monitor.errors import (
+    NoRunError,
+    NotInHistoryError,
+    StoreError,
+    UnknownRunError,
+    WarmwatchError,
+)
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.output.console import note, plain
-from warmwatch_monitor.settings import EVER_SECONDS, load_history_settings
+from warmwatch_monitor.settings import EVER_SECONDS, Settings, load_history_settings
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.store import Store
@@ -48,9 +55,39 @@ def accounts(
         from warmwatch_monitor.history.store import Store
 
         history = Store(settings.history)
-    if not names:
-        return (_latest(snapshot, history),)
-    return tuple(one for name in names for one in _named(snapshot, name, history))
+    if names:
+        found = [one for name in names for one in _named(snapshot, name, history)]
+    else:
+        found = [_latest(snapshot, history)]
+    if dir is None and any(one.state not in ENDED_STATES for one in found):
+        found = _as_the_daemon_has_them(found, settings)
+    return tuple(found)
+
+
+def _as_the_daemon_has_them(found: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
+    """Living runs with the answers of a daemon, which has seen more than one poll.
+
+    So the report has the sentence of ``warmwatch status``. Without a daemon they stay as they are.
+    """
+    try:
+        answered = from_daemon(settings)
+    except WarmwatchError:
+        answered = None
+    answer = answered[0] if answered else {"runs": ()}
+    runs = {(run["run"], run["owner"], run["state"]): run for run in answer["runs"]}
+    known = ((one, runs.get((one.run, one.owner, one.state))) for one in found)
+    return [one if run is None else _with_answer(one, run) for one, run in known]
+
+
+def _with_answer(account: RunSummary, run: Mapping[str, Any]) -> RunSummary:
+    from msgspec.structs import replace
+
+    ranks = {rank["rank"]: rank for rank in run["ranks"]}
+    return replace(
+        account,
+        summary=run["summary"],
+        ranks=tuple(replace(one, answer=ranks.get(one.rank, one.answer)) for one in account.ranks),
+    )
 
 
 def last_like(account: RunSummary) -> RunSummary | None:

@@ -36,8 +36,8 @@ def run(name: str | None, watch: bool, report: bool, serve: bool, command: tuple
     uses. A process shows up at its first step or compilation; other processes never do.
 
     Without --watch, --report and --serve, this process becomes CMD. With them, it waits for CMD,
-    forwards signals and exits as CMD does. --serve ends its daemon with CMD; a daemon that already
-    serves these records is used and stays. --watch shows nothing if neither stderr nor stdout is a
+    forwards signals and exits as CMD does. --serve ends its daemon with CMD; a `warmwatch serve` of
+    these records is used and stays. --watch shows nothing if neither stderr nor stdout is a
     terminal. --report prints to stdout if that is a terminal, and otherwise to stderr.
 
     \b
@@ -71,11 +71,12 @@ def _start(
 def _served(launch: str) -> Iterator[None]:
     """A daemon for as long as this lasts, and its link on stderr.
 
-    Uses the daemon that answers already, unless it cannot know these records.
+    Uses the daemon that answers already, unless it cannot know these records or ends with another
+    command.
     """
     from warmwatch_monitor.client.answers import settings_from
     from warmwatch_monitor.client.daemon import daemon_of, query_daemon
-    from warmwatch_monitor.client.started import ANY_PORT, started_daemon
+    from warmwatch_monitor.client.started import ANY_PORT, ends_with_a_command, started_daemon
     from warmwatch_monitor.errors import DaemonError
 
     settings = settings_from()
@@ -83,7 +84,8 @@ def _served(launch: str) -> Iterator[None]:
         answer = query_daemon(daemon_of(settings))
     except DaemonError:
         answer = None
-    if answer is not None and answer.get("directories") == list(settings.directories):
+    knows = answer is not None and answer.get("directories") == list(settings.directories)
+    if knows and not ends_with_a_command(settings.address):
         note(f"warmwatch: live page: {settings.address.url}/ (of the daemon that already serves)")
         yield
         return

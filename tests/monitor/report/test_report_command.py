@@ -13,10 +13,11 @@ from support import accounts
 from support import reported as a
 from support.browser import chromium
 from support.builders import EPOCH
-from support.records import ended, update, warm, write_record
+from support.records import ended, held, update, warm, write_record
 from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.report import summaries
 from warmwatch_monitor.report.command import cleaned, document, traced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.whole import report
@@ -66,6 +67,22 @@ def test_a_run_without_a_known_end_is_reported_as_last_seen(tmp_path: Path) -> N
     assert "no program observed its end" in page
     Store(load_history_settings(state)).save([replace(a.warm(), seen=time.time())])
     assert json.loads(run("report", "--json", **state).output)["living"] is True
+
+
+def test_a_report_of_a_living_run_has_the_sentence_of_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen the run for longer than one poll."""
+    slower = "gpt2: warm but slower: 400 ms a step (36 ms before, 11x)"
+    of_these = {"WARMWATCH_DIR": str(tmp_path)}
+    with held(write_record(tmp_path, warm())):
+        answer = json.loads(run("status", "--json", **of_these).stdout)
+        answer["runs"][0]["summary"] = slower
+        monkeypatch.setattr(summaries, "from_daemon", lambda _: (answer, None))
+        assert run("report", **of_these).stdout.startswith(f"{slower}\n")
+        assert slower not in run("report", "--dir", str(tmp_path)).stdout
+        answer["runs"][0]["state"] = "compiling"  # it has changed since
+        assert slower not in run("report", **of_these).stdout
 
 
 def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path: Path) -> None:

@@ -114,6 +114,19 @@ def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Pat
         assert ask(running, "/").status == 200
 
 
+def test_a_second_command_has_a_page_of_its_own(tmp_path: Path) -> None:
+    """The page of the first ends with the first."""
+    address = free_address()
+    with (
+        served(tmp_path, WARMWATCH_ADDRESS=address) as (first, url),
+        served(tmp_path, WARMWATCH_ADDRESS=address) as (second, other),
+    ):
+        assert other != url
+        first.communicate("", timeout=600)
+        assert ask(other, "/").status == 200
+        second.communicate("", timeout=600)
+
+
 def test_a_port_in_use_is_replaced_by_another(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
