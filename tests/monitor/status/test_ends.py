@@ -38,7 +38,6 @@ def end(view: RankView) -> dict[str, Any]:
     return found
 
 
-KILLED = "lost after 12 steps; no exit record: killed by a signal, or ended by os._exit"
 ENDS = {
     "exception": (
         ended("failed", code=1, exception="RuntimeError"),
@@ -69,12 +68,7 @@ ENDS = {
     ),
     "killed": (
         lost(),
-        KILLED,
-        ("lost", None, None),
-    ),
-    "not seen by a daemon": (
-        lost(gone=None),
-        f"{KILLED} (no daemon saw it)",
+        "lost after 12 steps; no exit record: killed by a signal, or ended by os._exit",
         ("lost", None, None),
     ),
 }
@@ -108,18 +102,19 @@ def ranks(*gone: float | None, living: int = 0) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("gone", "when", "seen"),
-    [((3.0, 4.2, 5.0), " within 2.0 s", ""), ((None, None), "", " (no daemon saw it)")],
+    ("gone", "when", "together"),
+    [((3.0, 4.2, 5.0), " within 2.0 s", True), ((None, None), "", None)],
 )
 def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_killed(
-    gone: tuple[float | None, ...], when: str, seen: str
+    gone: tuple[float | None, ...], when: str, together: bool | None
 ) -> None:
     sentence, run = ranks(*gone)
     assert sentence == (
         f"gpt2: lost after 12 steps; all ranks ended{when}: "
-        f"cancelled, or one was killed and then the others{seen}"
+        "cancelled, or one was killed and then the others"
     )
-    assert {rank["end"]["ended_together"] for rank in run["ranks"]} == {None if seen else True}
+    assert {rank["end"]["ended_together"] for rank in run["ranks"]} == {together}
+    assert ("a daemon that ran then has the signal" in run["details"]) is (together is None)
 
 
 def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> None:

@@ -339,9 +339,11 @@ def _memory(view: RankView) -> str:
 
 
 def end_of_run(run: RunView) -> Iterator[Clause]:
-    """Whether all of a lost run ended together, perhaps from outside."""
+    """How all of a lost run ended, as far as that is known here."""
     if words := _end_of_run(run):
         yield Clause(words, Importance.REASON)
+        if all(view.figures.progress.state_since is None for view in run.ranks):
+            yield Clause("a daemon that ran then has the signal", Importance.REMEDY)
 
 
 def _end_of_run(run: RunView) -> str:
@@ -352,17 +354,16 @@ def _end_of_run(run: RunView) -> str:
     signals = {view.figures.life.signal for view in run.ranks}
     ends = [view.figures.progress.state_since for view in run.ranks]
     known = [end for end in ends if end is not None]
-    unseen = "" if known else " (no daemon saw it)"
     if len(run.ranks) == 1 and None not in signals:
         return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
-        return f"no exit record: killed by a signal, or ended by os._exit{unseen}"
+        return "no exit record: killed by a signal, or ended by os._exit"
     if run.ended_together is False:
         return ""
     within = f" within {duration(max(1.0, max(known) - min(known)))}" if known else ""
     if None not in signals:
         return f"all ranks ended{within} by {' and '.join(sorted(map(str, signals)))}"
-    return f"all ranks ended{within}: cancelled, or one was killed and then the others{unseen}"
+    return f"all ranks ended{within}: cancelled, or one was killed and then the others"
 
 
 def short_end(view: RankView) -> str:
