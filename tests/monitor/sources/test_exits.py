@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,23 +37,36 @@ def test_the_signal_is_reported(monkeypatch: pytest.MonkeyPatch, number: int, zo
         assert ending.death.signal == number
 
 
-def test_the_signal_is_reported_although_the_parent_reaps_during_the_read(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("reaped", [False, True], ids=["hidden", "reaped during the read"])
+def test_the_signal_is_reported_once_the_parent_reaps_if_the_zombie_does_not_show_it(
+    monkeypatch: pytest.MonkeyPatch, reaped: bool
 ) -> None:
-    """Between the look for its status at the descriptor and the one for a zombie."""
-    watch = ExitWatch()
+    """A zombie of another user shows 0; its parent may reap it at any moment."""
+    if not _reports_exits():
+        pytest.skip("the kernel reports the status of a zombie only")
+    watch, read = ExitWatch(), threading.Event()
     with subprocess.Popen(SLEEPS) as child:
-        if not _reports_exits():
-            pytest.skip("the kernel reports the status of a zombie only")
-        monkeypatch.setattr(
-            folder, "_zombie_status", lambda _descriptor, _pid: child.wait() and None
-        )
+
+        def zombie_status(_pid: int) -> int | None:
+            if reaped:
+                child.wait()
+            read.set()
+            return None if reaped else 0
+
+        monkeypatch.setattr(folder, "_zombie_status", zombie_status)
         ending = watch.follow(child.pid)
         assert ending is not None
         child.kill()
+        assert read.wait(600)
+        ended_ns = time.monotonic_ns()
+        if not reaped:
+            assert watch.follow(child.pid) is ending
+            assert ending.death is None
+        child.wait()
         wait_until(lambda: ending.death is not None)
         assert ending.death is not None
         assert ending.death.signal == signal.SIGKILL
+        assert ending.death.at_ns < ended_ns  # the end, not the reaping
 
 
 def _reports_exits() -> bool:
@@ -60,7 +75,7 @@ def _reports_exits() -> bool:
         descriptor = os.pidfd_open(child.pid)
         child.wait()
         try:
-            return folder._reaped_status(descriptor, child.pid) == 0
+            return folder._exit_info(descriptor) == (True, 0)
         finally:
             os.close(descriptor)
 
@@ -98,7 +113,7 @@ def test_the_end_of_a_later_process_with_the_same_pid_is_another_one(
             monkeypatch.setattr(os, "pidfd_open", lambda _pid, of=child.pid: real(of))
             ending = watch.follow(2**22)
             assert ending is not None
-            monkeypatch.setattr(folder, "_status_of", lambda _descriptor, _pid, it=number: it)
+            monkeypatch.setattr(folder, "_zombie_status", lambda _pid, it=number: it)
             os.kill(child.pid, number)
             wait_until(lambda one=ending: one.death is not None)
             endings.append(ending)

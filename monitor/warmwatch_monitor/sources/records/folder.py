@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -11,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -118,10 +120,12 @@ class Ending:
     """The end of one process, separate from a later process with its pid.
 
     ``death``: how it was killed; ``None`` if it lives, exited, or its end was not seen.
+    ``at_ns``: when it ended; 0 while it lives.
     """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.at_ns = 0
         self.death: Death | None = None
 
 
@@ -169,44 +173,53 @@ class ExitWatch:
 
     def _wait(self, poll: select.epoll) -> None:
         while True:
-            for descriptor, _ in poll.poll():
-                self._take(poll, descriptor, time.monotonic_ns())
+            for descriptor, events in poll.poll():
+                reaped = bool(events & select.EPOLLHUP)
+                self._take(poll, descriptor, reaped, time.monotonic_ns())
 
-    def _take(self, poll: select.epoll, descriptor: int, now_ns: int) -> None:
+    def _take(self, poll: select.epoll, descriptor: int, reaped: bool, now_ns: int) -> None:
+        """Read the status of a process that has ended, or wait until its parent has reaped it.
+
+        Its descriptor has the status from then on. Before, only the zombie has it, and shows 0 to
+        a reader of another user. A kernel that has the call reports the reaping, too (EPOLLHUP).
+        """
         with self._lock:
             ending = next(of for one, of in self._followed.values() if one == descriptor)
-        status = _status_of(descriptor, ending.pid)
+        ending.at_ns = ending.at_ns or now_ns
+        info = _exit_info(descriptor)
+        status = info.status if info and info.known else _zombie_status(ending.pid)
+        if info and not (status or reaped):
+            poll.modify(descriptor, 0)
+            return
         with self._lock:
             poll.unregister(descriptor)
             del self._followed[ending.pid]
-            if status is not None and status & _SIGNAL:
-                ending.death = Death(signal=status & _SIGNAL, at_ns=now_ns)
+            if status and status & _SIGNAL:
+                ending.death = Death(signal=status & _SIGNAL, at_ns=ending.at_ns)
         os.close(descriptor)
 
 
-def _status_of(descriptor: int, pid: int) -> int | None:
-    """The exit status of a process that has just ended; ``None`` if it may not be read.
+class _ExitInfo(NamedTuple):
+    """``status`` as wait(2) returns it, if it is ``known``: once the process was reaped."""
 
-    It is a zombie until its parent reaps it, and its descriptor has the status from then on. So the
-    descriptor is read again where the parent reaps it between the two.
-    """
-    for read in (_reaped_status, _zombie_status, _reaped_status):
-        if (status := read(descriptor, pid)) is not None:
-            return status
-    return None
+    known: bool
+    status: int
 
 
-def _reaped_status(descriptor: int, pid: int) -> int | None:  # noqa: ARG001 - as _zombie_status
+def _exit_info(descriptor: int) -> _ExitInfo | None:
+    """What a pidfd reports of the end of its process; ``None``: the kernel is older than 6.13."""
     info = bytearray(_INFO.pack(_INFO_EXIT, 0))
     try:
         fcntl.ioctl(descriptor, _PIDFD_GET_INFO, info)
-    except OSError:  # the kernel is older than 6.13
-        return None
-    known, status = _INFO.unpack(info)
-    return int(status) if known & _INFO_EXIT else None
+    except OSError as error:
+        # a process that was reaped, of a kernel before 6.15
+        return _ExitInfo(False, 0) if error.errno == errno.ESRCH else None
+    fields, status = _INFO.unpack(info)
+    return _ExitInfo(bool(fields & _INFO_EXIT), status)
 
 
-def _zombie_status(descriptor: int, pid: int) -> int | None:  # noqa: ARG001 - as _reaped_status
+def _zombie_status(pid: int) -> int | None:
+    """The exit status of a process until it is reaped; 0 if it may not be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
