@@ -6,8 +6,9 @@ samples of each hour: the cost of a day of churn is its series. Then the nodes a
 had two earlier jobs, as in the two to three hours that Prometheus' head covers. All nodes serve the
 ``/metrics`` of one daemon under their own names, so the measured cost is that of Prometheus alone.
 
-The rules are measured by the CPU time of Prometheus, so other load on the machine does not count:
-each is queried after the nodes have stopped, at the moment of the last evaluation.
+Rules and dashboards are measured by the CPU time of Prometheus, so other load on the machine does
+not count: each is queried after the nodes have stopped, at the moment of the last evaluation.
+Graphs cover all scrapes.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchmarks import standin
 from benchmarks.figure import Figure
 from benchmarks.served import daemon
 from support import builders as b
+from support import dashboards
 from support.nvml import board
 from support.prometheus import ask, free_port, prometheus_process, query
 from support.records import held, write_record
@@ -41,12 +43,22 @@ from support.values import replace
 NODES = int(os.environ.get("NODES", "500"))
 BLOCK_NODES = int(os.environ.get("BLOCK_NODES", str(NODES)))
 # the last job lasts longer than the ranges of most rules, so that they see no other
-GPUS, EARLIER_JOBS, EARLIER_SECONDS, LAST_SECONDS = 8, 2, 60, 420
-SCRAPE_SECONDS, EVALUATION_SECONDS = 15, 240
+GPUS, EARLIER_JOBS, EARLIER_SECONDS, LAST_SECONDS = 8, 2, 60, 1080
+SCRAPE_SECONDS, EVALUATION_SECONDS = 15, 60
 BLOCK_SAMPLE_SECONDS, HOUR = 1800, 3600
 # of jobs that last an hour, those that ended within the daemon's retention of 15 minutes: settled
 ENDED, ENDED_SECONDS = GPUS * 15 // 60, 300.0
 RULES = Path(__file__).parents[1] / "dashboards" / "rules"
+# a job in its last state, and what Grafana fills in for a graph of all scrapes
+VARIABLES = {
+    "run": f"job-0-{EARLIER_JOBS}-0",
+    **dict.fromkeys(("rank", "gpu", "cluster", "node"), ".*"),
+    "lines": "16",
+    "rows": "50",
+    "__interval": f"{SCRAPE_SECONDS}s",
+    "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
+    "__range": f"{EARLIER_JOBS * EARLIER_SECONDS + LAST_SECONDS}s",
+}
 _SAMPLE = re.compile(r"^(\w+)\{?(.*?)\}? (\S+)$")
 _GROWS = re.compile(r"_(total|sum|count|bucket|timestamp_seconds)$")
 
@@ -216,23 +228,47 @@ def _next_evaluation(url: str) -> float:
 
 
 def _costs(url: str, at: float) -> Iterator[Figure]:
-    """CPU time of each rule, and of all of them."""
-    program, groups = _program(url), ask(url, "rules")["groups"]
-    rules = [(group["name"], rule) for group in groups for rule in group["rules"]]
-    bad = [rule for _, rule in rules if rule["health"] != "ok"]
+    """CPU time of each rule and panel, and of all of a group or dashboard."""
+    groups = ask(url, "rules")["groups"]
+    bad = [rule for group in groups for rule in group["rules"] if rule["health"] != "ok"]
     yield Figure(name="fleet: rules in error", value=len(bad), limit=0)
-    costs = []
-    for group, rule in rules:
-        before = _cpu(program)
-        parameters = urlencode({"query": rule["query"], "time": f"{at:.3f}"})
-        with urllib.request.urlopen(f"{url}/api/v1/query?{parameters}", timeout=600) as reply:
-            found = len(json.load(reply)["data"]["result"])
-        costs.append((_cpu(program) - before, rule["name"], group, found))
-    for group in {one["name"]: None for one in groups}:
-        spent = sum(seconds for seconds, _, of, _ in costs if of == group)
-        yield Figure(name=f"fleet: CPU of {group}, s", value=spent)
-    for seconds, name, _, found in sorted(costs, reverse=True)[:12]:
-        yield Figure(name=f"fleet: CPU of {name}, s", value=seconds, detail=f"{found} series")
+    for group in groups:
+        name = f"fleet: last evaluation of {group['name']}, wall-clock s"
+        yield Figure(name=name, value=group["evaluationTime"])
+    rules = [
+        (group["name"], rule["name"], _cost(url, at, rule["query"], instant=True))
+        for group in groups
+        for rule in group["rules"]
+    ]
+    panels = [
+        (
+            one.where.partition(":")[0],
+            one.where,
+            _cost(url, at, one.filled(**VARIABLES), one.instant),
+        )
+        for one in dashboards.queries()
+    ]
+    for costs in (rules, panels):
+        for whole in {group: None for group, _, _ in costs}:
+            parts = [cost for group, _, cost in costs if group == whole]
+            spent, slowest = sum(cost[0] for cost in parts), max(cost[1] for cost in parts)
+            detail = f"slowest query {slowest:.2f} s of wall-clock time"
+            yield Figure(name=f"fleet: CPU of {whole}, s", value=spent, detail=detail)
+        for _, name, (spent, _, found) in sorted(costs, key=lambda one: one[2], reverse=True)[:12]:
+            yield Figure(name=f"fleet: CPU of {name}, s", value=spent, detail=f"{found} series")
+
+
+def _cost(url: str, at: float, query: str, instant: bool) -> tuple[float, float, int]:
+    """CPU time and wall-clock time in seconds of one query, and how many series it gives."""
+    program, parameters = _program(url), {"query": query, "time": f"{at:.3f}"}
+    if not instant:
+        start = at - float(VARIABLES["__range"].rstrip("s"))
+        parameters |= {"start": f"{start:.3f}", "end": f"{at:.3f}", "step": str(SCRAPE_SECONDS)}
+    path = f"{url}/api/v1/query{'' if instant else '_range'}?{urlencode(parameters)}"
+    before, began = _cpu(program), time.monotonic()
+    with urllib.request.urlopen(path, timeout=600) as reply:
+        found = len(json.load(reply)["data"]["result"])
+    return _cpu(program) - before, time.monotonic() - began, found
 
 
 def _program(url: str) -> psutil.Process:

@@ -24,10 +24,11 @@ _OPERATORS = {"or", "and", "unless", "bool"}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression of a dashboard, and where it stands."""
+    """One expression of a dashboard, and where it stands; ``instant``: queried at one moment."""
 
     where: str
     expr: str
+    instant: bool = True
 
     @property
     def metrics(self) -> set[str]:
@@ -52,7 +53,8 @@ def queries() -> Iterator[Query]:
     for name, board in BOARDS.items():
         for panel in panels(board):
             for target in panel["targets"]:
-                yield Query(f"{name}: {panel['title']} {target['refId']}", target["expr"])
+                where, instant = f"{name}: {panel['title']} {target['refId']}", target["instant"]
+                yield Query(where, target["expr"], instant)
         for mark in board["annotations"].get("list", []):
             yield Query(f"{name}: {mark['name']}", mark["expr"])
 
