@@ -49,10 +49,26 @@ def has_runs(snapshot: Snapshot) -> bool:
 def changes(before: Snapshot, now: Snapshot) -> Iterator[Change]:
     """All changes of runs. Both Snapshots have all runs."""
     old = {view.run: view for view in before.runs}
+    shown = frozenset(view.run for view in now.runs)
     for view in now.runs:
-        yield from _of_run(old.pop(view.run, None), view, now)
+        if not _is_over(known := old.pop(view.run, None), view):
+            yield from _of_run(known, view, now.epoch, shown)
+    shown = frozenset(view.run for view in before.runs)
     for view in old.values():
-        yield Change(GoneEvent(at=now.epoch, run=view.run), names(view, before))
+        yield Change(GoneEvent(at=now.epoch, run=view.run), _names(view, shown))
+
+
+def _is_over(before: RunView | None, now: RunView) -> bool:
+    """Whether all its ranks had ended before, so that nothing changed. Most runs are over."""
+    if before is None or len(before.ranks) != len(now.ranks):
+        return False
+    return all(map(_rests, before.ranks, now.ranks))
+
+
+def _rests(before: RankView, now: RankView) -> bool:
+    """Whether an ended rank has the same record and judgement, on which all its events depend."""
+    same = now.reading is not None and before.reading is now.reading
+    return same and not now.living and before.judgement == now.judgement
 
 
 def source_changes(before: Snapshot, now: Snapshot) -> Iterator[SourceEvent]:
@@ -64,24 +80,27 @@ def source_changes(before: Snapshot, now: Snapshot) -> Iterator[SourceEvent]:
             yield SourceEvent(at=now.epoch, source=health.source, up=up, error=error)
 
 
-def names(view: RunView, snapshot: Snapshot) -> frozenset[str]:
-    """The possible ``?run=`` values: the shown name, and the name that its user gave."""
+def _names(view: RunView, shown: frozenset[str]) -> frozenset[str]:
+    """The possible ``?run=`` values: the shown name, and the name that its user gave.
+
+    ``shown``: the names of all runs of the Snapshot.
+    """
     who = view.who
-    called = {f"{who.name}@{who.owner}", who.name} - {one.run for one in snapshot.runs}
+    called = {f"{who.name}@{who.owner}", who.name} - shown
     return frozenset({view.run, *(name for name in called if name)})
 
 
 class _Events:
     """Makes the events of a run. Their sentence is made once, if there is any event."""
 
-    def __init__(self, view: RunView, snapshot: Snapshot) -> None:
-        self._view, self._snapshot = view, snapshot
+    def __init__(self, view: RunView, at: float, shown: frozenset[str]) -> None:
+        self._view, self._at, self._shown = view, at, shown
 
     @cached_property
     def _common(self) -> tuple[dict[str, Any], frozenset[str]]:
         view = self._view
-        common = {"at": self._snapshot.epoch, "run": view.run, "summary": run_sentence(view)}
-        return common, names(view, self._snapshot)
+        common = {"at": self._at, "run": view.run, "summary": run_sentence(view)}
+        return common, _names(view, self._shown)
 
     def __call__(self, type: type[Event], rank: RankView | None, **data: Any) -> Change:
         common, called = self._common
@@ -89,8 +108,10 @@ class _Events:
         return Change(type(**common, **of, **data), called)
 
 
-def _of_run(before: RunView | None, now: RunView, snapshot: Snapshot) -> Iterator[Change]:
-    event = _Events(now, snapshot)
+def _of_run(
+    before: RunView | None, now: RunView, at: float, shown: frozenset[str]
+) -> Iterator[Change]:
+    event = _Events(now, at, shown)
     old = {view.rank: view for view in before.ranks} if before else {}
     for view in now.ranks:
         yield from _of_rank(old.get(view.rank), view, event)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import threading
 from array import array
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import PHASES, Compilation, GpuReading, RankView, Snapshot
+from warmwatch_monitor.model.budgets import fair_shares
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
@@ -99,16 +101,14 @@ class History:
         second = snapshot.now_ns // 10**9
         with self.lock:
             self._advance(second, snapshot.epoch)
-            for run in snapshot.runs:
-                for view in run.ranks:
-                    self._take_rank(view, second, snapshot)
-            for gpu in snapshot.gpus:
+            for view in self._with_room([view for run in snapshot.runs for view in run.ranks]):
+                self._take_rank(view, second, snapshot)
+            for gpu in snapshot.gpus[: self._most_gpus]:
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
-                if series is not None:
-                    self.called[gpu.uuid] = gpu
-                    for name, column in series.columns.items():
-                        value = getattr(gpu, name)
-                        column[second % SECONDS] = math.nan if value is None else value
+                self.called[gpu.uuid] = gpu
+                for name, column in series.columns.items():
+                    value = getattr(gpu, name)
+                    column[second % SECONDS] = math.nan if value is None else value
 
     def _advance(self, second: int, epoch: float) -> None:
         if self.newest < 0:
@@ -127,11 +127,27 @@ class History:
             }
         self.epochs[second % SECONDS] = epoch
 
+    def _with_room(self, ranks: list[RankView]) -> list[RankView]:
+        """The ranks that are stored: a fair part of each user's, living ones first.
+
+        Ranks with a series come before others, so that no other rank evicts it.
+        """
+        if len(ranks) <= self._most_ranks:
+            return sorted(ranks, key=self._is_new)
+        by_user: defaultdict[int | None, list[RankView]] = defaultdict(list)
+        for view in sorted(ranks, key=lambda one: (not one.living, self._is_new(one))):
+            by_user[view.figures.who.owner_uid].append(view)
+        needs = {uid: len(of_one) for uid, of_one in by_user.items()}
+        shares = fair_shares(needs, self._most_ranks, self._most_ranks)
+        found = [view for uid, of_one in by_user.items() for view in of_one[: shares[uid]]]
+        return sorted(found, key=self._is_new)
+
+    def _is_new(self, view: RankView) -> bool:
+        return (view.run, view.rank) not in self.ranks
+
     def _take_rank(self, view: RankView, second: int, snapshot: Snapshot) -> None:
         key = (view.run, view.rank)
         series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
-        if series is None:
-            return
         at, columns, steps = second % SECONDS, series.columns, view.figures.steps
         columns["steps"][at] = steps.count
         columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
@@ -202,18 +218,12 @@ def _move_on(stored: dict[K, Series], since: int, second: int) -> None:
 
 def _of(
     stored: dict[K, Series], key: K, kinds: Mapping[str, str], most: int, second: int
-) -> Series | None:
-    """The series of ``key``; ``None`` if the limit is reached by series of this second.
-
-    The series are in the order in which they were last seen.
-    """
+) -> Series:
+    """The series of ``key``; a new one evicts the one that was last seen longest ago."""
     series = stored.pop(key, None)
     if series is None:
         if len(stored) >= most:
-            oldest = next(iter(stored))
-            if stored[oldest].newest >= second - 1:
-                return None
-            del stored[oldest]
+            del stored[next(iter(stored))]
         series = Series(kinds)
     stored[key] = series
     series.newest = second

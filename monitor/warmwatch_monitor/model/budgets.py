@@ -8,6 +8,11 @@ the others divide the rest. So a flood by one user never takes away what another
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+K = TypeVar("K")
+
 # Records that are followed. An agent keeps the last 200 of its user, a node has some hundred ranks.
 RECORDS_OF_A_USER, RECORDS = 1024, 4096
 # Ranks that are shown, in units: a rank is one; a long name, long reasons or a slot that is longer
@@ -26,10 +31,21 @@ POLL_SECONDS = 0.05  # CPU time of one poll for reading records
 URGENT_SECONDS = 0.06  # until a living or unread record of each user was read
 POLL_LONGEST = 0.5  # wall clock time of one poll, for a slow disk
 LISTING_SECONDS = 0.02  # CPU time of one poll for listing a directory
-FIRST_LISTING_SECONDS = 0.1  # until a directory was listed once, since no run is known before
-# Polls pause longer where reading and judging take more; the whole daemon may take 0.2.
-SHARE_OF_A_CORE = 0.15
+FIRST_LISTING_SECONDS = 0.06  # until a directory was listed once, since no run is known before
+# Polls pause longer where reading and judging take more. The whole daemon may take 0.2, answers
+# included.
+SHARE_OF_A_CORE = 0.11
 LONGEST_PAUSE = 1.0
 
 # what can be left out, as /status and warmwatch_left_out_total name it
 LEFT_OUT = ("records", "ranks", "gpus")
+
+
+def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
+    """How much of ``total`` each gets of what it needs, at most ``each``: max-min fairness."""
+    shares: dict[K, int] = {}
+    left, waiting = total, len(needs)
+    for key, need in sorted(needs.items(), key=lambda one: one[1]):
+        shares[key] = min(need, each, left // waiting)
+        left, waiting = left - shares[key], waiting - 1
+    return shares

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import is_
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -170,6 +171,11 @@ class RunView(Struct, frozen=True, kw_only=True):
     def living(self) -> tuple[RankView, ...]:
         return tuple(view for view in self.ranks if view.living)
 
+    def with_ranks(self, ranks: Iterable[RankView]) -> RunView:
+        """The run with these versions of its ranks; the same object if none of them changed."""
+        ranks = tuple(ranks)
+        return self if all(map(is_, ranks, self.ranks)) else replace(self, ranks=ranks)
+
     @property
     def limited_by(self) -> LimitedBy | None:
         """What limits it while it is warm or eager: of the rank that the others wait for, else
@@ -293,7 +299,7 @@ def of_owner(snapshot: Snapshot, uid: int) -> Snapshot:
     agent, paths of refused records, errors of data sources.
     """
     runs = tuple(
-        replace(run, ranks=tuple(_without_unproven_gpus(view) for view in run.ranks))
+        run.with_ranks(_without_unproven_gpus(view) for view in run.ranks)
         for run in snapshot.runs
         if run.who.owner_uid == uid
     )

@@ -70,7 +70,7 @@ def charge(
                 charged[folder] = account
                 view = replace(view, spending=account.spending)
             ranks.append(view)
-        spent.append(replace(run, ranks=tuple(ranks)))
+        spent.append(run.with_ranks(ranks))
     return charged, tuple(spent)
 
 

@@ -199,8 +199,7 @@ def with_estimates(
 def _run(run: RunView, now_ns: int, remembered: Mapping[str, Remembered]) -> RunView:
     if not any(view.judgement.compiling for view in run.ranks):
         return run
-    ranks = [_rank(view, run.ranks, now_ns, remembered) for view in run.ranks]
-    return replace(run, ranks=tuple(ranks))
+    return run.with_ranks(_rank(view, run.ranks, now_ns, remembered) for view in run.ranks)
 
 
 def _rank(

@@ -214,8 +214,7 @@ class Judging:
         known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
         self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
         return tuple(
-            replace(run, ranks=tuple(self._with_oom(view, killed) for view in run.ranks))
-            for run in runs
+            run.with_ranks(self._with_oom(view, killed) for view in run.ranks) for run in runs
         )
 
     def _with_oom(self, view: RankView, killed: Mapping[int, bool]) -> RankView:
@@ -236,7 +235,7 @@ def _with_death(one: RecordReading, known: Remembered | None) -> RecordReading:
 
 def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:
     """``run`` with the slower periods of its ranks."""
-    return replace(run, ranks=tuple(_with_periods_of(view, speeds) for view in run.ranks))
+    return run.with_ranks(_with_periods_of(view, speeds) for view in run.ranks)
 
 
 def _with_periods_of(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:

@@ -438,5 +438,5 @@ def with_limits(
                 windows[folder] = window
                 view = replace(view, limited_by=window.verdict)
             ranks.append(view)
-        judged.append(replace(run, ranks=with_laggard(ranks)))
+        judged.append(run.with_ranks(with_laggard(ranks)))
     return windows, tuple(judged)

@@ -33,6 +33,12 @@ def stepped(steps: int) -> RankView:
     return b.view(replace(b.WARM, steps=replace(b.WARM.steps, steps=steps)))
 
 
+def owned(uid: int, run: str, state: str) -> RankView:
+    view = b.in_every_state(run)[state]
+    who = replace(view.figures.who, owner_uid=uid)
+    return replace(view, figures=replace(view.figures, who=who))
+
+
 def recorded(*snapshots: Snapshot, **options: Any) -> History:
     history = History(**options)
     for snapshot in snapshots:
@@ -155,6 +161,21 @@ def test_memory_is_bounded_and_the_least_recent_ranks_are_evicted() -> None:
     history.take(at(5, *runs[1:]))
     names = {run for run, _ in history.ranks}
     assert names == {"run1", "run2", "run3"}
+
+
+@pytest.mark.parametrize("pause", [0.2, 2.0])  # a busy daemon polls at longer intervals
+def test_a_flood_of_another_user_evicts_no_honest_rank(pause: float) -> None:
+    flood = [owned(20_001, f"a{n}", "finished") for n in range(5)]
+    living = owned(20_001, "z", "warm")
+    history = recorded(at(0, *flood, living), most_ranks=4)
+    assert ("z", 0) in history.ranks  # living ranks come before ended ones
+    honest = owned(1_000, "gpt2", "warm")
+    for number in range(1, 20):
+        history.take(at(number * pause, *flood, honest, living))
+    assert {("gpt2", 0), ("z", 0)} < history.ranks.keys()
+    assert len(history.ranks) == 4
+    steps = next(one["steps"] for one in columns(history)["ranks"] if one["run"] == "gpt2")
+    assert len([count for count in steps if count is not None]) >= 4
 
 
 def test_a_rank_without_data_for_an_hour_is_evicted() -> None:

@@ -16,7 +16,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -31,6 +30,7 @@ from warmwatch_monitor.model.budgets import (
     SHOWN_ENOUGH,
     SHOWN_OF_A_USER,
     URGENT_SECONDS,
+    fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 from warmwatch_monitor.sources.records.folder import ExitWatch
@@ -42,8 +42,6 @@ from warmwatch_monitor.sources.records.followed_record import (
     once,
 )
 from warmwatch_monitor.sources.records.liveness import Origin, Owners, here
-
-K = TypeVar("K")
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
 
@@ -324,13 +322,3 @@ class _Meter:
         if time.monotonic() - self._began_at > POLL_LONGEST:
             return True
         return self._spent > (URGENT_SECONDS if urgent else self._allowed)
-
-
-def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
-    """How much of ``total`` each gets of what it needs, at most ``each``: max-min fairness."""
-    shares: dict[K, int] = {}
-    left, waiting = total, len(needs)
-    for key, need in sorted(needs.items(), key=lambda one: one[1]):
-        shares[key] = min(need, each, left // waiting)
-        left, waiting = left - shares[key], waiting - 1
-    return shares
