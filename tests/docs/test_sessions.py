@@ -49,6 +49,10 @@ def test_times_phases_and_large_numbers_match_others_and_words_do_not() -> None:
     assert differs([first.replace("compiling", "warm"), "..."], real) is not None
 
 
+def test_the_readme_has_at_most_600_words() -> None:
+    assert len(README.read_text().split()) <= 600
+
+
 def test_a_console_block_is_commands_and_their_output() -> None:
     block = "$ warmwatch status  # one look\ngpt2: warm\n$ make demo\n"
     assert list(sessions.exchanges(block)) == [

@@ -20,7 +20,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
     (rows.FIRST_MEMORY, lambda one: if_known(amounts.size, one.compiled_memory_bytes)),
     (rows.WARMUP, lambda one: _warmup(one)),
-    (rows.COST, lambda one: if_known(took, one.cost_seconds)),
+    (rows.COST, lambda one: "none" if one.cost_seconds == 0 else if_known(took, one.cost_seconds)),
     ("its GPU-seconds", lambda one: if_known(amounts.number, one.gpu_seconds)),
     (rows.SPENT, lambda one: None if one.joules is None else amounts.energy(one.joules)),
     ("its money", lambda one: None if one.money is None else amounts.money(one.money)),

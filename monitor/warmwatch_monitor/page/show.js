@@ -54,7 +54,10 @@ export function fill(root, data) {
     if (one.classList.contains("state")) stated(one, data.state);
     if (one.hasAttribute("data-place")) one.setAttribute("href", link(data.place));
   }
-  for (const one of root.querySelectorAll("[data-phase]")) colour(one, "--dot", data[one.dataset.phase]);
+  for (const one of root.querySelectorAll("[data-phase]")) {
+    one.hidden = !data[one.dataset.phase];
+    colour(one, "--dot", data[one.dataset.phase]);
+  }
   for (const one of root.querySelectorAll("[data-flag]")) one.dataset.flag = String(data.up);
 }
 

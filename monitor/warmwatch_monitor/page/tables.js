@@ -13,7 +13,7 @@ export function showTables(answer, newest, place) {
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
-    ...of, state: rank.state, phase: rank.compile.phase ?? beside(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
+    ...of, state: rank.state, compiles: rank.compile.phase, phase: rank.compile.phase ?? beside(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
     step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: sampled?.compile_seconds ?? rank.compile.seconds, graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));

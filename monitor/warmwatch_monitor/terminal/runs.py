@@ -77,7 +77,7 @@ def _row(run: Run, now: float) -> dict[str, str]:
         "steps": _count(run["steps"]),
         "warm-up": _seconds(run["warmup_seconds"]),
         "a step": "" if a_step is None else step_length(a_step),
-        "compiled": _seconds(run["compile_seconds"]),
+        "compiled": "none" if run["compile_seconds"] == 0 else _seconds(run["compile_seconds"]),
         "recompiles": _count(run["recompiles"]),
         "mode": run["mode"] or "",
         "host": run["host"] or "",
