@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
+import click
 import pytest
 
-from support import reference
+from support import reference, sessions
 from warmwatch.process import settings as agent
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES
 from warmwatch.shared.states import CONDITIONS, NEEDS_A_PERSON, State
 from warmwatch_monitor import variables as monitor
-from warmwatch_monitor.cli import COMMANDS
+from warmwatch_monitor.cli import COMMANDS, cli
 from warmwatch_monitor.status.schema.json_schema import definitions
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +74,33 @@ def test_every_documented_command_exists() -> None:
     pages = README + (DOCS / "reference" / "commands.md").read_text()
     shown = set(re.findall(r"^\$ (?:.* && |.* & )?warmwatch ([a-z]+)", pages, re.MULTILINE))
     assert shown == set(COMMANDS)
+
+
+def commands_of(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each call of ``warmwatch`` in the console blocks of a page, with its arguments."""
+    for language, block in sessions.FENCE.findall(page.read_text()):
+        if language != "console":
+            continue
+        for line in re.findall(r"^\$ (.*)$", block.replace("\\\n", " "), re.MULTILINE):
+            words = shlex.shlex(line, posix=True, punctuation_chars="&|;")
+            words.whitespace_split = True
+            for is_end, part in groupby(words, lambda word: word in ("&", "&&", "|", ";")):
+                called = [] if is_end else [*part]
+                if "warmwatch" in called[:-1]:
+                    yield line, called[called.index("warmwatch") + 1 :]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_has_valid_options(page: Path) -> None:
+    """The README and the tutorials are run besides: tests/docs/test_sessions.py."""
+    for line, (name, *arguments) in commands_of(page):
+        if name in COMMANDS:
+            command = cli.get_command(click.Context(cli), name)
+            assert command is not None
+            try:
+                command.make_context(name, arguments)
+            except click.ClickException as error:
+                pytest.fail(f"{line}: {error.format_message()}")
 
 
 @pytest.mark.parametrize("command", ["serve", "status", "wait", "check", "doctor"])
