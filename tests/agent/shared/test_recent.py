@@ -289,10 +289,14 @@ def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) ->
         ([10, 10, 10, 10, 11], 0, 10.0),
         ([10, 10, 20, 10, 10, 10, 20, 10, 10], 0, (20 + 30) / 4),
         ([10, 10, 15, 10, 15, 10, 15, 10], 0, 10.0),
+        ([6] * 9 + [18, 12] + [6] * 53, 6, 6.0),
+        ([1] * 9 + [18, 15] + [1] * 53, 4, (96 + 4 * 19) / 100),
+        ([1] * 9 + [18, 15] + [1] * 53, 6, (62 + 33) / 64),
     ],
     ids=[
         *("two waits", "three waits", "one wait and none before", "one wait", "none, few before"),
         *("none, many before", "alike", "twice as long", "half as long again"),
+        *("two hiccups", "two waits in a row, few before", "two waits in a row, many before"),
     ],
 )
 def test_a_step_of_a_loop_that_queues_its_work(

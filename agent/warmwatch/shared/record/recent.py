@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from warmwatch.shared.record.histogram import BOUNDS_NS
 
@@ -114,8 +114,9 @@ def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> flo
 
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
     queue full, waits for all of them, so the median is the time of a launch. If several of
-    ``lengths`` waited, this is the mean from the first to the last of them. Else, if at most a few
-    of ``bins`` waited, it is the mean of ``bins``. A mean close to the median is the median.
+    ``lengths`` waited, at regular distances, this is the mean from the first to the last of them:
+    two hiccups in a row are no period. Else, if at most a few of ``bins`` waited, it is the mean of
+    ``bins``. A mean close to the median is the median.
 
     Args:
         lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
@@ -125,12 +126,14 @@ def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> flo
     if median is None:
         return None
     long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
-    if len(long) > 1:
-        between = lengths[long[0] : long[-1]]
-        mean = sum(between) / len(between)
+    farthest = max((after - at for at, after in pairwise(long)), default=0)
+    count = sum(bins)
+    if long and max(long[0], len(lengths) - 1 - long[-1]) <= farthest:
+        mean = sum(lengths[long[0] : long[-1]]) / (long[-1] - long[0])
+    elif count and waits(bins, median) <= _FEW_LONG * count:
+        mean = total_ns / count
     else:
-        count = sum(bins)
-        mean = total_ns / count if waits(bins, median) <= _FEW_LONG * count and count else median
+        mean = sum(lengths) / len(lengths) if farthest else median
     return mean if mean > UNEQUAL * median else median
 
 
