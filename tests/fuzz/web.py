@@ -11,7 +11,7 @@ from typing import Any
 from fuzz.choices import Choices
 from support import builders
 from support.web import HASH, TOKEN, basic
-from warmwatch_monitor.api.routes import create_app
+from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.server.credentials import Client, Credentials, Passwords
 from warmwatch_monitor.server.guard import Guard
 from warmwatch_monitor.server.protection import OPEN, Protection

@@ -1,38 +1,124 @@
-"""Fast path that bypasses FastAPI, for the answers that thousands of clients request.
+"""The application: a fast path for simple requests, and FastAPI's routes for the rest.
 
-Only simple, valid requests take this path, with the answers of FastAPI's routes. Those routes
-remain the documented ones, and refuse invalid requests with their messages.
+Only simple, valid requests of ``/metrics``, ``/status`` and the probes take the fast path, with the
+answers of FastAPI's routes. Those routes remain the documented ones, and refuse invalid requests
+with their messages. FastAPI is 18 MB of a daemon that only Prometheus and commands query, so the
+first request of anything else imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from functools import partial
 from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from warmwatch_monitor.api.answers import Answers
+from warmwatch_monitor.api.answers import Answers, OnRequest, ignore
 from warmwatch_monitor.api.cached import Body, json_body
+from warmwatch_monitor.api.event_log import Recent
 from warmwatch_monitor.api.events import Events
-from warmwatch_monitor.api.responses import RETRY, status_of
+from warmwatch_monitor.api.last_hour import History
+from warmwatch_monitor.api.last_hour_columns import sample
 from warmwatch_monitor.api.waiters import GoneError, StoppingError
-from warmwatch_monitor.errors import UnknownRunError
+from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
 
 _PARAMETERS = frozenset(("run", "wait", "timeout"))
 
 
-class FastPath:
-    """Answers simple requests of ``/metrics`` and ``/status``; ``inner`` handles the rest."""
+# the response of each status
+RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
 
-    def __init__(self, inner: ASGIApp, answers: Answers, events: Events) -> None:
-        self._inner, self._answers, self._events = inner, answers, events
+
+def status_of(error: UnknownRunError) -> int:
+    """404 only where all records were read."""
+    return 503 if isinstance(error, UnreadRunError) else 404
+
+
+def healthy(snapshot: Snapshot) -> tuple[int, str]:
+    """Status and text of ``/-/healthy``: the daemon answers, and its data is current."""
+    if snapshot.late_seconds is None:
+        return 200, "healthy\n"
+    return 503, f"nothing has been published for {snapshot.late_seconds:.0f} s\n"
+
+
+def ready(snapshot: Snapshot) -> tuple[int, str]:
+    """Status and text of ``/-/ready``: the records have been read, can be read now, and all that
+    is read is published."""
+    sources = {health.source: health for health in snapshot.sources}
+    records, publisher = sources.get("records"), sources.get("publisher")
+    if records is None or not records.last_success:
+        return 503, "the records have not been read yet\n"
+    if snapshot.late_seconds is not None:
+        return healthy(snapshot)
+    if not records.up:
+        return 503, "the records cannot be read now; see /status\n"
+    if publisher is not None and not publisher.up:  # details need access
+        return 503, "not all of the data is published; see /status\n"
+    return 200, "ready\n"
+
+
+_PROBES = {"/-/healthy": healthy, "/-/ready": ready}
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
+
+
+def create_app(
+    latest: Callable[[], Snapshot],
+    version: str,
+    recent: Recent | None = None,
+    history: History | None = None,
+    on_request: OnRequest = ignore,
+) -> FastPath:
+    """The application over ``latest``, which returns the newest Snapshot immediately.
+
+    ``recent`` has the changes, ``history`` the past of the same Snapshots. ``on_request`` is called
+    with the name of each requested run, and a name for the client.
+    """
+    answers = Answers(latest, version, on_request)
+    events = Events(latest, recent or Recent(), sample)
+    past = history or History()
+
+    def make_routes() -> ASGIApp:
+        from warmwatch_monitor.api.routes import routes
+
+        return routes(latest, version, answers, events, past)
+
+    return FastPath(make_routes, latest, answers, events)
+
+
+class FastPath:
+    """Answers simple requests; the application that ``make_inner`` returns handles the rest."""
+
+    def __init__(
+        self,
+        make_inner: Callable[[], ASGIApp],
+        latest: Callable[[], Snapshot],
+        answers: Answers,
+        events: Events,
+    ) -> None:
+        self._make_inner, self._latest = make_inner, latest
+        self._answers, self._events = answers, events
+        self._inner: ASGIApp | None = None
+        self._making = asyncio.Lock()
+
+    async def _made(self) -> ASGIApp:
+        """The inner application. A thread imports it, so that other requests are answered."""
+        async with self._making:
+            if self._inner is None:
+                self._inner = await asyncio.to_thread(self._make_inner)
+        return self._inner
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body: Body | None = None
         if scope["type"] == "http" and scope["method"] == "GET":
+            if (probe := _PROBES.get(scope["path"])) is not None:
+                status, text = probe(self._latest())
+                await _send(status, text.encode(), _TEXT, send)
+                return
             try:
                 body = await self._body(scope, receive)
             except UnknownRunError as error:
@@ -44,7 +130,7 @@ class FastPath:
             except GoneError:
                 return
         if body is None:
-            await self._inner(scope, receive, send)
+            await (self._inner or await self._made())(scope, receive, send)
             return
         content, headers = body.encoded(_header(scope, b"accept-encoding") or "")
         await _send(200, content, headers, send)

@@ -11,8 +11,9 @@ from fastapi.openapi.utils import get_openapi
 
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.api.event_schema import EVENTS, EVENTS_EXAMPLE
+from warmwatch_monitor.api.fast_path import RETRY, status_of
 from warmwatch_monitor.api.waiters import StoppingError
-from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS
 from warmwatch_monitor.status.schema.events import ResetEvent
 from warmwatch_monitor.status.schema.json_schema import definitions
@@ -71,15 +72,6 @@ def problem(description: str) -> dict[str, Any]:
 
 
 INVALID = problem("A parameter is invalid.")
-
-
-# the response of each status
-RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
-
-
-def status_of(error: UnknownRunError) -> int:
-    """404 only where all records were read."""
-    return 503 if isinstance(error, UnreadRunError) else 404
 
 
 _NO_PATH = (

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from warmwatch_monitor.api import page_files, reference
-from warmwatch_monitor.api.answers import Answers, OnRequest, ignore
+from warmwatch_monitor.api import fast_path, page_files, reference
+from warmwatch_monitor.api.answers import Answers
 from warmwatch_monitor.api.cached import json_body_of_many
-from warmwatch_monitor.api.event_log import Recent, Wanted
+from warmwatch_monitor.api.event_log import Wanted
 from warmwatch_monitor.api.event_schema import (
     EVENTS_DESCRIPTION,
     EVENTS_RUN_DESCRIPTION,
@@ -26,9 +26,9 @@ from warmwatch_monitor.api.event_schema import (
 )
 from warmwatch_monitor.api.event_stream import EventStream
 from warmwatch_monitor.api.events import CrowdedError, Events
-from warmwatch_monitor.api.fast_path import FastPath, gone
+from warmwatch_monitor.api.fast_path import gone
 from warmwatch_monitor.api.last_hour import SECONDS, History
-from warmwatch_monitor.api.last_hour_columns import columns, sample
+from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.api.responses import (
     INVALID,
     add_refusals,
@@ -76,8 +76,8 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     )
     async def healthy() -> Response:
         """The daemon answers, and its data is current."""
-        late = latest().late_seconds
-        return PlainTextResponse("healthy\n") if late is None else _late(late)
+        status, text = fast_path.healthy(latest())
+        return PlainTextResponse(text, status)
 
     @app.get(
         "/-/ready",
@@ -92,24 +92,8 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     )
     async def ready() -> Response:
         """The records have been read, can be read now, and all that is read is published."""
-        snapshot = latest()
-        sources = {health.source: health for health in snapshot.sources}
-        records, publisher = sources.get("records"), sources.get("publisher")
-        if records is None or not records.last_success:
-            return PlainTextResponse("the records have not been read yet\n", status_code=503)
-        if snapshot.late_seconds is not None:
-            return _late(snapshot.late_seconds)
-        if not records.up:
-            words = "the records cannot be read now; see /status\n"
-            return PlainTextResponse(words, status_code=503)
-        if publisher is not None and not publisher.up:  # details need access
-            words = "not all of the data is published; see /status\n"
-            return PlainTextResponse(words, status_code=503)
-        return PlainTextResponse("ready\n")
-
-
-def _late(seconds: float) -> Response:
-    return PlainTextResponse(f"nothing has been published for {seconds:.0f} s\n", status_code=503)
+        status, text = fast_path.ready(latest())
+        return PlainTextResponse(text, status)
 
 
 def add_page(app: FastAPI) -> None:
@@ -282,18 +266,14 @@ def add_history(app: FastAPI, history: History) -> None:
         return Response(content, headers=headers)
 
 
-def create_app(
+def routes(
     latest: Callable[[], Snapshot],
     version: str,
-    recent: Recent | None = None,
-    history: History | None = None,
-    on_request: OnRequest = ignore,
-) -> FastPath:
-    """The application over ``latest``, which returns the newest Snapshot immediately.
-
-    ``recent`` has the changes, ``history`` the past of the same Snapshots. ``on_request`` is called
-    with the name of each requested run, and a name for the client.
-    """
+    answers: Answers,
+    events: Events,
+    history: History,
+) -> FastAPI:
+    """All routes, documented; :func:`fast_path.create_app` wires them."""
     app = FastAPI(
         title="Warmwatch",
         version=version,
@@ -303,13 +283,11 @@ def create_app(
     )
     app.openapi = cache(partial(documented, app))  # type: ignore[method-assign]
     add_refusals(app)
-    answers = Answers(latest, version, on_request)
-    events = Events(latest, recent or Recent(), sample)
     add_status(app, answers)
     add_events(app, events)
-    add_history(app, history or History())
+    add_history(app, history)
     add_metrics(app, answers)
     add_probes(app, latest)
     add_page(app)
     add_reference(app)
-    return FastPath(app, answers, events)
+    return app

@@ -1,8 +1,8 @@
 """GPU energy of compilation and of clean steps, in joules.
 
 Pure: an :class:`EnergyUsed` and the next view of a rank give the next one. A GPU's energy
-counter is read about once a second. Two readings bound a window. The record's cumulative compile
-time shows how much of the window was compile activity.
+counter is read about once a second, every five if nothing has compiled for a minute. Two readings
+bound a window. The record's cumulative compile time shows how much of it was compile activity.
 
 - The energy of a window with activity only, or without any, is exact.
 - A mixed window is split by power: the GPU's power in the last window of compile activity only, or

@@ -174,7 +174,7 @@ def _serve(
     log: DaemonLog | None,
 ) -> None:
     from warmwatch_monitor.api.event_log import Recent
-    from warmwatch_monitor.api.routes import create_app
+    from warmwatch_monitor.api.fast_path import create_app
 
     _spare_the_collector()
     recent = Recent()

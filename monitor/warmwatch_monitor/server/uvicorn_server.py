@@ -8,6 +8,7 @@ protocol reports the state of its connection (``protocol``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import gc
@@ -17,6 +18,7 @@ import struct
 from asyncio import sslproto
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -28,7 +30,7 @@ from warmwatch_monitor.server.protocol import Protocol
 _CROWD = 1000
 _AT_ONCE = 64  # accepted in one iteration of the loop, to let others run
 _AGAIN_SECONDS = 0.25
-_SWEEP_SECONDS = 1.0
+_SWEEP_SECONDS = _DATE_SECONDS = 1.0
 _GOODBYE_SECONDS = 2  # without progress, at shutdown
 _LONGEST_GOODBYE_SECONDS = 10
 _GLANCE_SECONDS = 0.02
@@ -77,6 +79,7 @@ class Server(uvicorn.Server):
                 http=Protocol,
                 ws="none",
                 access_log=False,
+                lifespan="off",
                 log_level="error",  # invalid requests are the client's problem
                 proxy_headers=False,
                 server_header=False,
@@ -90,6 +93,8 @@ class Server(uvicorn.Server):
         self._beginning: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._most = 0  # connections since memory was last returned
         self._is_leaving: Callable[[], bool] = lambda: False
+        self._signalled = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def serve_until_signal(self, is_leaving: Callable[[], bool]) -> None:
         """Serve until SIGTERM or SIGINT; not at all if one came before uvicorn handles them."""
@@ -105,6 +110,19 @@ class Server(uvicorn.Server):
             listener.setblocking(False)
             self._listen(listener)
         self._sweep()
+
+    async def main_loop(self) -> None:
+        """Set the date of answers once a second, until a signal; uvicorn's polls for the signal."""
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._signalled.wait(), _DATE_SECONDS)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal handler."""
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._signalled.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for listener in self._listeners:

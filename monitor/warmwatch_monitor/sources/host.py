@@ -91,11 +91,13 @@ class HostSource:
         self._followed: dict[int, _Followed] = {}
         self._walked_ns: int | None = None
 
-    def read(self, pids: Iterable[int]) -> Mapping[int, ProcessReading]:
-        """One reading for each readable process of ``pids``."""
+    def read(self, pids: Iterable[int], *, steady: bool = False) -> Mapping[int, ProcessReading]:
+        """One reading for each readable process of ``pids``. ``steady``: none of them compiles."""
         known, self._followed = self._followed, {}
         pids = list(pids)
-        children = self._walk(newcomers=bool(set(pids) - set(known))) if pids else None
+        children = (
+            self._walk(newcomers=bool(set(pids) - set(known)), steady=steady) if pids else None
+        )
         limit = cache(full_first)  # the ranks of a job share a cgroup
         readings = {}
         for pid in pids:
@@ -107,10 +109,10 @@ class HostSource:
             self._followed[pid] = followed
         return readings
 
-    def _walk(self, *, newcomers: bool) -> Children | None:
+    def _walk(self, *, newcomers: bool, steady: bool) -> Children | None:
         """How to find children, if it is time to look for workers again."""
         now_ns = self._clock.monotonic_ns()
-        pause = _WALK_NS if self._children else _SCAN_NS
+        pause = _WALK_NS if self._children and not steady else _SCAN_NS
         waited = self._walked_ns is None or now_ns - self._walked_ns >= pause
         if not waited and not (newcomers and self._children):
             return None

@@ -79,6 +79,7 @@ class Readings(Struct, frozen=True, kw_only=True):
 
 _HOST_INTERVAL = 1.0
 _OBSERVED_INTERVAL = 2.0
+_STEADY_NS = 60 * 10**9
 
 
 def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
@@ -95,8 +96,11 @@ def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
 
     def read(others: Readings) -> HostAndProcesses:
         pids = living(others)
+        steady = is_steady(others, clock.monotonic_ns())
         return HostAndProcesses(
-            machine=read_machine(), processes=source.read(pids), oom_killed=ooms.follow(pids)
+            machine=read_machine(),
+            processes=source.read(pids, steady=steady),
+            oom_killed=ooms.follow(pids),
         )
 
     return read
@@ -105,14 +109,14 @@ def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
 def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
     source: NvmlSource | None = None
 
-    def read(_: Readings) -> tuple[GpuReading, ...]:
+    def read(others: Readings) -> tuple[GpuReading, ...]:
         nonlocal source
         if source is None:
             _require_nvml()
             from warmwatch_monitor.sources.nvml.source import NvmlSource
 
             source = NvmlSource(clock=clock)
-        return source.read()
+        return source.read(steady=is_steady(others, clock.monotonic_ns()))
 
     return read
 
@@ -137,6 +141,17 @@ def _observed(_settings: Settings, clock: Clock) -> Read[tuple[ObservedTraining,
 
     source = ObservedSource(clock=clock)
     return lambda others: source.read(living(others), others.of(NVML) or ())
+
+
+def is_steady(readings: Readings, now_ns: int) -> bool:
+    """Whether no attached process has compiled anything, or was attached, in the last minute."""
+    found = readings.of(RECORDS)
+    slots = [one.slot for one in found.records if one.alive] if found else []
+    return not any(
+        slot.compile.active_since_ns
+        or now_ns - max(slot.compile.last_end_ns, slot.header.attached_ns) < _STEADY_NS
+        for slot in slots
+    )
 
 
 def living(readings: Readings) -> list[int]:

@@ -136,6 +136,8 @@ def _is_python(command: Sequence[str]) -> bool:
 
 def _belongs(pid: int, attached: Collection[int]) -> bool:
     """Whether it is a process with an agent, or a helper of one."""
+    if pid in attached:
+        return True
     try:
         family = {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
     except psutil.Error:

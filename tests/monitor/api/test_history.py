@@ -14,9 +14,9 @@ from msgspec import to_builtins
 from support import builders as b
 from support.values import replace
 from warmwatch_monitor.api import cached as bodies
+from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns, sample
-from warmwatch_monitor.api.routes import create_app
 from warmwatch_monitor.model import Compilation, RankView, Snapshot
 
 STATES = b.in_every_state()

@@ -6,20 +6,23 @@ import asyncio
 import gc
 import json
 import re
+import urllib.request
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from support import builders as b
+from support.daemon import daemon_process
 from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.api import answers
 from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
+from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.api.reference import page
-from warmwatch_monitor.api.routes import create_app
 from warmwatch_monitor.api.waiters import GoneError, Waiters, Wanted
 from warmwatch_monitor.model import Snapshot, SourceHealth
 
@@ -451,9 +454,37 @@ def test_the_fast_path_returns_the_same_metrics_as_the_documented_one(
         async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
             return await http.get("/metrics", headers=headers)
 
-    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._inner))
+    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
     assert (short.status_code, short.content) == (documented.status_code, documented.content)
     assert short.headers == documented.headers
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
+@pytest.mark.parametrize("sources", [(b.HEALTH,), ()], ids=["ready", "unread"])
+def test_the_fast_path_answers_probes_as_the_documented_routes(
+    path: str, sources: tuple[SourceHealth, ...]
+) -> None:
+    app = create_app(Feed(b.snapshot(sources=sources)).latest, "0.1.0")
+
+    async def ask(over: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(app=over)
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            return await http.get(path)
+
+    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    assert short.headers == documented.headers
+
+
+def test_a_daemon_imports_fastapi_for_the_first_request_that_needs_it(tmp_path: Path) -> None:
+    """18 MB, which Prometheus and the commands never need. ``before``: a Python of its own."""
+    with daemon_process("--dir", str(tmp_path), before=int) as (process, url):
+        maps = Path(f"/proc/{process.pid}/maps")
+        for path in ("/metrics", "/status", "/-/healthy"):
+            urllib.request.urlopen(f"{url}{path}").close()
+        assert "pydantic_core" not in maps.read_text()
+        urllib.request.urlopen(f"{url}/docs").close()
+        assert "pydantic_core" in maps.read_text()
 
 
 async def stays() -> None:

@@ -19,7 +19,7 @@ from support.daemon import daemon
 from support.records import held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.api.routes import create_app
+from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
 from warmwatch_monitor.pipeline import assembly

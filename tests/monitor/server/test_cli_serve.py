@@ -113,7 +113,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize(
-    "module", ["warmwatch_monitor.api.routes", "warmwatch_monitor.server.uvicorn_server"]
+    "module", ["warmwatch_monitor.api.fast_path", "warmwatch_monitor.server.uvicorn_server"]
 )
 def test_a_signal_that_an_import_swallows_also_stops_it(tmp_path: Path, module: str) -> None:
     (tmp_path / "sitecustomize.py").write_text(_SWALLOWED.replace("MODULE", module))

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from support import builders as b
 from support.nvml import H100, Standin, board
 from support.nvml.clock import Time
+from support.sources import records
+from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.sources.listed import RECORDS, Readings, is_steady
 from warmwatch_monitor.sources.nvml.devices import spelled
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 
@@ -179,6 +183,39 @@ def test_expensive_reads_are_rare(nvml: Standin, source: NvmlSource, time: Time)
     gpu = only(source.read())
     assert gpu.power_limit_watts == 500.0
     assert gpu.ecc_errors == (("corrected", 1), ("uncorrected", 2))
+
+
+def test_the_energy_counter_is_read_less_often_while_nothing_compiles(
+    nvml: Standin, source: NvmlSource, time: Time
+) -> None:
+    nvml.say(board(0))
+    source.read()
+    nvml.say(board(0, energy="6000000"))
+    time.passes(4)
+    assert only(source.read(steady=True)).energy_joules == 5000.0
+    assert only(source.read()).energy_joules == 6000.0
+    nvml.say(board(0, energy="7000000"))
+    time.passes(5)
+    assert only(source.read(steady=True)).energy_joules == 7000.0
+
+
+@pytest.mark.parametrize(
+    ("compile", "attached", "alive", "steady"),
+    [
+        (CompileCounts(last_end_ns=b.ago(61)), 300, True, True),
+        (CompileCounts(last_end_ns=b.ago(59)), 300, True, False),
+        (CompileCounts(active_since_ns=b.ago(90)), 300, True, False),
+        (CompileCounts(), 59, True, False),
+        (CompileCounts(active_since_ns=b.ago(90)), 300, False, True),
+    ],
+    ids=["nothing for a minute", "compiled lately", "compiles", "just attached", "gone"],
+)
+def test_when_nothing_compiles(
+    compile: CompileCounts, attached: float, alive: bool, steady: bool
+) -> None:
+    one = b.view(b.slot(compile=compile, attached=attached), alive=alive).record
+    read = records(one)(Readings())
+    assert is_steady(Readings(values={RECORDS.name: read}), b.NOW) is steady
 
 
 def test_the_idle_power_is_the_lowest_one_without_activity(

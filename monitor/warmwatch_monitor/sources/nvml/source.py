@@ -33,8 +33,8 @@ class NvmlSource:
         self._memories: _Memories = defaultdict(Memory)
         self._lost: dict[str, GpuReading] = {}
 
-    def read(self) -> tuple[GpuReading, ...]:
-        """One reading for each device, boards before their MIG devices.
+    def read(self, *, steady: bool = False) -> tuple[GpuReading, ...]:
+        """One reading for each device, boards before their MIG devices; see :meth:`Device.read`.
 
         Raises:
             DriverError: NVML cannot be used now; the message is one sentence.
@@ -44,7 +44,7 @@ class NvmlSource:
         if self._session is None:
             self._session = self._start()
         try:
-            return self._with_lost(self._session.read())
+            return self._with_lost(self._session.read(steady=steady))
         except DriverError:
             self._close()
             self._lost.clear()
@@ -118,10 +118,10 @@ class _Session:
         except DriverError:
             return True
 
-    def read(self) -> tuple[GpuReading, ...]:
+    def read(self, *, steady: bool) -> tuple[GpuReading, ...]:
         """A reading of each device; of a lost one, its name and its trouble."""
         self._take_events()
-        return tuple(self._read(device) for device in self._devices)
+        return tuple(self._read(device, steady=steady) for device in self._devices)
 
     def close(self) -> None:
         """Free what was allocated, if the driver still accepts it."""
@@ -133,11 +133,11 @@ class _Session:
         except (DriverError, GpuLostError):
             return  # the driver is gone, with its allocations
 
-    def _read(self, device: Device) -> GpuReading:
+    def _read(self, device: Device, *, steady: bool) -> GpuReading:
         uuid = device.described.uuid
         if uuid not in self._lost:
             try:
-                return device.read()
+                return device.read(steady=steady)
             except GpuLostError as error:
                 self._lost[uuid] = device.lost(str(error))
         memory = device.memory  # the driver's report of the loss may come later
