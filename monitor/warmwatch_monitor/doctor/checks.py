@@ -24,6 +24,7 @@ from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonEr
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.pipeline.feed import NOT_YET, Feed
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
+from warmwatch_monitor.sources.listed import RECORDS
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
@@ -256,13 +257,22 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
         if not source["up"] and not _without_gpu(source):
             mark = Mark.NOTE if source["error"] == NOT_YET else Mark.TROUBLE  # it has just started
             yield Finding(
-                mark=mark, what=f"the daemon's source {source['source']}: {source['error']}"
+                mark=mark,
+                what=f"the daemon's source {source['source']}: {source['error']}",
+                advice=_READABLE if source["source"] == RECORDS.name else "",
             )
     for export in answer.get("exports", ()):
         if export["up"] is False:
             yield Finding(
                 mark=Mark.TROUBLE, what=f"the daemon's export {export['export']}: {export['error']}"
             )
+
+
+_READABLE = (
+    "let the daemon's user list and enter the record directories; for the systemd service: "
+    "systemctl restart run-warmwatch.mount if it is not mounted, then "
+    "systemd-tmpfiles --create warmwatch.conf"
+)
 
 
 def _without_gpu(source: Mapping[str, object]) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.daemon import daemon
-from support.records import held, live_slot, since_boot, warm, write_record
+from support.records import held, live_slot, since_boot, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
@@ -191,11 +191,17 @@ def test_missing_hook_points_are_noted_and_an_old_torch_in_a_training_is_a_troub
     assert "its torch lacks callbacks" in result.stdout
 
 
-def test_a_daemon_that_watches_the_same_directory_is_fine(tmp_path: Path) -> None:
+def test_a_daemon_that_watches_the_same_directory_is_fine_until_the_directory_disappears(
+    tmp_path: Path,
+) -> None:
     with daemon(tmp_path) as url:
-        result = doctor("--address", url.removeprefix("http://"))
-    assert result.exit_code == 0
-    assert f"watches {tmp_path}" in result.stdout
+        address = url.removeprefix("http://")
+        result = doctor("--address", address)
+        assert result.exit_code == 0
+        assert f"watches {tmp_path}" in result.stdout
+        away = tmp_path.rename(f"{tmp_path}-away")
+        wait_until(lambda: "systemd-tmpfiles --create" in doctor("--address", address).stdout)
+        away.rename(tmp_path)
 
 
 def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) -> None:
