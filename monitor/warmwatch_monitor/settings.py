@@ -1,7 +1,5 @@
 """Settings of the monitor: one frozen value from environment variables and options."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Iterator, Mapping

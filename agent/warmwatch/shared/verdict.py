@@ -8,8 +8,6 @@ compile activity reopens it.
 No I/O, no clock, no logging: the same facts and the same ``now_ns`` give the same judgement.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import NamedTuple
 

@@ -119,7 +119,7 @@ def _quota(proc: Path, cgroups: Path) -> float | None:
 
 def _memory(proc: Path, cgroups: Path) -> tuple[int | None, int | None]:
     """Limit and use of the group with the least memory left."""
-    use = full_first(memory_group("self", proc, cgroups))
+    use = full_first(memory_group("self", str(proc), str(cgroups)))
     return (use.limit, use.used) if use else (None, None)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from statistics import median
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -84,6 +83,8 @@ def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
 def _estimate(
     of: str, so_far: float, took: Sequence[float], rests: Sequence[_Rest], of_rank: bool = False
 ) -> Estimate:
+    from statistics import median  # as in model.skew
+
     left = sorted(seconds for seconds, _ in rests)
     several = len(left) > 1
     return Estimate(

@@ -17,7 +17,6 @@ The detector of slowdowns (``speed``) takes the mean of all clean steps between 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import NamedTuple
 
 from warmwatch.shared import record
@@ -83,6 +82,8 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
     ]
     if len(regular) < _FEWEST_WAITS:
         return tuple(long_steps)
+    from statistics import median  # as in model.skew
+
     longest = _ALIKE_TIMES * median(one.seconds for one in regular)
     return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
 

@@ -7,20 +7,25 @@ gone, is absent.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import psutil
 from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import Compiler, HostReading, ProcessReading, WorkersMemory
-from warmwatch_monitor.sources.memory_limits import Group, Use, full_first, memory_group, of_workers
+from warmwatch_monitor.sources import proc
+from warmwatch_monitor.sources.memory_limits import (
+    CGROUPS,
+    Group,
+    Use,
+    full_first,
+    memory_group,
+    of_workers,
+)
 from warmwatch_monitor.sources.processes import (
-    STOPPED,
     Children,
     Compilers,
     children_by_scan,
@@ -49,45 +54,45 @@ class HostAndProcesses(Struct, frozen=True, kw_only=True):
 
 
 @cache
-def pci_gpus(devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
+def pci_gpus(devices: str = "/sys/bus/pci/devices") -> int | None:
     """The number of NVIDIA GPUs on the PCI bus, with or without a working driver."""
     try:
-        found = [_pci_id(device) for device in devices.iterdir()]
+        found = [_pci_id(f"{devices}/{name}") for name in os.listdir(devices)]
     except OSError:
         return None
     return sum(vendor == "0x10de" and kind.startswith("0x03") for vendor, kind in found)
 
 
-def _pci_id(device: Path) -> tuple[str, str]:
+def _pci_id(device: str) -> tuple[str, str]:
     """Vendor and class of a PCI device; empty if it was just removed."""
     try:
-        vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+        vendor, kind = (proc.text(f"{device}/{name}").strip() for name in ("vendor", "class"))
     except OSError:
         return "", ""
     return vendor, kind
 
 
 def read_machine() -> HostReading | None:
-    """The machine now; ``None`` if it does not report its number of CPUs."""
-    cpus, memory = psutil.cpu_count(), psutil.virtual_memory()
-    if cpus is None:
+    """The machine now; ``None`` if it does not report its number of CPUs or its memory."""
+    cpus, memory = os.cpu_count(), proc.machine_memory()
+    if cpus is None or memory is None:
         return None
     return HostReading(
-        memory_total_bytes=memory.total,
-        memory_available_bytes=memory.available,
+        memory_total_bytes=memory[0],
+        memory_available_bytes=memory[1],
         cpus=cpus,
-        load_1m=psutil.getloadavg()[0],
+        load_1m=os.getloadavg()[0],
         pci_gpus=pci_gpus(),
-        stolen_seconds=getattr(psutil.cpu_times(), "steal", None),  # Linux only
+        stolen_seconds=proc.stolen_seconds(),
     )
 
 
 class HostSource:
     """Follows the processes of the last call; one object for the daemon's life."""
 
-    def __init__(self, *, clock: Clock | None = None, proc: Path = Path("/proc")) -> None:
+    def __init__(self, *, clock: Clock | None = None, root: str = proc.PROC) -> None:
         self._clock = clock or Clock()
-        self._children = children_files(proc)
+        self._children = children_files(root)
         self._followed: dict[int, _Followed] = {}
         self._walked_ns: int | None = None
 
@@ -104,7 +109,7 @@ class HostSource:
             try:
                 followed = known.get(pid) or _Followed(pid)
                 readings[pid] = followed.read(self._clock.monotonic_ns, children, limit)
-            except psutil.Error:
+            except OSError:
                 continue
             self._followed[pid] = followed
         return readings
@@ -124,9 +129,8 @@ class _Followed:
     """One training process, with its totals at the last poll."""
 
     def __init__(self, pid: int) -> None:
-        self._process = psutil.Process(pid)
+        self._pid = pid
         self._cpu: tuple[int, float] | None = None
-        self._members: dict[int, psutil.Process] = {}
         self._pool: tuple[int, Totals] | None = None
         self._workers: tuple[int | None, int | None] = (None, None)
         self._group = memory_group(pid)
@@ -141,11 +145,9 @@ class _Followed:
         children: Children | None,
         limit: Callable[[Group | None], Use | None],
     ) -> ProcessReading:
-        """Raises psutil.Error if the process is gone or may not be read."""
-        with self._process.oneshot():
-            times, memory = self._process.cpu_times(), self._process.memory_info()
-            threads, status = self._process.num_threads(), self._process.status()
-        now_ns, cpu = clock_ns(), times.user + times.system
+        """Raises OSError if the process is gone or may not be read."""
+        stat, (resident, private) = proc.stat(self._pid), proc.memory(self._pid)
+        now_ns, cpu = clock_ns(), stat.cpu_seconds
         ratio = None
         if self._cpu is not None and now_ns > self._cpu[0]:
             ratio = max(0.0, (cpu - self._cpu[1]) / ((now_ns - self._cpu[0]) / 1e9))
@@ -156,41 +158,26 @@ class _Followed:
             self._memory_left = max(0, use.limit - use.used) if use else None
         busy, idle = self._workers
         return ProcessReading(
-            pid=self._process.pid,
+            pid=self._pid,
             cpu_seconds=cpu,
-            resident_bytes=memory.rss,
+            resident_bytes=resident,
             cpu_ratio=ratio,
-            threads=threads,
+            threads=stat.threads,
             workers_busy=busy,
             workers_idle=idle,
-            stopped=status in STOPPED,
+            stopped=stat.stopped,
             compilers=self._seen,
-            private_bytes=_private_bytes(memory),
+            private_bytes=private,
             workers_memory=self._workers_memory,
             memory_left_bytes=self._memory_left,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
-        known, self._members = self._members, {}
-
-        def member(pid: int) -> psutil.Process:
-            self._members[pid] = self._members.get(pid) or known.get(pid) or psutil.Process(pid)
-            return self._members[pid]
-
-        def command(pid: int) -> str:
-            try:
-                return " ".join(member(pid).cmdline())
-            except psutil.Error:
-                return ""
-
-        children, root = remembered(children), self._process.pid
-        workers = compile_workers(root, children, command)
-        below = with_descendants(root, children)[1:]
-        self._seen = self._compilers.read(below, workers.keys(), member, now_ns, BUSY_WORKER_RATIO)
-        totals = {
-            worker: sum(_cpu_seconds(member, pid) for pid in pids)
-            for worker, pids in workers.items()
-        }
+        children = remembered(children)
+        workers = compile_workers(self._pid, children)
+        below = with_descendants(self._pid, children)[1:]
+        self._seen = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)
+        totals = {worker: sum(map(_cpu_seconds, pids)) for worker, pids in workers.items()}
         if self._pool is not None:
             elapsed = (now_ns - self._pool[0]) / 1e9
             self._workers = _busy_and_idle(self._pool[1], totals, elapsed)
@@ -199,19 +186,13 @@ class _Followed:
         self._workers_memory = of_workers(len(workers), pids, self._group) if workers else None
 
 
-def _private_bytes(memory: Any) -> int | None:
-    """Resident memory without pages of files and shared memory; Linux only."""
-    shared = getattr(memory, "shared", None)
-    return None if shared is None else int(memory.rss - shared)
-
-
-def _cpu_seconds(member: Callable[[int], psutil.Process], pid: int) -> float:
+def _cpu_seconds(pid: int) -> float:
     """CPU time of a process and of the children it has waited for; 0 if it is gone."""
     try:
-        times = member(pid).cpu_times()
-    except psutil.Error:
+        stat = proc.stat(pid)
+    except OSError:
         return 0.0
-    return float(times.user + times.system + times.children_user + times.children_system)
+    return stat.cpu_seconds + stat.waited_seconds
 
 
 def _busy_and_idle(before: Totals, now: Totals, elapsed: float) -> tuple[int, int]:
@@ -233,13 +214,11 @@ class OomWatch:
     its process or cannot be read. The same holds if more of its processes ended than were killed
     (the launcher ends the others): the count does not show which one was killed.
 
-    ``proc`` and ``cgroups`` are the kernel's directories for both.
+    ``root`` and ``cgroups`` are the kernel's directories for processes and groups.
     """
 
-    def __init__(
-        self, *, proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
-    ) -> None:
-        self._proc, self._cgroups = proc, cgroups
+    def __init__(self, *, root: str = proc.PROC, cgroups: str = CGROUPS) -> None:
+        self._root, self._cgroups = root, cgroups
         self._followed: dict[int, _FollowedGroup] = {}
         self._gone: dict[int, bool] = {}
 
@@ -260,12 +239,12 @@ class OomWatch:
             del self._gone[next(iter(self._gone))]
         return dict(self._gone)
 
-    def _events(self, pid: int) -> Path | None:
+    def _events(self, pid: int) -> str | None:
         """The file that counts for a process; ``None`` if it has no cgroup."""
-        group = memory_group(pid, self._proc, self._cgroups)
+        group = memory_group(pid, self._root, self._cgroups)
         if group is None:
             return None
-        return group.folder / ("memory.oom_control" if group.first else "memory.events")
+        return f"{group.folder}/{'memory.oom_control' if group.first else 'memory.events'}"
 
 
 class _FollowedGroup:
@@ -274,7 +253,7 @@ class _FollowedGroup:
     Two, because the count grows just before the process is gone: the last poll may have seen that.
     """
 
-    def __init__(self, events: Path | None) -> None:
+    def __init__(self, events: str | None) -> None:
         self.events = events
         self._counts: tuple[int | None, ...] = ()
 
@@ -290,7 +269,7 @@ class _FollowedGroup:
         if self.events is None:
             return None
         try:
-            pairs = (line.split() for line in self.events.read_text().splitlines())
+            pairs = (line.split() for line in proc.text(self.events).splitlines())
             return next((int(count) for name, count in pairs if name == "oom_kill"), None)
         except (OSError, ValueError):
             return None

@@ -7,14 +7,12 @@ decides. Pages of files that the kernel can drop do not count as used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 from warmwatch_monitor.model import WorkersMemory
+from warmwatch_monitor.sources import proc
 
-_PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+CGROUPS = "/sys/fs/cgroup"
 _UNLIMITED = 2**60  # of version 1, which has a number for it
 _WORTH_READING = 0.75  # of the limit: below it the workers are no concern
 
@@ -22,8 +20,8 @@ _WORTH_READING = 0.75  # of the limit: below it the workers are no concern
 class Group(NamedTuple):
     """A memory cgroup: its folder, the folder of all groups, and whether it is version 1."""
 
-    folder: Path
-    root: Path
+    folder: str
+    root: str
     first: bool
 
 
@@ -35,21 +33,21 @@ class Use(NamedTuple):
     cgroup: bool
 
 
-def memory_group(pid: int | str, proc: Path = _PROC, cgroups: Path = _CGROUPS) -> Group | None:
+def memory_group(pid: int | str, root: str = proc.PROC, cgroups: str = CGROUPS) -> Group | None:
     """The memory cgroup of a process; ``None`` if it has none, or if that cannot be read."""
     try:
-        lines = (proc / str(pid) / "cgroup").read_text().splitlines()
-    except (OSError, ValueError):
+        lines = proc.text(f"{root}/{pid}/cgroup").splitlines()
+    except OSError:
         return None
     for line in lines:  # hierarchy:controllers:path, see cgroups(7)
         controllers, _, path = line.partition(":")[2].partition(":")
         if "memory" in controllers.split(","):
-            root = cgroups / "memory"
-            return Group(root / path.lstrip("/"), root, first=True)
+            folder = f"{cgroups}/memory"
+            return Group(f"{folder}{path}".rstrip("/"), folder, first=True)
     paths = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
     if not paths or paths[0].startswith(".."):
         return None  # outside of the groups that are mounted in this container
-    return Group(cgroups / paths[0], cgroups, first=False)
+    return Group(f"{cgroups}/{paths[0]}".rstrip("/"), cgroups, first=False)
 
 
 def full_first(group: Group | None) -> Use | None:
@@ -57,11 +55,16 @@ def full_first(group: Group | None) -> Use | None:
     return min(_uses(group), key=lambda one: one.limit - one.used, default=None)
 
 
-def least_room(group: Group | None) -> Use:
-    """The limit that is reached first: of the machine, or of ``group`` or one of its parents."""
-    memory = psutil.virtual_memory()
-    machine = Use(memory.total - memory.available, memory.total, cgroup=False)
-    return max([machine, *_uses(group)], key=lambda one: one.used / one.limit)
+def least_room(group: Group | None) -> Use | None:
+    """The limit that is reached first: of the machine, or of ``group`` or one of its parents.
+
+    ``None`` if none is known.
+    """
+    uses = [*_uses(group)]
+    if (memory := proc.machine_memory()) is not None:
+        total, available = memory
+        uses.append(Use(total - available, total, cgroup=False))
+    return max(uses, key=lambda one: one.used / one.limit, default=None)
 
 
 def _uses(group: Group | None) -> Iterator[Use]:
@@ -72,58 +75,55 @@ def _uses(group: Group | None) -> Iterator[Use]:
         if group.first
         else ("memory.max", "memory.current", "inactive_file")
     )
-    for folder in (group.folder, *group.folder.parents):
-        if not folder.is_relative_to(group.root):
-            return
-        limit = _number(folder / limits)
-        if not limit or limit >= _UNLIMITED:
-            continue
-        if (used := _number(folder / current)) is not None:
-            yield Use(max(0, used - _stat(folder / "memory.stat", inactive)), limit, cgroup=True)
+    folder = group.folder
+    while folder.startswith(group.root):
+        limit = _number(f"{folder}/{limits}")
+        if limit and limit < _UNLIMITED and (used := _number(f"{folder}/{current}")) is not None:
+            yield Use(max(0, used - _stat(f"{folder}/memory.stat", inactive)), limit, cgroup=True)
+        folder = folder.rpartition("/")[0]
 
 
-def _number(file: Path) -> int | None:
+def _number(file: str) -> int | None:
     """``None`` also for ``max``, which is no limit."""
     try:
-        return int(file.read_text())
+        return int(proc.text(file))
     except (OSError, ValueError):
         return None
 
 
-def _stat(file: Path, name: str) -> int:
+def _stat(file: str, name: str) -> int:
     try:
-        pairs = (line.split() for line in file.read_text().splitlines())
+        pairs = (line.split() for line in proc.text(file).splitlines())
         return next((int(pair[1]) for pair in pairs if pair[:1] == [name]), 0)
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def of_workers(
-    workers: int, pids: Iterable[int], group: Group | None, proc: Path = _PROC
+    workers: int, pids: Iterable[int], group: Group | None, root: str = proc.PROC
 ) -> WorkersMemory | None:
     """Memory of compile workers, which are the processes ``pids``; ``None`` if there is enough."""
     use = least_room(group)
-    if not workers or use.used < _WORTH_READING * use.limit:
+    if not workers or use is None or use.used < _WORTH_READING * use.limit:
         return None
     return WorkersMemory(
         workers=workers,
-        workers_bytes=sum(_own_bytes(pid, proc) for pid in pids),
+        workers_bytes=sum(_own_bytes(pid, root) for pid in pids),
         used_bytes=use.used,
         limit_bytes=use.limit,
         cgroup=use.cgroup,
     )
 
 
-def _own_bytes(pid: int, proc: Path) -> int:
+def _own_bytes(pid: int, root: str) -> int:
     """Resident memory of a process, with its share of shared pages; 0 if it is gone."""
     try:
-        for line in (proc / str(pid) / "smaps_rollup").read_text().splitlines():
+        for line in proc.text(f"{root}/{pid}/smaps_rollup").splitlines():
             if line.startswith("Pss:"):
                 return 1024 * int(line.split()[1])
     except (OSError, ValueError, IndexError):
         pass
     try:  # another user's process, or a kernel without that file
-        memory = psutil.Process(pid).memory_info()
-    except psutil.Error:
+        return proc.memory(pid)[1]
+    except OSError:
         return 0
-    return int(memory.rss - getattr(memory, "shared", 0))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-
-import psutil
 
 from warmwatch_monitor.model import Compiler
+from warmwatch_monitor.sources import proc
 
 POOL = "torch/_inductor/compile_worker"
 _NOT_WORKERS = "resource_tracker"
@@ -17,17 +16,17 @@ _NOT_WORKERS = "resource_tracker"
 Children = Callable[[int], Sequence[int]]
 
 
-def children_files(proc: Path) -> Children | None:
-    """The kernel's own lists of children under ``proc``; ``None`` if it has none."""
-    if not any(proc.glob("self/task/*/children")):
+def children_files(root: str = proc.PROC) -> Children | None:
+    """The kernel's own lists of children under ``root``; ``None`` if it has none."""
+    if not os.path.exists(f"{root}/thread-self/children"):
         return None
 
     def children(pid: int) -> list[int]:
         found: list[int] = []
         with contextlib.suppress(OSError):
-            for task in (proc / str(pid) / "task").iterdir():
+            for task in os.listdir(f"{root}/{pid}/task"):
                 with contextlib.suppress(OSError):  # a thread that ended meanwhile
-                    found.extend(map(int, (task / "children").read_text().split()))
+                    found.extend(map(int, proc.text(f"{root}/{pid}/task/{task}/children").split()))
         return found
 
     return children
@@ -36,13 +35,22 @@ def children_files(proc: Path) -> Children | None:
 def children_by_scan() -> Children:
     """Children of every process, from one list of all processes taken now. Costly."""
     table: dict[int, list[int]] = {}
-    for process in psutil.process_iter(["ppid"]):
-        table.setdefault(process.info["ppid"] or 0, []).append(process.pid)
+    for pid in proc.pids():
+        with contextlib.suppress(OSError):  # it has ended
+            table.setdefault(proc.stat(pid).parent, []).append(pid)
     return lambda pid: table.get(pid, [])
 
 
+def command_line(pid: int) -> str:
+    """The command line of a process; empty if it is gone or may not be read."""
+    try:
+        return " ".join(proc.command(pid))
+    except OSError:
+        return ""
+
+
 def compile_workers(
-    root: int, children: Children, command: Callable[[int], str]
+    root: int, children: Children, command: Callable[[int], str] = command_line
 ) -> Mapping[int, tuple[int, ...]]:
     """The compile workers below ``root``, each with its own descendants."""
     workers: dict[int, tuple[int, ...]] = {}
@@ -93,7 +101,6 @@ _KNOWN = re.compile(
     r"|hipcc|ninja|make|cmake|as|collect2|ld|ld\.\w+|lld|lto1|lto-wrapper)"
     r"(?:-[\d.]+)?"
 )
-STOPPED = frozenset({psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP})
 
 
 def known_name(name: str) -> str | None:
@@ -112,12 +119,11 @@ class Compilers:
         self,
         pids: Iterable[int],
         workers: Collection[int],
-        member: Callable[[int], psutil.Process],
         now_ns: int,
         busy_ratio: float,
     ) -> tuple[Compiler, ...]:
         """The busiest of ``pids`` that compile; those of ``workers`` where they are at it."""
-        found = [one for pid in pids if (one := _read(member, pid, pid in workers)) is not None]
+        found = [one for pid in pids if (one := _read(pid, pid in workers)) is not None]
         before, self._before = self._before, (now_ns, {one[0]: one[2] for one in found})
         enough = 0.0 if before is None else busy_ratio * (now_ns - before[0]) / 1e9
         seen = [
@@ -138,17 +144,11 @@ def _weight(one: Compiler) -> tuple[bool, bool, float, int]:
     return not one.stopped, not one.busy, -one.cpu_seconds, one.pid
 
 
-def _read(
-    member: Callable[[int], psutil.Process], pid: int, worker: bool
-) -> tuple[int, str, float, bool] | None:
+def _read(pid: int, worker: bool) -> tuple[int, str, float, bool] | None:
     """``None`` if it is gone, cannot be read or does not compile."""
     try:
-        process = member(pid)
-        with process.oneshot():
-            name = WORKER if worker else known_name(process.name())
-            if name is None:
-                return None
-            times = process.cpu_times()
-            return pid, name, times.user + times.system, process.status() in STOPPED
-    except psutil.Error:
+        stat = proc.stat(pid)
+        name = WORKER if worker else known_name(proc.whole_name(pid, stat.name))
+    except OSError:
         return None
+    return None if name is None else (pid, name, stat.cpu_seconds, stat.stopped)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
-
-import psutil
 
 from warmwatch.shared.values import printable
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading, ObservedTraining, ProcessReading, Signs, machine
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import POOL
 
@@ -75,15 +73,14 @@ class ObservedSource:
         known, self._commands = self._commands, {}
         pools: set[int] = set()
         parents: set[int] = set()
-        for process in _processes():
-            pid = process.pid
+        for pid in proc.pids():
             try:  # read no more of a process than is needed to judge it
-                command = known[pid] if pid in known else tuple(process.cmdline())
+                command = known[pid] if pid in known else proc.command(pid)
                 self._commands[pid] = command
                 if POOL in " ".join(command):
-                    parents.add(process.ppid())
+                    parents.add(proc.stat(pid).parent)
                     pools.add(pid)
-            except psutil.Error:
+            except OSError:
                 continue
         self._owners = parents - pools - {0, 1}
 
@@ -95,8 +92,8 @@ class ObservedSource:
     def _command(self, pid: int) -> tuple[str, ...]:
         if pid not in self._commands:
             try:
-                self._commands[pid] = tuple(psutil.Process(pid).cmdline())
-            except psutil.Error:
+                self._commands[pid] = proc.command(pid)
+            except OSError:
                 return ()
         return self._commands[pid]
 
@@ -104,33 +101,29 @@ class ObservedSource:
 def in_initial_namespace() -> bool:
     """Whether pids here are the host's, which NVML uses."""
     try:
-        return str(Path("/proc/self/ns/pid").readlink()) == _INITIAL_NAMESPACE
+        return os.readlink("/proc/self/ns/pid") == _INITIAL_NAMESPACE
     except OSError:
         return False
 
 
 def shown(command: Sequence[str]) -> str:
     """A command up to its script or module, because arguments may be secret."""
-    parts = [os.path.basename(command[0])] if command else []  # noqa: PTH119 - text, not a path
+    parts = [os.path.basename(command[0])] if command else []
     rest = iter(command[1:])
     for part in rest:
         if part == "-m":
             parts += ["-m", next(rest, "")]
             break
         if not part.startswith("-"):
-            parts.append(os.path.basename(part))  # noqa: PTH119
+            parts.append(os.path.basename(part))
             break
         if part == "-c":
             break
     return printable(" ".join(filter(None, parts)))[:_COMMAND_LIMIT]
 
 
-def _processes() -> Iterable[psutil.Process]:
-    return psutil.process_iter()
-
-
 def _is_python(command: Sequence[str]) -> bool:
-    name = os.path.basename(command[0]) if command else ""  # noqa: PTH119
+    name = os.path.basename(command[0]) if command else ""
     return name.startswith(_INTERPRETERS)
 
 
@@ -139,8 +132,8 @@ def _belongs(pid: int, attached: Collection[int]) -> bool:
     if pid in attached:
         return True
     try:
-        family = {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
-    except psutil.Error:
+        family = {pid, *proc.ancestors(pid)}
+    except OSError:
         return True  # it is gone
     return not family.isdisjoint(attached)
 

@@ -7,7 +7,6 @@ import os
 import time
 from pathlib import Path
 
-import psutil
 from msgspec import Struct
 
 from warmwatch.shared.record import STACKS, RecordError
@@ -103,29 +102,12 @@ _BETWEEN = 0.5  # seconds
 
 def compilers_of(pid: int) -> tuple[Compiler, ...]:
     """The busiest compilers below ``pid``; none if they may not be read."""
-    seen, members = Compilers(), dict[int, psutil.Process]()
+    seen = Compilers()
     found: tuple[Compiler, ...] = ()
     for pause in (0.0, _BETWEEN):
         time.sleep(pause)
-        children = remembered(children_files(Path("/proc")) or children_by_scan())
-        workers = compile_workers(pid, children, lambda one: _command(members, one))
+        children = remembered(children_files() or children_by_scan())
+        workers = compile_workers(pid, children)
         below = with_descendants(pid, children)[1:]
-        now_ns = time.monotonic_ns()
-        found = seen.read(
-            below, workers, lambda one: _member(members, one), now_ns, BUSY_WORKER_RATIO
-        )
+        found = seen.read(below, workers, time.monotonic_ns(), BUSY_WORKER_RATIO)
     return found
-
-
-def _member(members: dict[int, psutil.Process], pid: int) -> psutil.Process:
-    """Raises psutil.Error."""
-    if pid not in members:
-        members[pid] = psutil.Process(pid)
-    return members[pid]
-
-
-def _command(members: dict[int, psutil.Process], pid: int) -> str:
-    try:
-        return " ".join(_member(members, pid).cmdline())
-    except psutil.Error:
-        return ""

@@ -8,6 +8,8 @@ import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any, get_origin
 
 import pytest
 from hypothesis import example, given
@@ -470,14 +472,15 @@ def test_every_readable_identity_has_fields_of_the_right_types(known: dict[str, 
     except record.RecordError:
         return
     for name, value in identity._asdict().items():
-        kinds = {"str": str, "int": int, "float": (int, float), "tuple[str, ...]": tuple}
-        kinds["Mapping[str, str]"] = Mapping
-        bare, _, optional = Identity.__annotations__[name].__forward_arg__.partition(" | ")
-        assert isinstance(value, kinds[bare]) or (optional and value is None)
+        of: Any = Identity.__annotations__[name]
+        optional = isinstance(of, UnionType)
+        of = of.__args__[0] if optional else of
+        kind = (int, float) if of is float else get_origin(of) or of
+        assert isinstance(value, kind) or (optional and value is None)
         assert not isinstance(value, bool)
-        if bare == "tuple[str, ...]":
+        if kind is tuple:
             assert all(isinstance(one, str) for one in value)
-        if bare == "Mapping[str, str]":
+        if kind is Mapping:
             assert all(isinstance(one, str) for pair in value.items() for one in pair)
 
 

@@ -142,5 +142,5 @@ def test_gpus_are_counted_on_the_bus_whether_or_not_their_driver_works(tmp_path:
         (device / "vendor").write_text(f"{vendor}\n")
         (device / "class").write_text(f"{kind}\n")
     (tmp_path / "gone").mkdir()
-    assert host.pci_gpus(tmp_path) == 2
-    assert host.pci_gpus(tmp_path / "none") is None
+    assert host.pci_gpus(str(tmp_path)) == 2
+    assert host.pci_gpus(str(tmp_path / "none")) is None

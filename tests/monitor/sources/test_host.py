@@ -14,6 +14,7 @@ import pytest
 
 from support.records import wait_until
 from warmwatch_monitor.clock import Clock
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import children_files, compile_workers
 
@@ -152,9 +153,9 @@ def test_all_processes_are_listed_at_most_every_ten_seconds(
 ) -> None:
     scans: list[float] = []
     now = [0.0]
-    listed = psutil.process_iter
-    monkeypatch.setattr(psutil, "process_iter", lambda a: scans.append(now[0]) or listed(a))
-    source = host(now, proc=tmp_path)  # no lists of children there
+    listed = proc.pids
+    monkeypatch.setattr(proc, "pids", lambda: scans.append(now[0]) or listed())
+    source = host(now, root=str(tmp_path))  # no lists of children there
     source.read([])
     assert not scans, "with no rank there is nothing to look for"
     for second in range(25):
@@ -164,15 +165,17 @@ def test_all_processes_are_listed_at_most_every_ten_seconds(
 
 
 def test_the_kernel_s_lists_of_children_are_used_if_available(tmp_path: Path) -> None:
-    for pid, task, text in (("self", 1, ""), ("5", 5, "6 7 "), ("5", 9, "8"), ("6", 6, "")):
+    (tmp_path / "thread-self").mkdir()
+    (tmp_path / "thread-self" / "children").touch()
+    for pid, task, text in (("5", 5, "6 7 "), ("5", 9, "8"), ("6", 6, "")):
         file = tmp_path / pid / "task" / str(task) / "children"
         file.parent.mkdir(parents=True)
         file.write_text(text)
-    children = children_files(tmp_path)
+    children = children_files(str(tmp_path))
     assert children is not None
     assert sorted(children(5)) == [6, 7, 8]
     assert children(6) == children(4711) == []
-    assert children_files(tmp_path / "5") is None
+    assert children_files(str(tmp_path / "5")) is None
 
 
 def test_spawned_workers_count_but_not_the_resource_tracker() -> None:

@@ -296,26 +296,27 @@ def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
 ) -> None:
     """A process with GPUs is a while on its way out, its lock free and its pid there."""
     stat_of(tmp_path, 7)
-    known = holder(7, tmp_path)
+    root = str(tmp_path)
+    known = holder(7, root)
     assert known == Holder(pid=7, started=77)
-    assert presence(known, 5, tmp_path) is Presence.THERE, "its open files may not be read"
+    assert presence(known, 5, root) is Presence.THERE, "its open files may not be read"
     (tmp_path / "7" / "fd").mkdir()
     maps = tmp_path / "7" / "maps"
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 4 /run/warmwatch/a/slot\n")
-    assert presence(known, 5, tmp_path) is Presence.UNKNOWN
+    assert presence(known, 5, root) is Presence.UNKNOWN
     maps.write_text("7f00-7f01 rw-s 00000000 00:19 5 /run/warmwatch/a/slot\n7f02-7f03 rw-p 0 0 0\n")
-    assert presence(known, 5, tmp_path) is Presence.THERE, "a mapping outlives its descriptor"
-    assert writer(7, 5, 0, tmp_path) == known
-    assert writer(7, 6, 0, tmp_path) is None
-    assert writer(0, 5, 0, tmp_path) is None
+    assert presence(known, 5, root) is Presence.THERE, "a mapping outlives its descriptor"
+    assert writer(7, 5, 0, root) == known
+    assert writer(7, 6, 0, root) is None
+    assert writer(0, 5, 0, root) is None
     (tmp_path / "7" / "fd" / "3").symlink_to(tmp_path)
-    assert presence(known, tmp_path.stat().st_ino, tmp_path) is Presence.THERE
+    assert presence(known, tmp_path.stat().st_ino, root) is Presence.THERE
     for other in ({"state": "Z"}, {"flags": 4}, {"started": 78}):
         stat_of(tmp_path, 7, **other)  # type: ignore[arg-type]
-        assert presence(known, 5, tmp_path) is Presence.GONE
+        assert presence(known, 5, root) is Presence.GONE
     (tmp_path / "7" / "stat").unlink()
-    assert presence(known, 5, tmp_path) is Presence.GONE
-    assert holder(7, tmp_path) is None
+    assert presence(known, 5, root) is Presence.GONE
+    assert holder(7, root) is None
 
 
 @pytest.mark.parametrize(
@@ -340,12 +341,13 @@ def test_a_process_with_a_new_address_space_runs_another_program(
         )
 
     stat_of(tmp_path, 7)
+    root = str(tmp_path)
     tell(5000, 20)
-    known = holder(7, tmp_path)
+    known = holder(7, root)
     assert known is not None
     assert (known.uids, known.pids) == ({5, 6}, (7, 1))
     tell(peak, code)
-    assert presence(known, 5, tmp_path) is found
+    assert presence(known, 5, root) is found
 
 
 # runs after the agent's own handler, and frees the lock as any code may that opens the slot

@@ -36,7 +36,7 @@ def group(root: Path, *, first: bool, **limits: tuple[str, int, int]) -> Group:
         (folder / names[0]).write_text(f"{limit}\n")
         (folder / names[1]).write_text(f"{used}\n")
         (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {files}\nactive_file 7\n")
-    return Group(folder, root, first=first)
+    return Group(str(folder), str(root), first=first)
 
 
 @pytest.mark.parametrize(("first", "unlimited"), [(False, "max"), (True, "9223372036854771712")])
@@ -65,6 +65,7 @@ def test_the_memory_left_is_that_of_the_group_that_is_full_first(
 def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
     for one in (None, group(tmp_path, first=False, job=("max", MACHINE, 0))):
         known = least_room(one)
+        assert known is not None
         assert (known.limit, known.cgroup) == (MACHINE, False)
         assert 0 < known.used < MACHINE
 
@@ -81,9 +82,10 @@ def test_without_a_limit_the_machine_s_memory_counts(tmp_path: Path) -> None:
 def test_the_group_of_a_process_is_found(tmp_path: Path, lines: str, path: str | None) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "cgroup").write_text(lines)
-    found = memory_group(7, tmp_path, tmp_path / "groups")
-    assert (found.folder if found else None) == (tmp_path / "groups" / path if path else None)
-    assert memory_group(8, tmp_path, tmp_path) is None
+    groups = str(tmp_path / "groups")
+    found = memory_group(7, str(tmp_path), groups)
+    assert (found.folder if found else None) == (f"{groups}/{path}" if path else None)
+    assert memory_group(8, str(tmp_path), groups) is None
 
 
 HOLDER = "import sys; held = bytearray(b'x' * 50_000_000); print('held', flush=True); input()"

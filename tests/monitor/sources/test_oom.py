@@ -39,7 +39,7 @@ class Kernel:
         self.events.write_text(f"low 0\nhigh 5\nmax 9\noom {killed}\noom_kill {killed}\n")
 
     def watch(self) -> OomWatch:
-        return OomWatch(proc=self.proc, cgroups=self.cgroups)
+        return OomWatch(root=str(self.proc), cgroups=str(self.cgroups))
 
 
 OTHERS = (4712, 4713)

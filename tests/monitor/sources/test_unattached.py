@@ -128,7 +128,7 @@ def test_a_python_process_that_nvml_lists_is_found_if_pids_are_the_host_s(tmp_pa
 def test_processes_are_listed_at_most_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     lists: list[int] = []
     now = [1_000 * SECOND]
-    monkeypatch.setattr(source, "_processes", lambda: lists.append(now[0]) or [])
+    monkeypatch.setattr(source.proc, "pids", lambda: lists.append(now[0]) or [])
     looked = ObservedSource(clock=Clock(monotonic_ns=lambda: now[0]), shares_pids=False)
     for _ in range(50):
         looked.read([], ())

@@ -3,8 +3,6 @@
 All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning "not yet".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import UnionType
 from typing import Any
 
 from warmwatch.shared.record.facts import COMPILE_CACHES, Identity
@@ -154,12 +155,12 @@ def _caches(value: object) -> str | None:
     return None if all(isinstance(one, str) for one in known) else "is neither cold nor warm"
 
 
-_BY_TYPE: Mapping[str, Callable[[object], str | None]] = {
-    "str": _text,
-    "int": _number,
-    "float": _amount,
-    "tuple[str, ...]": _texts,
-    "Mapping[str, str]": _caches,
+_BY_TYPE: Mapping[Any, Callable[[object], str | None]] = {
+    str: _text,
+    int: _number,
+    float: _amount,
+    tuple[str, ...]: _texts,
+    Mapping[str, str]: _caches,
 }
 _BY_NAME = {
     "rank": _rank,
@@ -174,10 +175,10 @@ _BY_NAME = {
 }
 
 
-def _kind(name: str, annotation: str) -> tuple[Callable[[object], str | None], bool]:
+def _kind(name: str, of: Any) -> tuple[Callable[[object], str | None], bool]:
     """The check of a field, and whether it may be ``null``."""
-    bare = annotation.removesuffix(" | None")
-    return _BY_NAME.get(name, _BY_TYPE[bare]), bare != annotation
+    optional = isinstance(of, UnionType)
+    return _BY_NAME.get(name) or _BY_TYPE[of.__args__[0] if optional else of], optional
 
 
-_KINDS = {name: _kind(name, of.__forward_arg__) for name, of in Identity.__annotations__.items()}
+_KINDS = {name: _kind(name, of) for name, of in Identity.__annotations__.items()}

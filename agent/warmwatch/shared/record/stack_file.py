@@ -5,8 +5,6 @@ longer than the agent's limit. A frame is a function's name, the base name of it
 no value, no source. Lines and the file are bounded; a reader rejects anything else.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

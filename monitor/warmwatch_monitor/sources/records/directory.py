@@ -20,7 +20,6 @@ import stat
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -69,7 +68,7 @@ class RecordDirectory:
     """
 
     def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
-        self._path, self._clock, self._chosen = Path(path), clock, chosen
+        self._path, self._clock, self._chosen = path, clock, chosen
         self._listing = Listing()
         self._stamp: tuple[int, ...] | None = None
         self._scanned: tuple[int, ...] | None = None  # the stamp that the listing will have
@@ -90,7 +89,7 @@ class RecordDirectory:
         """
         now_ns = self._clock.monotonic_ns()
         try:
-            status = self._path.stat() if self._chosen else self._path.lstat()
+            status = os.stat(self._path) if self._chosen else os.lstat(self._path)
             if not self._chosen and (problem := _distrust(status)) is not None:
                 return self._refused(problem)
             # a chmod moves the ctime
@@ -136,7 +135,7 @@ class RecordDirectory:
         self._stamp = self._scan = None
         missed = self._was_listed or self._chosen
         return Listing(
-            refusals=(Refusal(path=str(self._path), reason=reason),),
+            refusals=(Refusal(path=self._path, reason=reason),),
             problem=f"{self._path}: {reason}" if missed else None,
         )
 
@@ -144,7 +143,7 @@ class RecordDirectory:
 class _Scan:
     """One listing of a directory, which may take several polls. Bounded per user."""
 
-    def __init__(self, path: Path, living: Collection[str]) -> None:
+    def __init__(self, path: str, living: Collection[str]) -> None:
         self._entries, self._living = os.scandir(path), living
         self.cpu_seconds = 0.0
         self._folders: defaultdict[int, list[tuple[bool, int, str]]] = defaultdict(list)

@@ -10,7 +10,6 @@ import stat
 import struct
 import threading
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Header, RecordError, Slot, StepCounts, TornError
 from warmwatch.shared.record.counters import flatten
 from warmwatch_monitor.model import Death
+from warmwatch_monitor.sources import proc
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a fifo must not block
@@ -221,7 +221,7 @@ def _exit_info(descriptor: int) -> _ExitInfo | None:
 def _zombie_status(pid: int) -> int | None:
     """The exit status of a process until it is reaped; 0 if it may not be read."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = proc.text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
         return None
     return int(fields[_EXIT_STATUS]) if fields[0] == "Z" else None

@@ -136,7 +136,7 @@ class FollowedRecord:
         try:
             reading = self._read(poll.now_ns, may_read)
         except FileNotFoundError:
-            if not os.path.isdir(self.folder):  # noqa: PTH112 - Path's raises where it may not ask
+            if not os.path.isdir(self.folder):  # Path's raises where it may not ask
                 return None
             return Refusal(path=self.folder, reason=f"it holds no {record.SLOT!r}")
         except (OSError, RecordError) as error:

@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -16,6 +15,7 @@ from warmwatch.shared import record
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
 from warmwatch.shared.record import Identity
 from warmwatch_monitor.model import Owner
+from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.records.folder import Look
 
 
@@ -162,12 +162,12 @@ class Holder(Struct, frozen=True, kw_only=True):
         return not self.uids or bool(self.uids & {0, owner}) or pid in self.pids
 
 
-def holder(pid: int, proc: Path = Path("/proc")) -> Holder | None:
+def holder(pid: int, root: str = proc.PROC) -> Holder | None:
     """The process that has ``pid`` now; ``None`` if it cannot be read."""
-    fields = _fields(pid, proc)
+    fields = _fields(pid, root)
     if not fields:
         return None
-    values = _status(pid, proc)
+    values = _status(pid, root)
     return Holder(
         pid=pid,
         started=int(fields[_STARTED]),
@@ -178,25 +178,25 @@ def holder(pid: int, proc: Path = Path("/proc")) -> Holder | None:
     )
 
 
-def presence(known: Holder, inode: int, proc: Path = Path("/proc")) -> Presence:
+def presence(known: Holder, inode: int, root: str = proc.PROC) -> Presence:
     """Whether ``known`` still exists, with the file ``inode`` open."""
-    fields = _fields(known.pid, proc)
+    fields = _fields(known.pid, root)
     if not fields or int(fields[_STARTED]) != known.started:
         return Presence.GONE
     if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
         return Presence.GONE
-    if _runs_another_program(known, _status(known.pid, proc)):
+    if _runs_another_program(known, _status(known.pid, root)):
         return Presence.GONE
-    return Presence.UNKNOWN if _has_open(known.pid, inode, proc) is False else Presence.THERE
+    return Presence.UNKNOWN if _has_open(known.pid, inode, root) is False else Presence.THERE
 
 
-def writer(pid: int, inode: int, owner: int, proc: Path = Path("/proc")) -> Holder | None:
+def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | None:
     """The process ``pid``, if it certainly writes ``owner``'s slot ``inode``; else ``None``.
 
     For a reader that never saw the lock held. The pid comes from the record: in another pid
     namespace it belongs to another process, and a forged record may contain any.
     """
-    found = holder(pid, proc) if pid and _has_open(pid, inode, proc) else None
+    found = holder(pid, root) if pid and _has_open(pid, inode, root) else None
     return found if found and found.speaks_for(owner) else None
 
 
@@ -205,10 +205,10 @@ def _runs_another_program(known: Holder, values: Mapping[str, str]) -> bool:
     return 0 < peak < known.peak or 0 < code != known.code > 0
 
 
-def _status(pid: int, proc: Path) -> Mapping[str, str]:
+def _status(pid: int, root: str) -> Mapping[str, str]:
     """The public content of /proc/PID/status, by name; empty if the process is gone."""
     try:
-        lines = (proc / str(pid) / "status").read_text(errors="replace").splitlines()
+        lines = proc.text(f"{root}/{pid}/status").splitlines()
     except OSError:
         return {}
     return {name: value for name, _, value in (line.partition(":") for line in lines)}
@@ -223,21 +223,21 @@ def _number(values: Mapping[str, str], name: str) -> int:
     return next(iter(_numbers(values, name)), 0)
 
 
-def _fields(pid: int, proc: Path) -> list[str]:
+def _fields(pid: int, root: str) -> list[str]:
     try:
-        text = (proc / str(pid) / "stat").read_text()
+        text = proc.text(f"{root}/{pid}/stat")
     except OSError:
         return []
     return text.rpartition(")")[2].split()
 
 
-def _has_open(pid: int, inode: int, proc: Path) -> bool | None:
+def _has_open(pid: int, inode: int, root: str) -> bool | None:
     """Whether it has the file open or mapped; ``None`` if another user's may not be read."""
-    process = proc / str(pid)
+    folder = f"{root}/{pid}/fd"
     try:
-        if any(_inode(link) == inode for link in (process / "fd").iterdir()):
+        if any(_inode(f"{folder}/{name}") == inode for name in os.listdir(folder)):
             return True
-        return any(_maps(line, inode) for line in (process / "maps").read_text().splitlines())
+        return any(_maps(line, inode) for line in proc.text(f"{root}/{pid}/maps").splitlines())
     except OSError:
         return None
 
@@ -248,9 +248,9 @@ def _maps(line: str, inode: int) -> bool:
     return len(fields) == 6 and fields[4] == str(inode) and record.SLOT in fields[5]
 
 
-def _inode(path: Path) -> int | None:
+def _inode(path: str) -> int | None:
     try:
-        return path.stat().st_ino
+        return os.stat(path).st_ino
     except OSError:  # closed meanwhile
         return None
 

@@ -1,0 +1,114 @@
+"""Processes and the machine, as Linux has them in ``/proc``. See proc(5).
+
+Functions of a process raise OSError if it is gone or may not be read. Nothing is cached: a pid may
+belong to another process at the next call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+PROC = "/proc"
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+_LONGEST_NAME = 15  # characters of a name in `stat`
+
+
+class Stat(Struct, frozen=True):
+    """A process's ``stat``.
+
+    Attributes:
+        name: of its program, cut off after 15 characters.
+        state: a letter: ``T`` and ``t`` mean stopped.
+        cpu_seconds: of its own threads. waited_seconds: of the children that it has waited for.
+    """
+
+    name: str
+    state: str
+    parent: int
+    cpu_seconds: float
+    waited_seconds: float
+    threads: int
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal or a debugger has stopped it."""
+        return self.state in "Tt"
+
+
+def stat(pid: int) -> Stat:
+    """Name, state, parent, CPU time and threads of a process."""
+    name, _, rest = text(f"{PROC}/{pid}/stat").rpartition(")")  # a name may have one too
+    fields = rest.split()
+    if len(fields) < 18:
+        raise ProcessLookupError
+    user, system, waited_user, waited_system = map(int, fields[11:15])
+    return Stat(
+        name=name.partition("(")[2],
+        state=fields[0],
+        parent=int(fields[1]),
+        cpu_seconds=(user + system) / _TICKS,
+        waited_seconds=(waited_user + waited_system) / _TICKS,
+        threads=int(fields[17]),
+    )
+
+
+def whole_name(pid: int, name: str) -> str:
+    """The name of a process's program, of which ``stat`` has the first characters only."""
+    if len(name) < _LONGEST_NAME:
+        return name
+    words = command(pid)
+    whole = os.path.basename(words[0]) if words else ""
+    return whole if whole.startswith(name) else name
+
+
+def memory(pid: int) -> tuple[int, int]:
+    """Resident bytes of a process, and those of them that are not shared: no files, no ``shm``."""
+    fields = text(f"{PROC}/{pid}/statm").split()
+    if len(fields) < 3:
+        raise ProcessLookupError
+    resident, shared = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
+    return resident, resident - shared
+
+
+def command(pid: int) -> tuple[str, ...]:
+    """The command line of a process; empty for a zombie and for a thread of the kernel."""
+    words = text(f"{PROC}/{pid}/cmdline")
+    parts = words.removesuffix("\0").split("\0")
+    # a process that has set its title separates its words by spaces
+    return tuple((parts[0].split(" ") if len(parts) == 1 else parts) if words else ())
+
+
+def pids() -> list[int]:
+    """The processes that exist now, in ascending order."""
+    return sorted(int(name) for name in os.listdir(PROC) if name.isdecimal())
+
+
+def ancestors(pid: int) -> Iterator[int]:
+    """The parent of a process, its parent, and so on."""
+    while pid := stat(pid).parent:
+        yield pid
+
+
+def machine_memory() -> tuple[int, int] | None:
+    """Bytes of memory, and those available without swapping; ``None`` if they are not known."""
+    lines = (line.partition(":") for line in text(f"{PROC}/meminfo").splitlines())
+    found = {name: value.split()[0] for name, _, value in lines if value.strip()}
+    if "MemTotal" not in found or "MemAvailable" not in found:
+        return None
+    total, available = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
+    return total, min(available, total)  # of a container the total may be less
+
+
+def stolen_seconds() -> float | None:
+    """CPU time that the hypervisor gave to others, over all CPUs; ``None`` if it is not known."""
+    fields = text(f"{PROC}/stat").partition("\n")[0].split()
+    return int(fields[8]) / _TICKS if fields[:1] == ["cpu"] and len(fields) > 8 else None
+
+
+def text(path: str) -> str:
+    """The content of a file. Raises OSError."""
+    with open(path, "rb", buffering=0) as file:
+        return os.fsdecode(file.read())

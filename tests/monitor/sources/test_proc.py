@@ -1,0 +1,106 @@
+"""Reading ``/proc``, compared with what psutil reads of the same processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.records import wait_until
+from warmwatch_monitor.sources import proc
+
+NAME = "a) b (c) with a long name"
+WORK = "import os; sum(range(10**7)); os.system('true'); print('here', flush=True); input()"
+
+
+def test_a_process_reads_as_psutil_reads_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WORK, "", "two words"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"here\n"
+        other, pid = psutil.Process(process.pid), process.pid
+        wait_until(lambda: proc.stat(pid).state == "S")
+        stat, times = proc.stat(pid), other.cpu_times()
+        assert (stat.parent, stat.threads) == (os.getpid(), other.num_threads())
+        assert stat.cpu_seconds == pytest.approx(times.user + times.system)
+        assert stat.cpu_seconds > 0
+        assert stat.waited_seconds == pytest.approx(times.children_user + times.children_system)
+        memory = other.memory_info()
+        assert proc.memory(pid) == (memory.rss, memory.rss - memory.shared)
+        assert proc.command(pid) == tuple(other.cmdline())
+        assert pid in proc.pids()
+        assert [*proc.ancestors(pid)] == [one.pid for one in other.parents()]
+        process.communicate(b"\n")
+    with pytest.raises(OSError):  # noqa: PT011 - which one depends on the moment
+        proc.stat(pid)
+
+
+def test_a_name_may_have_spaces_and_parentheses_and_is_read_whole(tmp_path: Path) -> None:
+    sleep = shutil.which("sleep")
+    assert sleep
+    shutil.copy(sleep, tmp_path / NAME)
+    with subprocess.Popen([tmp_path / NAME, "600"]) as process:
+        wait_until(lambda: NAME in " ".join(proc.command(process.pid)))
+        stat = proc.stat(process.pid)
+        assert (stat.name, stat.parent) == (NAME[:15], os.getpid())
+        assert proc.whole_name(process.pid, stat.name) == NAME
+        assert not stat.stopped
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: proc.stat(process.pid).stopped)
+        process.kill()
+        wait_until(lambda: proc.stat(process.pid).state == "Z")
+        assert proc.command(process.pid) == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (b"python\0train.py\0\0", ("python", "train.py", "")),
+        (b"ray::train step\0\0\0", ("ray::train step", "", "")),
+        (b"nginx: worker process\0", ("nginx:", "worker", "process")),
+        (b"bash -c x", ("bash", "-c", "x")),
+        (b"", ()),
+    ],
+)
+def test_a_command_line_is_split_at_nulls_or_else_at_spaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: bytes, parts: tuple[str, ...]
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cmdline").write_bytes(words)
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    assert proc.command(7) == parts
+
+
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [
+        ("MemTotal: 8 kB\nMemAvailable: 3 kB\nHugePages_Total:  0\n", (8192, 3072)),
+        ("MemTotal: 8 kB\nMemAvailable: 9 kB\n", (8192, 8192)),
+        ("MemTotal: 8 kB\n", None),
+        ("", None),
+    ],
+)
+def test_memory_that_the_kernel_does_not_report_is_unknown(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: str,
+    known: tuple[int, int] | None,
+) -> None:
+    (tmp_path / "meminfo").write_text(lines)
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    assert proc.machine_memory() == known
+
+
+def test_the_machine_reads_as_psutil_reads_it() -> None:
+    memory, kernel = proc.machine_memory(), psutil.virtual_memory()
+    assert memory is not None
+    assert memory[0] == kernel.total
+    assert memory[1] == pytest.approx(kernel.available, rel=0.1)
+    assert proc.stolen_seconds() == pytest.approx(psutil.cpu_times().steal, abs=1.0)
