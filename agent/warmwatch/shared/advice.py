@@ -90,19 +90,19 @@ _OF_PARAMETER = (
 )
 _OF_STRIDE = "Give it the same layout at every call (for example with .contiguous())."
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
-_MISMATCH = re.compile(
+_MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
 )
 # With an upper bound as well, the size may be above it. A comment follows the guard.
-_ZERO_OR_ONE = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)")
-_SYMBOLIC = re.compile(r"\.(?:size|stride)\(\)|\.shape\[")
+_ZERO_OR_ONE = r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)"
+_SYMBOLIC = r"\.(?:size|stride)\(\)|\.shape\["
 _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
 
 
 # A guard on the length of a list or a dict. A number that changes is a different case.
-_LENGTH = re.compile(r"^\s*(?:!?[\d/_]+:\s*)?len\(")
+_LENGTH = r"^\s*(?:!?[\d/_]+:\s*)?len\("
 _OF_LENGTH = (
     "Keep the number of items in it the same (pad it, or fill it before the first compiled call), "
     "or keep it out of the compiled function."
@@ -126,7 +126,7 @@ def advice(
         return None
     if kind == "triton":
         return _OF_TRITON.get(category)
-    if reason and _LENGTH.match(reason):
+    if reason and re.match(_LENGTH, reason):
         return _OF_LENGTH
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
         return remedy
@@ -136,11 +136,11 @@ def advice(
 def _of_size(reason: str, dynamic: bool | None) -> str | None:
     """The remedy for the size guard in the first line of ``reason``, if it needs a special one."""
     first, *others = [entry[:_LONGEST] for entry in reason.split("\n")[:_MOST_ENTRIES]]
-    if _ZERO_OR_ONE.match(first):
+    if re.match(_ZERO_OR_ONE, first):
         return _OF_ONE
-    found = _MISMATCH.search(first)
+    found = re.search(_MISMATCH, first)
     if found is None:
-        return _OF_CONDITION if _SYMBOLIC.search(first) else None
+        return _OF_CONDITION if re.search(_SYMBOLIC, first) else None
     if found["what"] != "size":
         return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
     if "._parameters[" in found["name"]:
@@ -150,7 +150,7 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
     # With PyTorch's default, a size that changed before is compiled as dynamic. If two entries have
     # different constants for it, the code makes it one. The same constant in both shows nothing:
     # another size changed between them.
-    again = [one for one in map(_MISMATCH.search, others) if one]
+    again = [one for entry in others if (one := re.search(_MISMATCH, entry))]
     changed_before = any(
         (one["name"], one["dim"]) == (found["name"], found["dim"]) and one["old"] != found["old"]
         for one in again

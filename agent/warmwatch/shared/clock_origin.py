@@ -5,13 +5,12 @@ The agent writes both into its record, and a reader compares them with its own.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 
 def boot_id() -> str:
     """The kernel's id of this boot; empty if the kernel does not report it."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
@@ -19,8 +18,8 @@ def boot_id() -> str:
 def clock_offset_ns() -> int | None:
     """Offset of this process's time namespace to the monotonic clock; ``None`` if unknown."""
     try:
-        lines = Path("/proc/self/timens_offsets").read_text().splitlines()
-        words = next(line.split() for line in lines if line.startswith("monotonic"))
+        with open("/proc/self/timens_offsets") as file:
+            words = next(line.split() for line in file if line.startswith("monotonic"))
         return int(words[1]) * 10**9 + int(words[2])
     except (OSError, ValueError, IndexError, StopIteration):
         return None

@@ -6,7 +6,7 @@ import re
 
 _WRAPPER = "external_utils.py"
 # Dynamo's name for the rest of a function after a graph break
-_RESUMED = re.compile(r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)")
+_RESUMED = r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)"
 
 
 def duration(seconds: float) -> str:
@@ -57,7 +57,7 @@ def baseline_words(done: int, steps: int) -> str:
 
 def resumed(name: str | None) -> tuple[str, int] | None:
     """The function and the line after its graph break; ``None`` for a whole function."""
-    rest = _RESUMED.fullmatch(name) if name else None
+    rest = re.fullmatch(_RESUMED, name) if name else None
     return (rest["name"], int(rest["line"])) if rest else None
 
 

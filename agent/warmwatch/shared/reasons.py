@@ -8,35 +8,34 @@ from __future__ import annotations
 
 import re
 
-ENTRY = re.compile(r"^\s*!?[\d/_]+:\s*")  # `0/1: `, before the guard of that entry
-LOCAL = re.compile(r"\b[LG]\[['\"](\w+)['\"]\]")
-_TENSOR = re.compile(r"tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)", re.I)
-_FROM_TO = re.compile(r"expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$", re.I)
-_DIMENSION = re.compile(r"at index (\d+)")
-_FROM_TWO = re.compile(r"^2 <= ")  # PyTorch compiles sizes 0 and 1 separately
-_OF_STATE = re.compile(r"GLOBAL_STATE changed:\s*(.*)", re.I)
-_EQUALS = re.compile(r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$")
-_LENGTH = re.compile(r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$")
-_KEYS = re.compile(r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]")
-_TYPE = re.compile(
+# Texts: `re` compiles each at its first use, and most commands use none.
+ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
+LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
+_TENSOR = r"(?i)tensor '(?P<name>.+?)' (?P<what>[\w ]+?) mismatch\b\W*(?P<rest>.*)"
+_FROM_TO = r"(?i)expected (?P<old>.+?),? (?:actual|but got|got) (?P<new>.+?)\s*$"
+_DIMENSION = r"at index (\d+)"
+_FROM_TWO = r"^2 <= "  # PyTorch compiles sizes 0 and 1 separately
+_OF_STATE = r"(?i)GLOBAL_STATE changed:\s*(.*)"
+_EQUALS = r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$"
+_LENGTH = r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$"
+_KEYS = r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]"
+_TYPE = (
     r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
     r"found <class '(?P<new>[\w.<>]+)'>"
 )
-_LACKS = re.compile(r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$")
-_KEY_SETS = re.compile(r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)")
+_LACKS = r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$"
+_KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
 _ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
-_PARAMETER = re.compile(r"\._parameters\[['\"](?P<name>\w+)['\"]\]")
-_SIZE = re.compile(
-    r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
-)
+_PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
+_SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 # the agent's text for what a Triton kernel is compiled or tuned for
-_KERNEL = re.compile(
+_KERNEL = (
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
     r"expected (?P<old>.+?), actual (?P<new>.+)$"
 )
-_SAME = re.compile(r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is ")
-_ONE = re.compile(r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)")
-_OF_STACK = re.compile(r"___stack\d+")  # values computed before a function's graph break
+_SAME = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
+_ONE = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
+_OF_STACK = r"___stack\d+"  # values computed before a function's graph break
 _LONGEST = 120
 _LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse
 
@@ -75,14 +74,14 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
 
 def _guard(entry: str) -> str:
     """The guard of an entry, without the entry's number and its source line."""
-    guard = ENTRY.sub("", entry).partition("  # ")[0].partition(_ADVISED)[0]
-    return LOCAL.sub(r"\1", guard.strip().removesuffix("."))
+    guard = re.sub(ENTRY, "", entry).partition("  # ")[0].partition(_ADVISED)[0]
+    return re.sub(LOCAL, r"\1", guard.strip().removesuffix("."))
 
 
 def _state(guard: str, category: str | None) -> str | None:
     if "___check_global_state" in guard:
         return _STATES.get(category or "", "a global setting of PyTorch changed")
-    found = _OF_STATE.search(guard)
+    found = re.search(_OF_STATE, guard)
     if found is None:
         return None
     return next(
@@ -92,13 +91,13 @@ def _state(guard: str, category: str | None) -> str | None:
 
 
 def _tensor(guard: str, category: str | None) -> str | None:
-    found = _TENSOR.search(guard)
+    found = re.search(_TENSOR, guard)
     if found is None:
         return None
     name, what = found["name"], found["what"].lower()
     if "dispatch key" in what:
         return _STATES["autocast"] if category == "autocast" else _kind_of(name, guard, category)
-    values, dimension = _FROM_TO.search(guard), _DIMENSION.search(guard)
+    values, dimension = re.search(_FROM_TO, guard), re.search(_DIMENSION, guard)
     change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
     if what == "size" and dimension is not None:
         return f"{_dim(name, dimension[1])} {change}"
@@ -112,7 +111,7 @@ def _tensor(guard: str, category: str | None) -> str | None:
 
 def _kind_of(name: str, guard: str, category: str | None) -> str:
     """The change in the first dispatch keys, which name device and layout."""
-    keys = _KEY_SETS.search(guard)
+    keys = re.search(_KEY_SETS, guard)
     if keys is None or keys[1] == keys[2]:
         return f"`{name}` is of another kind"
     what = "device" if category == "device" else "kind"
@@ -120,7 +119,7 @@ def _kind_of(name: str, guard: str, category: str | None) -> str:
 
 
 def _type(guard: str, _category: str | None) -> str | None:
-    found = _TYPE.search(guard)
+    found = re.search(_TYPE, guard)
     if found is None:
         return None
     old, new = (found["old"] or "Tensor"), found["new"]
@@ -133,17 +132,17 @@ def _class(name: str) -> str:
 
 
 def _keys(guard: str, _category: str | None) -> str | None:
-    found = _KEYS.match(guard)
+    found = re.match(_KEYS, guard)
     return found and f"the keys of `{found['name'] or found['other']}` changed"
 
 
 def _lacks(guard: str, _category: str | None) -> str | None:
-    found = _LACKS.match(guard)
+    found = re.match(_LACKS, guard)
     return found and f"an attribute that `{found['name']}` had is missing"
 
 
 def _equal_sizes(guard: str, _category: str | None) -> str | None:
-    sizes = _SIZE.findall(guard)
+    sizes = re.findall(_SIZE, guard)
     if len(sizes) != 2 or " == " not in guard:
         return None
     (one, _, dim), (other, _, of_other) = sizes
@@ -151,7 +150,7 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
 
 
 def _dim(name: str, dimension: str) -> str:
-    name = _PARAMETER.sub(r".\g<name>", name)
+    name = re.sub(_PARAMETER, r".\g<name>", name)
     batch = dimension == "0" and _is_input(name)
     return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
 
@@ -162,7 +161,7 @@ def _is_input(name: str) -> bool:
 
 
 def _kernel(guard: str, _category: str | None) -> str | None:
-    found = _KERNEL.match(guard)
+    found = re.match(_KERNEL, guard)
     if found is None:
         return None
     named = f"{found['of'] or ''}`{found['name']}`"
@@ -172,12 +171,12 @@ def _kernel(guard: str, _category: str | None) -> str | None:
 
 
 def _length(guard: str, _category: str | None) -> str | None:
-    found = _LENGTH.match(guard)
+    found = re.match(_LENGTH, guard)
     return found and f"the length of `{found['name']}` is no longer {found['value']}"
 
 
 def _size(guard: str, category: str | None) -> str | None:
-    if found := _SIZE.search(guard):
+    if found := re.search(_SIZE, guard):
         of = "" if found["what"] == "size" else "stride of "
         return f"`{found['name']}`: {of}dim {found['dim']} is outside what was compiled"
     return "a size is outside what was compiled" if category == "shape" else None
@@ -185,25 +184,25 @@ def _size(guard: str, category: str | None) -> str | None:
 
 def _size_now(guard: str, others: list[str]) -> str | None:
     """The size outside a range, which the guards of the other entries contain."""
-    ranged = _SIZE.search(guard)
+    ranged = re.search(_SIZE, guard)
     if ranged is None or ranged["what"] != "size":
         return None
     for other in others:
         if len(other) > _LONGEST_GUARD:
             continue
-        found, values = _TENSOR.search(line := _guard(other)), _FROM_TO.search(line)
-        dimension = _DIMENSION.search(line)
+        found, values = re.search(_TENSOR, line := _guard(other)), re.search(_FROM_TO, line)
+        dimension = re.search(_DIMENSION, line)
         if not (found and values and dimension) or found["what"].lower() != "size":
             continue
         if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
-            apart = values["new"] in ("0", "1") and _FROM_TWO.match(guard)
+            apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
             why = "which PyTorch compiles apart" if apart else "outside what was compiled"
             return f"{_dim(found['name'], dimension[1])} is {values['new']}, {why}"
     return None
 
 
 def _value(guard: str, category: str | None) -> str | None:
-    found = _EQUALS.match(guard)
+    found = re.match(_EQUALS, guard)
     if found is None or category not in ("python_value", "module_state"):
         return None
     name, value = found["name"], found["value"].strip()
@@ -213,7 +212,7 @@ def _value(guard: str, category: str | None) -> str | None:
             if value in ("False", "0")
             else ("the module went from train() to eval()")
         )
-    if _OF_STACK.fullmatch(name):
+    if re.fullmatch(_OF_STACK, name):
         return f"a value from before the graph break is no longer {value}"
     # the agent redacts strings: "it is no longer '...'" would help no one
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
@@ -222,10 +221,10 @@ def _value(guard: str, category: str | None) -> str | None:
 def _object(guard: str, category: str | None) -> str | None:
     if category not in _ABOUT:
         return None
-    found = _SAME.search(guard)
+    found = re.search(_SAME, guard)
     name = (found["name"] or found["other"]) if found else None
     if name is None:
-        one = _ONE.match(guard)
+        one = re.match(_ONE, guard)
         name = one["name"] if one else None
     return _ABOUT[category].format(name.strip()) if name else None
 

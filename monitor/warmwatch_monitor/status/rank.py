@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from msgspec import convert
 
+from warmwatch.shared.advice import advice
 from warmwatch.shared.phrases import place
+from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import (
     CACHES,
     DTYPE,
@@ -376,16 +378,17 @@ def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
 
 def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
     """One compilation as JSON."""
-    plain, advice = _explained(one, after_warm=one.after_warm)
     return compile_schema.PastCompilation(
         id=one.id,
         kind=one.kind,
         seconds=one.seconds,
         total_seconds=total,
         reason=one.reason,
-        plain=plain,
+        plain=plain(one.reason, one.category),
         category=one.category,
-        advice=advice,
+        advice=advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
+        if one.after_warm
+        else None,
         called=called(one.name, one.file, one.line),
         name=one.name,
         file=one.file,
@@ -397,18 +400,6 @@ def compilation(one: Compilation, total: float | None = None) -> compile_schema.
         instance=one.instance,
         cudagraph_skip=one.cudagraph_skip,
     )
-
-
-def _explained(one: Compilation | Underway, *, after_warm: bool) -> tuple[str | None, str | None]:
-    """Its reason in plain words and, after the first warm-up, how to avoid it."""
-    if not one.reason and not after_warm:
-        return None, None
-    # here, because compiling their patterns takes a good part of the time of `status`
-    from warmwatch.shared.advice import advice
-    from warmwatch.shared.reasons import plain
-
-    avoid = advice(one.category, one.kind, one.reason, dynamic=one.dynamic) if after_warm else None
-    return plain(one.reason, one.category), avoid
 
 
 def _varying(one: VaryingDim) -> compile_schema.Varying:
@@ -434,7 +425,6 @@ def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Under
     """The compilation in progress, as far as it is known."""
     if what is None:
         return None
-    plain, advice = _explained(what, after_warm=after_warm)
     return compile_schema.Underway(
         kind=what.kind,
         called=called(what.name, what.file, what.line),
@@ -444,7 +434,9 @@ def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Under
         caller=what.caller,
         backward=what.backward,
         reason=what.reason,
-        plain=plain,
+        plain=plain(what.reason, what.category),
         category=what.category,
-        advice=advice,
+        advice=advice(what.category, what.kind, what.reason, dynamic=what.dynamic)
+        if after_warm
+        else None,
     )

@@ -23,14 +23,14 @@ MOST_VALUES = 100
 _MOST_IDS = 20  # recompiles whose backward may still come
 _LINES_READ = 100  # of a reason: one for each compiled entry
 
-_SIZE = re.compile(
+_SIZE = (
     r"tensor '(?P<tensor>.{1,200})' size mismatch at index (?P<dim>\d{1,3})\. "
     r"expected (?P<old>\d{1,15}), actual (?P<new>\d{1,15})\s*$"
 )
-_NUMBER = re.compile(r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$")
+_NUMBER = r"(?P<name>[\w.\[\]'\"]{1,200}) == (?P<old>-?\d{1,15})$"
 # Search for the fixed part, then backwards: forwards, each character could begin a name.
-_SYMBOL = re.compile(r"\.size\(\)\[(?P<dim>\d{1,3})\]")
-_NAME_BEFORE = re.compile(r"[\w.\[\]'\"]{1,200}")
+_SYMBOL = r"\.size\(\)\[(?P<dim>\d{1,3})\]"
+_NAME_BEFORE = r"[\w.\[\]'\"]{1,200}"
 
 _OF_NUMBERS = "python_value"
 _Key = tuple[str | None, str | None, int | None, str, int | None]
@@ -137,13 +137,13 @@ class Varying:
 def _sizes(reason: str) -> Iterator[_Size | None]:
     """The size in each line of a reason; ``None`` for a line about something else."""
     for line in reason.strip().split("\n", _LINES_READ)[:_LINES_READ]:
-        guard = LOCAL.sub(r"\1", ENTRY.sub("", line).partition("  # ")[0].strip())
-        if found := _SIZE.match(guard):
+        guard = re.sub(LOCAL, r"\1", re.sub(ENTRY, "", line).partition("  # ")[0].strip())
+        if found := re.match(_SIZE, guard):
             values = int(found["old"]), int(found["new"])
             yield _Size(tensor=found["tensor"], dim=int(found["dim"]), values=values)
-        elif (found := _SYMBOL.search(guard)) and (tensor := _name_before(guard, found.start())):
-            yield _Size(tensor=tensor, dim=int(found["dim"]))
-        elif found := _NUMBER.fullmatch(guard):
+        elif (at := re.search(_SYMBOL, guard)) and (name := _name_before(guard, at.start())):
+            yield _Size(tensor=name, dim=int(at["dim"]))
+        elif found := re.fullmatch(_NUMBER, guard):
             yield _Size(tensor=found["name"], values=(int(found["old"]),))
         else:
             yield None
@@ -151,5 +151,5 @@ def _sizes(reason: str) -> Iterator[_Size | None]:
 
 def _name_before(guard: str, end: int) -> str | None:
     """The tensor's name before ``end``."""
-    found = _NAME_BEFORE.match(guard[max(0, end - 200) : end][::-1])
+    found = re.match(_NAME_BEFORE, guard[max(0, end - 200) : end][::-1])
     return found[0][::-1] if found else None

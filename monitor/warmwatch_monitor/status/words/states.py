@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, RunView, Underway
 from warmwatch_monitor.output.summary import Clause, Importance
@@ -128,8 +129,6 @@ def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
     """The reason in plain words, else in PyTorch's own; nothing without a reason."""
     if of is None or not of.reason:
         return ()
-    from warmwatch.shared.reasons import plain  # as in status.rank
-
     why = plain(of.reason, of.category) or own_words(of.reason)
     return (_reason(f"{why}{called_from(of.caller)}"),)
 
