@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from statistics import median
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -183,6 +182,8 @@ def slow_rank(ranks: Sequence[RankView]) -> SlowRank | None:
     known = [(length, view) for view in ranks if (length := view.figures.steps.length)]
     if len(known) < 2 or len(known) < len(ranks):
         return None
+    from statistics import median  # loads five other modules, and few runs need it
+
     longest, slow = max(known, key=lambda pair: pair[0])
     others = [(length, view) for length, view in known if view is not slow]
     ratio = longest / median(length for length, _ in others)
@@ -246,6 +247,8 @@ def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
 
 def _median(values: Iterable[float | None]) -> float | None:
     """``None`` if any value is unknown."""
+    from statistics import median
+
     known = list(values)
     return median(one for one in known if one is not None) if known and None not in known else None
 

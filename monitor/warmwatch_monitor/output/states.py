@@ -1,8 +1,13 @@
-"""Order and colours of the states, the same in every view."""
+"""Order, colours and counts of the states, the same in every view."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
+from typing import Any
+
+from warmwatch.shared.states import ENDED_STATES
 
 # worst first, living before ended; the styles are rich's
 STYLES: Mapping[str, str] = {
@@ -41,3 +46,25 @@ def painted(text: str, style: str) -> str:
     """``text`` in ``style`` for a terminal that supports ANSI."""
     codes = ";".join(_CODES[word] for word in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
+
+
+_QUALIFIED = r"(?:warm|runs eagerly),? but [^:;,]+"
+
+
+def overview(answer: Mapping[str, Any]) -> str:
+    """The headline above a row for each run: ``3 runs: 1 compiling, 2 warm``.
+
+    The answer's own headline, which lists the runs, if fewer than two live.
+    """
+    living = [run for run in answer["runs"] if run["state"] not in ENDED_STATES]
+    if len(living) < 2:
+        return str(answer["summary"])
+    ordered = sorted(living, key=lambda run: place(run["state"]))
+    counts = Counter(_qualified(run) for run in ordered)
+    return f"{len(living)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+
+
+def _qualified(run: Mapping[str, Any]) -> str:
+    """Its state; ``warm but slower`` if its sentence begins so."""
+    found = re.match(_QUALIFIED, str(run["summary"]).removeprefix(f"{run['run']}: "))
+    return found[0] if found else str(run["state"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from warmwatch.shared.states import ENDED, State, least_advanced
-from warmwatch_monitor.output.states import place
 
 LONGEST = 120  # characters of a headline
 _LONGEST_NAME = 40  # of a run, in its headline
@@ -156,28 +153,6 @@ def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
         )
         for one in runs
     )
-
-
-_QUALIFIED = re.compile(r"(?:warm|runs eagerly),? but [^:;,]+")
-
-
-def overview(answer: Mapping[str, Any]) -> str:
-    """The headline above a row for each run: ``3 runs: 1 compiling, 2 warm``.
-
-    The answer's own headline, which lists the runs, if fewer than two live.
-    """
-    living = [run for run in answer["runs"] if State(run["state"]) not in ENDED]
-    if len(living) < 2:
-        return str(answer["summary"])
-    ordered = sorted(living, key=lambda run: place(run["state"]))
-    counts = Counter(_qualified(run) for run in ordered)
-    return f"{len(living)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}"
-
-
-def _qualified(run: Mapping[str, Any]) -> str:
-    """Its state; ``warm but slower`` if its sentence begins so."""
-    found = _QUALIFIED.match(str(run["summary"]).removeprefix(f"{run['run']}: "))
-    return found[0] if found else str(run["state"])
 
 
 def _brief(one: RunWords) -> str:

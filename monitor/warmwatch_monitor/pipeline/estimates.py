@@ -83,7 +83,7 @@ def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
 def _estimate(
     of: str, so_far: float, took: Sequence[float], rests: Sequence[_Rest], of_rank: bool = False
 ) -> Estimate:
-    from statistics import median  # as in model.skew
+    from statistics import median  # as in model.causes
 
     left = sorted(seconds for seconds, _ in rests)
     several = len(left) > 1

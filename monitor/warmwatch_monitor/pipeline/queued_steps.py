@@ -82,7 +82,7 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
     ]
     if len(regular) < _FEWEST_WAITS:
         return tuple(long_steps)
-    from statistics import median  # as in model.skew
+    from statistics import median  # as in model.causes
 
     longest = _ALIKE_TIMES * median(one.seconds for one in regular)
     return tuple(one for one in long_steps if one not in regular or one.seconds > longest)

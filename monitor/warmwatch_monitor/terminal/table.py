@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
-from warmwatch_monitor.output.states import STYLES, painted, place
-from warmwatch_monitor.output.summary import overview
+from warmwatch_monitor.output.states import STYLES, overview, painted, place
 from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.status.words.speed import rates

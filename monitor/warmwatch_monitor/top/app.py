@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from warmwatch.shared.phrases import duration
-from warmwatch_monitor.output.summary import overview
+from warmwatch_monitor.output.states import overview
 from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History
