@@ -111,11 +111,12 @@ def _percent(ratio: float) -> str:
 
 
 _BAR = 30
-_LEAST_ROWS, _MOST_ROWS = 2, 12  # of one plot
+_LEAST_ROWS, _MOST_ROWS = 2, 8  # of one plot
 # panes below the plots, and whether a rank has any of it
 _BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "evidence": lambda rank: bool(rank["evidence"] or rank["conditions"]),
     "recompiles": lambda rank: bool(rank["compile"].get("last") or rank["compile"].get("breaks")),
+    "GPUs": lambda rank: bool(rank["gpus"]),
     "functions": lambda rank: bool(rank["compile"].get("functions")),
 }
 _MOST_REASONS = 20
@@ -232,7 +233,9 @@ def _recompiles(shown: Shown) -> list[Text]:
     texts = []
     for words, advice in reasons([shown.run], most=_MOST_REASONS):
         texts += [Text(line) for line in wrapped(words, shown.width)]
-        texts += [Text(line, style="green") for line in wrapped(advice, shown.width, "    ")]
+        texts += [
+            Text(line, style="green") for line in wrapped(advice, shown.width, "    ") if line
+        ]
     for one in shown.rank["compile"].get("varying") or ():
         texts += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
     return texts or [Text("no recompile and no graph break", style="dim")]
