@@ -7,12 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.record import RecordError
-from warmwatch_monitor.cache_misses.cache_keys import Lookup, Miss, lookups_in
-from warmwatch_monitor.cache_misses.diff import misses
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, Miss, lookups_in, misses
 from warmwatch_monitor.client.choice import Answer, choose_runs
 from warmwatch_monitor.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import NO_RUN

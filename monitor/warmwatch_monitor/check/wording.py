@@ -11,7 +11,7 @@ from warmwatch_monitor.check.baseline import RATIO, named
 from warmwatch_monitor.check.growth import SECONDS, Cause, Held, Kind, Moved, Remark
 from warmwatch_monitor.check.measured import Share
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.words.requested import never_compiled, plain_skip, turned_off
 
 MOST = 5

@@ -8,7 +8,6 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch_monitor.compare.parts import Incomparable
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 from warmwatch_monitor.report.parts import Report
 
@@ -20,6 +19,14 @@ PEAK, ENERGY, BREAK_EVEN = "peak memory", "energy a step", "break-even"
 _COMPILING = (FIRST, WARMUP, COST, SPENT, BREAK_EVEN)
 _STEPS = (STEADY, SPEED_UP, ENERGY, BREAK_EVEN)
 _ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
+
+
+class Incomparable(Struct, frozen=True, kw_only=True):
+    """A difference between runs. ``rows``: the rows of the comparison that it affects."""
+
+    what: str
+    values: tuple[str, ...]
+    rows: tuple[str, ...]
 
 
 class _Fact(Struct, frozen=True):

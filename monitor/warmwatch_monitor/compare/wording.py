@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare import comparability as rows
-from warmwatch_monitor.compare.parts import BreakEven, Comparison, Incomparable, Measured, Side
+from warmwatch_monitor.compare.comparability import Incomparable
+from warmwatch_monitor.compare.comparison import BreakEven, Comparison, Measured, Side
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import if_known, took
+from warmwatch_monitor.output.amounts import if_known, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import slower_period
 
 _ABREAST = 3  # runs in one table; more runs take several tables
 _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (

@@ -25,9 +25,9 @@ from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.model import PHASES
+from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.report.command import in_short
 from warmwatch_monitor.report.summaries import accounts
 from warmwatch_monitor.settings import PREFIX, Address

@@ -29,7 +29,7 @@ from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.journal import Journal
 from warmwatch_monitor.sources.records.source import RecordsSource
-from warmwatch_monitor.status.words.unattached import ATTACH
+from warmwatch_monitor.status.words.sentence import ATTACH
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
 from warmwatch_monitor.variables import unknown_variables
 

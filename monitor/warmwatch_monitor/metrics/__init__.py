@@ -1,7 +1,7 @@
 """Metrics: one table of metric families, written as Prometheus text or sent by OTLP.
 
 May import: ``model``. A new metric is one entry in the table of its subject (``rank.py``,
-``compile.py``, ``training.py``, ``gpu.py``, ``host.py``, ``ends.py``). ``support.reference``
+``compile.py``, ``training.py``, ``gpu.py``, ``host.py``). ``support.reference``
 writes its line in the docs.
 """
 

@@ -1,4 +1,4 @@
-"""Metrics of a rank: state, process, and the order of all its tables."""
+"""Metrics of a rank: state, process, end, and the order of all its tables."""
 
 from __future__ import annotations
 
@@ -227,3 +227,38 @@ def _gpu_info(ranks: Ranks) -> Family:
         for gpu in view.gpus if view.living else ():  # a record can name any number of others
             family.add(Labels({**labels.values, "uuid": gpu.uuid}), 1)
     return family
+
+
+def end_families(snapshot: Snapshot) -> Iterator[Family]:
+    """How ranks and runs ended. Labels are closed lists: exceptions have no text."""
+    ended = Family(
+        name="warmwatch_end",
+        help="How the rank ended; its exit code where it is known.",
+        type="info",
+    )
+    killed = Family(
+        name="warmwatch_oom_killed",
+        help="Whether the kernel killed the lost rank for want of memory; absent where unknown.",
+        type="gauge",
+    )
+    together = Family(
+        name="warmwatch_run_ended_together",
+        help="Whether all ranks of the run that this host has ended within seconds; absent where "
+        "none has, and where that is not known.",
+        type="gauge",
+    )
+    for run in snapshot.runs:
+        together.add(Labels({"run": run.run}), run.ended_together)
+        for view in run.ranks:
+            who = {"run": run.run, "rank": str(view.rank)}
+            if how := view.end:
+                ended.add(Labels({**who, "end": how, "exit_code": _exit_code(view)}), 1)
+            killed.add(Labels(who), view.oom_killed)
+    yield ended
+    yield killed
+    yield together
+
+
+def _exit_code(view: RankView) -> str:
+    code = view.figures.life.exit_code
+    return "" if code is None else str(code)

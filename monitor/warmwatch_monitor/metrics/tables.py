@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from warmwatch_monitor.metrics import ends, gpu, host, rank
+from warmwatch_monitor.metrics import gpu, host, rank
 from warmwatch_monitor.metrics import host as health
 from warmwatch_monitor.metrics.families import Distribution, Family, Labels
 from warmwatch_monitor.metrics.text import encode
@@ -24,7 +24,7 @@ def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]
     ``version`` is Warmwatch's own, for ``warmwatch_build_info``; without it there is none.
     """
     yield from rank.families(snapshot)
-    yield from ends.families(snapshot)
+    yield from rank.end_families(snapshot)
     yield from gpu.families(snapshot.gpus)
     yield from host.host_families(snapshot.host)
     yield from health.health_families(snapshot, version)

@@ -122,6 +122,14 @@ class RankView(Struct, frozen=True, kw_only=True):
         return utilization(self.figures.worth, self.figures.steps.length, names)
 
     @property
+    def end(self) -> str | None:
+        """``failed``, ``lost``, or the end that it recorded; ``None`` if it lives or is unknown."""
+        if self.living:
+            return None
+        state = self.judgement.state
+        return self.figures.life.end if state is State.FINISHED else str(state.value)
+
+    @property
     def compile_gpu_seconds(self) -> float | None:
         """Compile time times the number of its GPUs; ``None`` if it reported no GPU."""
         gpus = len(self.figures.who.gpus)

@@ -109,7 +109,7 @@ def environment_of(
     mode: str, environ: Mapping[str, str], losses: Path | None = None
 ) -> dict[str, str]:
     """``environ`` for a script that runs in ``mode`` and writes its ``losses`` to that folder."""
-    from warmwatch_monitor.compare.parts import EAGER
+    from warmwatch_monitor.compare.comparison import EAGER
 
     inherited = {
         name: value for name, value in environ.items() if name not in (*_OFF, MODE, LOSSES)

@@ -9,14 +9,16 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.compare.comparison import break_even, compare, ratio
-from warmwatch_monitor.compare.parts import (
+from warmwatch_monitor.compare.comparability import Incomparable
+from warmwatch_monitor.compare.comparison import (
     EAGER,
     BreakEven,
     Comparison,
-    Incomparable,
     Measured,
     Side,
+    break_even,
+    compare,
+    ratio,
 )
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping

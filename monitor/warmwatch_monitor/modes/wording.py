@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from math import hypot
 
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.compare.parts import EAGER, BreakEven, Measured
+from warmwatch_monitor.compare.comparison import EAGER, BreakEven, Measured
 from warmwatch_monitor.compare.wording import sentence
 from warmwatch_monitor.modes.drift import Drift
 from warmwatch_monitor.modes.table import (

@@ -1,12 +1,15 @@
-"""Formats amounts for reports, finer than in sentences. Pure.
+"""Formats step lengths, rates and other amounts, and PyTorch's texts. Pure.
 
-A sentence has "2 min" for progress; a report has "118 s" for a cost.
+A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from warmwatch.shared.phrases import duration, one_line, step_length
+from warmwatch.shared.states import ENDED_STATES
 
 T = TypeVar("T")
 
@@ -79,3 +82,82 @@ def rate(value: float) -> str:
         if value >= 0.9995 * one:
             return f"{value / one:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def rates(
+    tokens: float | None, samples: float | None, mfu: float | None, *, estimated: bool
+) -> str:
+    """Tokens and samples a second, and MFU as a ratio; unknown ones are left out."""
+    return ", ".join(_parts(tokens, samples, mfu, "about " if estimated else ""))
+
+
+def _parts(
+    tokens: float | None, samples: float | None, mfu: float | None, about: str
+) -> Iterator[str]:
+    for number, noun in ((tokens, "tokens"), (samples, "samples")):
+        if number is not None:
+            yield f"{rate(number)} {noun}/s"
+    if mfu is not None:
+        yield f"MFU {about}{mfu * 100:.2g} %"
+
+
+def limited(verdict: str, share: float | None, evidence: Sequence[str]) -> str:
+    """``limited by input: 62 % of the time waits for batches``; without evidence the share."""
+    if evidence:
+        return f"limited by {verdict}: {', '.join(evidence)}"
+    return limited_shortly(verdict, share)
+
+
+def limited_shortly(verdict: str, share: float | None) -> str:
+    """``limited by input (62 %)``."""
+    return f"limited by {verdict}" + ("" if share is None else f" ({100 * share:.0f} %)")
+
+
+def gained(speed_up: float, paid_back_at: int | None) -> str:
+    """The speed-up of compiled steps over eager ones, and the step of the break-even."""
+    fast = f"{speed_up:.2g}x as fast as eager"
+    if speed_up <= 1:
+        return f"{fast}, so compiling never breaks even"
+    return fast if paid_back_at is None else f"{fast}; break-even at step {paid_back_at:,}"
+
+
+def a_step(rank: Mapping[str, Any]) -> float | None:
+    """Step length in seconds: the recent one; of the whole run if it has ended, as in a report."""
+    recent: float | None = rank["step_seconds"].get("recent")
+    return clean_step(rank) if not recent or rank["state"] in ENDED_STATES else recent
+
+
+def clean_step(rank: Mapping[str, Any]) -> float | None:
+    """Clean step length in seconds over the whole run; ``None`` without a clean step.
+
+    Older histories have only the median, without ``typical``.
+    """
+    steps = rank["step_seconds"]
+    length: float | None = steps.get("typical") or steps["median"]
+    return length
+
+
+def slower_period(one: Mapping[str, Any]) -> str:
+    """``for 3 min, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    ratio = float(f"{one['ratio']:.2g}")
+    before = f"({step_length(one['before'])} before, {ratio:g}x)"
+    why = ", ".join(one["causes"]) or "no known cause"
+    return f"{_when_slower(one)}: {step_length(one['seconds'])} a step {before}; {why}"
+
+
+def _when_slower(one: Mapping[str, Any]) -> str:
+    since, until = one["since_step"], one["until_step"]
+    if until is None:
+        return "now" if since is None else f"since step {since:,}"
+    if since is None:
+        return f"up to step {until:,} (its begin was not seen)"
+    length = duration(one["ended_at"] - one["began_at"])
+    return f"for {length}, steps {since + 1:,} to {until:,}"
+
+
+_REASON_LIMIT = 80
+
+
+def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
+    """PyTorch's text on one line, shortened to ``longest``."""
+    return one_line(reason, longest)

@@ -1,8 +1,9 @@
-"""A document as sections, items and tables; each view lays it out its own way."""
+"""A document of sections, items and tables, which each view lays out its own way; as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -65,3 +66,69 @@ def table(
     shown = [at for at in range(len(names)) if not sparse or any(row[at] for row in rows)]
     columns = [Column(names[at].rstrip(_RIGHT), names[at].endswith(_RIGHT)) for at in shown]
     return Table(tuple(columns), tuple(tuple(row[at] for at in shown) for row in rows))
+
+
+_SIGNS = re.compile(r"([\\*_\[\]#|~<>&@$])")
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def markdown(document: Document) -> str:
+    """``document`` as GitHub Markdown, for a pull request or the summary of a job.
+
+    All text is literal: Markdown and HTML syntax is escaped.
+    """
+    return "\n".join(_lines(document)).rstrip("\n") + "\n"
+
+
+def _lines(document: Document) -> Iterator[str]:
+    yield f"## {_plain(document.title)}"
+    state = f"**{document.state}**: " if document.state else ""
+    yield from ("", f"{state}{_plain(document.answer)}")
+    for warning in document.warnings:
+        yield from ("", f"> **Note:** {_plain(warning)}")
+    if document.facts:
+        yield ""
+        yield from (f"- {name}: {_plain(value)}" for name, value in document.facts)
+    for section in document.sections:
+        yield from _section(section)
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield from ("", f"### {_plain(section.title)}", "")
+    if section.table is not None:
+        yield from _table(section.table)
+        yield ""
+    for item in section.items:
+        yield from _item(item)
+    if section.items and section.remarks:
+        yield ""
+    for remark in section.remarks:
+        yield f"{_plain(remark)}  "
+
+
+def _item(item: Item) -> Iterator[str]:
+    yield f"- {_plain(item.words)}"
+    yield from (f"  - {_plain(words)}" for words in item.more)
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield _row(tuple(column.name for column in table.columns))
+    yield "|" + "|".join("---:" if column.right else "---" for column in table.columns) + "|"
+    yield from (_row(row) for row in table.rows)
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+
+
+def _plain(text: str) -> str:
+    """``text`` with its code in backticks and all other syntax escaped."""
+    parts, at = [], 0
+    for code in _CODE.finditer(text):
+        parts += [_escaped(text[at : code.start()]), f"`{code[1].replace('|', chr(92) + '|')}`"]
+        at = code.end()
+    return "".join([*parts, _escaped(text[at:])]).replace("\n", " ")
+
+
+def _escaped(text: str) -> str:
+    return _SIGNS.sub(r"\\\1", text).replace("`", r"\`")

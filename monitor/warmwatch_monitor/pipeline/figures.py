@@ -39,7 +39,7 @@ from warmwatch_monitor.model import (
     Worth,
 )
 from warmwatch_monitor.pipeline import slot_figures
-from warmwatch_monitor.pipeline.queued_steps import QueuedSteps, gaps
+from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
 
 

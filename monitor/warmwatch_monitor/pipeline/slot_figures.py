@@ -41,7 +41,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
 from warmwatch_monitor.model.steps import EAGER_CODE
-from warmwatch_monitor.pipeline.queued_steps import QueuedSteps
+from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half

@@ -11,9 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.output.amounts import energy, money, percent, took
+from warmwatch_monitor.output.amounts import energy, money, percent, slower_period, took
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.output.wording import slower_period
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.parts import Remedy, Report, Share
 from warmwatch_monitor.report.wording import answer

@@ -14,8 +14,7 @@ from markupsafe import Markup, escape
 from warmwatch.shared.phrases import duration, step_length
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
-from warmwatch_monitor.output.amounts import percent, took
-from warmwatch_monitor.output.wording import slower_period
+from warmwatch_monitor.output.amounts import percent, slower_period, took
 from warmwatch_monitor.report import goodput as shares
 from warmwatch_monitor.report.parts import Priced, Report
 from warmwatch_monitor.report.strips import labelled

@@ -130,7 +130,7 @@ def as_text(value: object) -> str:
 def show(document: Document, *, markdown: bool) -> None:
     """Print ``document``, formatted for this output or as Markdown."""
     if markdown:
-        from warmwatch_monitor.output.markdown import markdown as text_of
+        from warmwatch_monitor.output.document import markdown as text_of
 
         say(text_of(document), end="")
         return

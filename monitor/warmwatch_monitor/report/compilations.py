@@ -13,7 +13,7 @@ from warmwatch.shared.phrases import resumed
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.report.parts import Function, Place, Priced, Recompiled
 
 _REASON = 160

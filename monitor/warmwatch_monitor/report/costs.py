@@ -10,8 +10,7 @@ from msgspec import Struct
 from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.states import NEEDS_A_PERSON
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import percent, took
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words, percent, took
 from warmwatch_monitor.report.parts import Break, Cost, Priced, Recompiled, Remedy
 
 WARMUP, RECOMPILES, ALL = "warm-up", "recompiles", "compiling"

@@ -11,8 +11,7 @@ from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.model import CATEGORIES
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
-from warmwatch_monitor.output.amounts import took
-from warmwatch_monitor.output.wording import clean_step
+from warmwatch_monitor.output.amounts import clean_step, took
 from warmwatch_monitor.report.changes import changed
 from warmwatch_monitor.report.compilations import added, functions, places, priced, recompiled
 from warmwatch_monitor.report.costs import costs, to_do

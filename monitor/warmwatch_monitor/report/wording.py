@@ -9,9 +9,8 @@ from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.amounts import gained, limited, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.output.wording import slower_period
 from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,
@@ -20,7 +19,6 @@ from warmwatch_monitor.report.wording_compilations import (
     since_last_time,
     timeline,
 )
-from warmwatch_monitor.status.words.speed import gained, limited
 
 
 def to_do(report: Report) -> Section | None:

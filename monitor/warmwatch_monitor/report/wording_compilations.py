@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch.shared.phrases import called_from, counted, place
-from warmwatch_monitor.output.amounts import took
+from warmwatch_monitor.output.amounts import own_words, took
 from warmwatch_monitor.output.document import Item, Section, table
-from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.report.parts import (
     Changed,
     ChangedFact,

@@ -26,8 +26,13 @@ from warmwatch_monitor.status.rank import copied, rank
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.schema.rank import LimitedBy
 from warmwatch_monitor.status.words.progress import DEADLINE_ADVICE, deadline
-from warmwatch_monitor.status.words.sentence import answer, differences, run_answer, speaker_of
-from warmwatch_monitor.status.words.unattached import evidence
+from warmwatch_monitor.status.words.sentence import (
+    answer,
+    differences,
+    run_answer,
+    speaker_of,
+    unattached_evidence,
+)
 
 
 def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
@@ -244,5 +249,5 @@ def _observed(training: ObservedTraining) -> schema.Observed:
         workers=workers,
         cpu_ratio=signs.cpu_ratio,
         likely_compiling=training.likely_compiling,
-        evidence=evidence(training),
+        evidence=unattached_evidence(training),
     )

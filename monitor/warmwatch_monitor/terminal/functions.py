@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from warmwatch.shared.phrases import called_from, counted, duration, place
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 
 Answer = dict[str, Any]
 

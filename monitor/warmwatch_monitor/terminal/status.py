@@ -269,7 +269,7 @@ def _rests(training: Answer) -> bool:
 
 def outside(training: Answer) -> str:
     """An unattached training in one sentence."""
-    from warmwatch_monitor.status.words.unattached import LIKELY
+    from warmwatch_monitor.status.words.sentence import LIKELY
 
     what = training["command"] or "a process"
     likely = LIKELY[training["likely_compiling"]]

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
+from warmwatch_monitor.output.amounts import a_step, rates
 from warmwatch_monitor.output.states import STYLES, overview, painted, place
-from warmwatch_monitor.output.wording import a_step
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.status.words.speed import rates
 from warmwatch_monitor.terminal.reasons import reasons
 
 Rank = dict[str, Any]

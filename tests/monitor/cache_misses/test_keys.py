@@ -12,9 +12,8 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.cache_misses.cache_keys import Lookup, lookups_in
+from warmwatch_monitor.cache_misses.cache_keys import Lookup, lookups_in, misses
 from warmwatch_monitor.cache_misses.command import sentence
-from warmwatch_monitor.cache_misses.diff import misses
 from warmwatch_monitor.model import RecordReading
 
 GOOD: dict[str, Any] = {"t": 5, "event": "cache", "cache": "inductor_fx", "verdict": "miss"}

@@ -9,12 +9,11 @@ import pytest
 from support import builders as b
 from support import reported as a
 from support.values import replace
-from warmwatch_monitor.compare.comparison import break_even, compare
-from warmwatch_monitor.compare.parts import Measured, Side
+from warmwatch_monitor.compare.comparison import Measured, Side, break_even, compare
 from warmwatch_monitor.compare.wording import page, sentence
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
+from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import lines
-from warmwatch_monitor.output.markdown import markdown
 from warmwatch_monitor.report.command import as_text, cleaned
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import answer

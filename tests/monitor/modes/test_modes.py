@@ -26,9 +26,8 @@ from warmwatch_monitor.modes.table import (
     modes,
 )
 from warmwatch_monitor.modes.wording import _graphs, page
-from warmwatch_monitor.output.document import Document
+from warmwatch_monitor.output.document import Document, markdown
 from warmwatch_monitor.output.lines import lines
-from warmwatch_monitor.output.markdown import markdown
 from warmwatch_monitor.report.command import as_text, cleaned
 
 H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}

@@ -17,8 +17,8 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
-from warmwatch_monitor.output.markdown import markdown
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.command import as_text, cleaned, moment, picture

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.model.machine import AGREEING, LOOKS, likely_compiling
-from warmwatch_monitor.status.words.unattached import evidence
+from warmwatch_monitor.status.words.sentence import unattached_evidence
 
 IDLE_GPU = {"gpu_ratio": 0.006, "watts": 118.0, "idle_watts": 80.0}
 BUSY_GPU = {"gpu_ratio": 0.987, "watts": 686.0, "idle_watts": 80.0}
@@ -87,7 +87,7 @@ def test_an_idle_worker_pool_is_not_a_sign_of_compiling(looks: list[Signs]) -> N
 
 
 def words(look: Signs, looks: int) -> list[str]:
-    return evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
+    return unattached_evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
 
 
 def test_the_evidence_holds_only_measured_values() -> None:

@@ -19,7 +19,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
 from warmwatch_monitor.sources.unattached import ObservedSource, shown
-from warmwatch_monitor.status.words.unattached import evidence
+from warmwatch_monitor.status.words.sentence import unattached_evidence
 from warmwatch_monitor.terminal.status import picture
 
 SECOND = 10**9
@@ -99,7 +99,7 @@ def test_a_process_with_busy_compile_workers_is_likely_compiling(training: int) 
     assert seen.likely_compiling is True
     assert (seen.signs.workers_busy, seen.signs.workers_idle) == (1, 1)
     assert seen.command.endswith("train.py"), "no argument behind the script is shown"
-    assert "1 of 2 compile workers busy" in evidence(seen)
+    assert "1 of 2 compile workers busy" in unattached_evidence(seen)
 
 
 def test_a_process_with_an_agent_is_not_unattached(training: int) -> None:
@@ -120,7 +120,7 @@ def test_a_python_process_that_nvml_lists_is_found_if_pids_are_the_host_s(tmp_pa
         seen = of(ObservedSource(shares_pids=True).read([], (gpu,)), process.pid)
         assert seen is not None
         assert seen.gpus == (gpu.uuid,)
-        assert evidence(seen)[0] == "its GPU at 98 %, 686 W"
+        assert unattached_evidence(seen)[0] == "its GPU at 98 %, 686 W"
         elsewhere = ObservedSource(shares_pids=False).read([], (gpu,))
         assert of(elsewhere, process.pid) is None, "another namespace's pid is another process"
 

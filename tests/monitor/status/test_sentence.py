@@ -8,7 +8,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.phrases import duration, step_length
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer, summary
 

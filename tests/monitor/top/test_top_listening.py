@@ -26,7 +26,7 @@ from support.values import replace
 from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.output.wording import a_step
+from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.top.moment import Update, at_the_moment
 
 STATES = b.in_every_state()

@@ -15,9 +15,8 @@ from warmwatch.shared.verdict import (
     THRASHING_WINDOW,
 )
 from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
-from warmwatch_monitor.output.amounts import size, took
+from warmwatch_monitor.output.amounts import own_words, size, took
 from warmwatch_monitor.output.summary import Importance
-from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,

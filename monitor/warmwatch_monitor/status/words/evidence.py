@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
-from warmwatch_monitor.output.amounts import size
+from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed
+from warmwatch_monitor.status.words.progress import baseline_measured, throughput
 from warmwatch_monitor.status.words.requested import turned_off
-from warmwatch_monitor.status.words.speed import baseline_measured, limited, throughput
 
 _SHARE = 0.1  # of the step: a smaller part does not explain its length
 _MOSTLY = 0.5

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from warmwatch.shared.phrases import counted, duration, exact_length, step_length
+from warmwatch.shared.phrases import baseline_words, counted, duration, exact_length, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
+from warmwatch_monitor.output.amounts import gained, rates
 from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.status.words import gpus
 
@@ -153,6 +154,42 @@ def _signs(view: RankView) -> Iterator[str]:
         yield words
     if view.process is not None and (view.process.cpu_ratio or 0.0) >= WORKING_RATIO:
         yield f"the process works ({100 * (view.process.cpu_ratio or 0.0):.0f} % of a core)"
+
+
+def throughput(view: RankView) -> str:
+    """``0.94 M tokens/s, MFU 41 %`` at its recent speed; empty if the work of a step is unknown."""
+    worth, seconds, mfu = view.figures.worth, view.figures.steps.length, view.utilization
+    if not seconds:
+        return ""
+    return rates(
+        worth.tokens / seconds if worth.tokens is not None else None,
+        worth.samples / seconds if worth.samples is not None else None,
+        mfu.ratio if mfu else None,
+        estimated=bool(mfu and mfu.estimated),
+    )
+
+
+def baseline_progress(figures: Figures) -> str:
+    """``baseline: step 7 of 20, eager on purpose``; empty without a baseline in progress."""
+    baseline = figures.baseline
+    if baseline is None or figures.steps.count >= baseline.steps:
+        return ""
+    return baseline_words(figures.steps.count, baseline.steps)
+
+
+def brought(figures: Figures) -> str:
+    """``1.8x as fast as eager; break-even at step 1,016``; empty if unknown."""
+    known = figures.gain
+    return "" if known is None else gained(known.speed_up, known.paid_back_at)
+
+
+def baseline_measured(figures: Figures) -> str:
+    """The result of the baseline; empty without a completed one."""
+    baseline = figures.baseline
+    if baseline is None or baseline.seconds is None:
+        return ""
+    steps = counted(baseline.steps, "step")
+    return f"the first {steps} ran eagerly on purpose, {exact_length(baseline.seconds)} each"
 
 
 _SHORTEST_LEFT = 1.0  # seconds: less is noise

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from warmwatch.shared.phrases import counted, duration, exact_length, place
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
-from warmwatch_monitor.output.wording import own_words
+from warmwatch_monitor.output.amounts import own_words
 
 _OFF = {
     "environment": "TORCHDYNAMO_DISABLE",

@@ -13,14 +13,18 @@ from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.verdict import ENDED, WARM, State
 from warmwatch_monitor.model import (
     CATEGORIES,
+    ObservedTraining,
     RankView,
     RunView,
+    Signs,
     Snapshot,
     Spread,
     incomplete,
     slow_rank,
     spread,
 )
+from warmwatch_monitor.model.machine import AGREEING
+from warmwatch_monitor.output.amounts import limited, limited_shortly
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
@@ -29,8 +33,9 @@ from warmwatch_monitor.output.summary import (
     headline,
     more_important,
     several,
+    shortened,
 )
-from warmwatch_monitor.status.words import gpus, unattached
+from warmwatch_monitor.status.words import gpus
 from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
 from warmwatch_monitor.status.words.progress import (
     deadline,
@@ -41,7 +46,6 @@ from warmwatch_monitor.status.words.progress import (
     without_steps,
 )
 from warmwatch_monitor.status.words.requested import remedy
-from warmwatch_monitor.status.words.speed import limited, limited_shortly
 from warmwatch_monitor.status.words.states import (
     describe_state,
     elapsed,
@@ -81,7 +85,7 @@ def answer(snapshot: Snapshot) -> Headline:
         if (problem := incomplete(snapshot)) is not None:
             return headline("", f"{problem}; no run is known so far", [])
         if snapshot.observed:
-            return unattached.no_run(snapshot.observed)
+            return _unattached(snapshot.observed)
         return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
     words = several(
         RunWords(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs
@@ -412,3 +416,49 @@ def _gap(ranks: Sequence[RankView]) -> Spread | None:
         return None
     gap = of.greatest - of.least
     return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest) else None
+
+
+ATTACH = 'add "import warmwatch.auto" to its script to know'
+LIKELY = {
+    True: "is likely to compile",
+    False: "is likely not to compile",
+    None: "may compile or not",
+}
+
+
+def unattached_evidence(training: ObservedTraining) -> list[str]:
+    """The known signs of the last poll; nothing before the first."""
+    looks = training.looks
+    if not looks:
+        return []
+    few = [f"{looks} of {AGREEING} polls so far, too few to judge (status --watch polls on)"]
+    return [*_signs(training.signs), *(few if looks < AGREEING else ())]
+
+
+def _signs(signs: Signs) -> Iterator[str]:
+    if signs.gpu_ratio is not None:
+        power = "" if signs.watts is None else f", {signs.watts:.0f} W"
+        idle = "" if signs.idle_watts is None else f" (idle {signs.idle_watts:.0f} W)"
+        yield f"its GPU at {100 * signs.gpu_ratio:.0f} %{power}{idle}"
+    if signs.workers_busy is not None and signs.workers_idle is not None:
+        alive = signs.workers_busy + signs.workers_idle
+        busy = f"{signs.workers_busy} of {alive} compile workers busy"
+        yield busy if alive else "no compile workers"
+    if signs.cpu_ratio is not None:
+        yield f"the process uses {100 * signs.cpu_ratio:.0f} % of a core"
+
+
+def _unattached(trainings: Sequence[ObservedTraining]) -> Headline:
+    """The headline if no run is known but these processes look like trainings."""
+    first = trainings[0]
+    more = f" (and {len(trainings) - 1} more)" if len(trainings) > 1 else ""
+    command = shortened(first.command or "a process")
+    return headline(
+        "",
+        f"no run is known here, but {command} (pid {first.pid}){more} looks like a training",
+        [
+            Clause(f"it has no agent and {LIKELY[first.likely_compiling]}", Importance.REASON),
+            *(Clause(words, Importance.CONTEXT) for words in unattached_evidence(first)),
+            Clause(ATTACH, Importance.REMEDY),
+        ],
+    )

@@ -11,17 +11,16 @@ from warmwatch.shared.phrases import called_from, counted, duration, place, step
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
 from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, RunView, Underway
+from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Clause, Importance
-from warmwatch_monitor.output.wording import own_words
 from warmwatch_monitor.status.words.conditions import (
     nothing_captured,
     silent,
     slower_causes,
     slower_speed,
 )
-from warmwatch_monitor.status.words.progress import seconds_left, so_far
+from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.requested import never_compiled, of_recompile, turned_off
-from warmwatch_monitor.status.words.speed import baseline_progress, brought
 
 # the head of the sentence, and the clauses that explain it
 StateText = tuple[str, tuple[Clause, ...]]
@@ -292,11 +291,7 @@ _MARK_STEPS = "call warmwatch.step() once an iteration if no torch.optim optimiz
 
 def end_of(view: RankView) -> str | None:
     """``finished``, ``failed``, ``interrupted``, ``detached`` or ``lost``; ``None``: it lives."""
-    if view.living:
-        return None
-    if view.judgement.state is State.FINISHED:
-        return view.figures.life.end or State.FINISHED.value
-    return str(view.judgement.state.value)
+    return None if view.living else view.end or State.FINISHED.value
 
 
 def _finished(view: RankView) -> str:
