@@ -102,7 +102,7 @@ def read_steps(slot: Path, different: int) -> Reads:
     while found.different < different:
         found.looks += 1
         with Folder(str(slot.parent)) as folder:
-            seen = file.look(folder).slot
+            seen = file.read(folder).slot
         words = (*flatten(seen.steps), seen.clean_bins[7], seen.compile_bins[8])
         found.torn += any(word % BYTES or not word for word in words)
         found.different += words[0] != before

@@ -23,7 +23,7 @@ from warmwatch_monitor.status.schema.events import ResetEvent, SampleEvent, Stop
 from warmwatch_monitor.status.schema.status import Status
 
 MOST_LISTENERS = 1000
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 BEAT_SECONDS = 15.0
 LIFE_SECONDS = 3600.0
 _AT_ONCE = 25
@@ -58,7 +58,7 @@ class Events:
         self._cache = SnapshotCache()
         self._bells: set[asyncio.Event] = set()
         self._peers: Counter[str] = Counter()
-        self._looking: asyncio.Task[None] | None = None
+        self._waker: asyncio.Task[None] | None = None
         self._leaving = False
         self._beats, self._samplers = 0, 0
         self._sampled: tuple[int, bytes] = (0, b"")
@@ -73,12 +73,13 @@ class Events:
         """Raises CrowdedError if no further listener is allowed, or none from ``peer``."""
         if peer and self._peers[peer] >= self._most * SHARE_OF_A_PEER:
             raise CrowdedError(
-                f"{self._peers[peer]} clients of {peer} listen already, as many as may; come "
-                "again, or ask /status"
+                f"{self._peers[peer]} clients of {peer} listen already, which is the limit; "
+                "retry later, or poll /status"
             )
         if len(self._bells) >= self._most:
             raise CrowdedError(
-                f"{self._most} clients listen already, as many as may; come again, or ask /status"
+                f"{self._most} clients listen already, which is the limit; "
+                "retry later, or poll /status"
             )
 
     async def listen(
@@ -89,7 +90,7 @@ class Events:
         self._bells.add(bell)
         self._peers[peer] += 1
         self._samplers += samples
-        self._look_after()
+        self._start_waker()
         try:
             until = loop.time() + LIFE_SECONDS
             number, first = self._first(wanted, last_id)
@@ -147,11 +148,11 @@ class Events:
         assert isinstance(made, bytes)
         return made
 
-    def _look_after(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+    def _start_waker(self) -> None:
+        if self._waker is None or self._waker.done():
+            self._waker = asyncio.create_task(self._wake_on_news())
 
-    async def _look(self) -> None:
+    async def _wake_on_news(self) -> None:
         """Wake listeners when there are new events, as long as there are any."""
         loop = asyncio.get_running_loop()
         sent, beat_at, sample_at = self._recent.number, loop.time() + BEAT_SECONDS, 0.0
@@ -167,7 +168,7 @@ class Events:
                 self._sampled = (self._sampled[0] + 1, framed("sample", content))
             if wake:
                 await self._wake()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _wake(self) -> None:
         """Wake a few at a time, so that other requests get their turn."""

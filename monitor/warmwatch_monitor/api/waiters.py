@@ -14,7 +14,7 @@ from typing import NamedTuple
 from warmwatch_monitor.api.cached import Body
 from warmwatch_monitor.model import Snapshot
 
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 _AT_ONCE = 25
 
 
@@ -55,7 +55,7 @@ class Waiters:
     def __init__(self, latest: Callable[[], Snapshot], judge: Judge) -> None:
         self._latest, self._judge = latest, judge
         self._waiting: dict[Wanted, set[asyncio.Future[Body | None]]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._waker: asyncio.Task[None] | None = None
         self._leaving = False
         self._turns = 0
 
@@ -73,8 +73,8 @@ class Waiters:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Body | None] = loop.create_future()
         self._waiting.setdefault(wanted, set()).add(answer)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+        if self._waker is None or self._waker.done():
+            self._waker = asyncio.create_task(self._wake_on_news())
         # Callbacks: asyncio.wait() would double the objects of each of thousands of waits.
         timer = loop.call_later(timeout, _expire, answer)
         left = asyncio.ensure_future(gone())
@@ -103,7 +103,7 @@ class Waiters:
         if not answer.cancel() and not answer.cancelled():
             answer.exception()  # mark it as retrieved
 
-    async def _look(self) -> None:
+    async def _wake_on_news(self) -> None:
         """Check each new Snapshot as long as any client waits."""
         seen: Snapshot | None = None
         while self._waiting:
@@ -114,7 +114,7 @@ class Waiters:
                 for wanted in list(self._waiting):
                     await self._turn()
                     made = await self._answer(wanted, made)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _answer(self, wanted: Wanted, made: Body | None) -> Body | None:
         """Answer the clients that wait for this, if it is ready; returns the last answer ``made``.

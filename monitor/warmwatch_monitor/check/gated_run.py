@@ -74,7 +74,7 @@ def _attend(
         return attend(
             command,
             environ,
-            look=ours.look,
+            poll=ours.poll,
             stopped=lambda: None,
             received=received.append,
             seconds=_PAUSE_SECONDS,

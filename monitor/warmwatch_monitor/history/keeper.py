@@ -34,7 +34,7 @@ def remember(ended: Iterable[tuple[RunView, Snapshot]], settings: HistorySetting
 
 
 SOURCE = "history"
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 _LIVING_SECONDS = 60.0
 _RETRY_SECONDS = 5.0
 _STOP_SECONDS = 3.0
@@ -65,7 +65,7 @@ class Keeper:
         """Set the latest Snapshot. Called on the publisher's thread."""
         self._latest = snapshot
 
-    def look(self) -> None:
+    def write_due(self) -> None:
         """Write the runs that are due. Raises SourceError while the history cannot be written."""
         with self._lock:
             snapshot, now = self._latest, self._now()

@@ -17,7 +17,7 @@ from warmwatch_monitor.model import ExportHealth, Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.settings import Address
 
-_FIRST_LOOK_SECONDS = 0.05
+_FIRST_POLL_SECONDS = 0.05
 _STOP_SECONDS = 3.0
 
 
@@ -66,7 +66,7 @@ class Sender:
         self._exporter.close()
 
     def _work(self) -> None:
-        while not self._read().epoch and not self._stopping.wait(_FIRST_LOOK_SECONDS):
+        while not self._read().epoch and not self._stopping.wait(_FIRST_POLL_SECONDS):
             pass  # there was no poll yet
         while not self._stopping.is_set():
             began_ns = self._clock.monotonic_ns()

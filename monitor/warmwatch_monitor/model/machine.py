@@ -229,7 +229,7 @@ class ObservedTraining(Struct, frozen=True, kw_only=True):
 
     Attributes:
         pid: on this host. command: what it runs, shortened. gpus: uuids it is listed on.
-        signs: of the last poll. looks: how many polls the estimate can use.
+        signs: of the last poll. polls: how many polls the estimate can use.
         likely_compiling: ``None`` if it cannot be determined.
     """
 
@@ -237,7 +237,7 @@ class ObservedTraining(Struct, frozen=True, kw_only=True):
     command: str
     gpus: tuple[str, ...] = ()
     signs: Signs = Signs()
-    looks: int = 0
+    polls: int = 0
     likely_compiling: bool | None = None
 
 
@@ -268,37 +268,37 @@ class Sample(Struct, frozen=True, kw_only=True):
     value: float
 
 
-LOOKS, AGREEING = 3, 2
+POLLS, AGREEING = 3, 2
 CORE_RATIO = 0.8
 ABOVE_IDLE = 1.5  # a GPU that works draws well more than it does idle
 
 
-def likely_compiling(looks: Sequence[Signs]) -> bool | None:
-    """Whether it is likely to compile; ``None`` where the last looks are inconclusive or differ.
+def likely_compiling(polls: Sequence[Signs]) -> bool | None:
+    """Whether it is likely to compile; ``None`` where the last polls are inconclusive or differ.
 
     - workers busy, GPU not busy: yes; workers and GPU busy: unknown.
     - workers there and idle, GPU idle, a core of the process busy: yes, it works in the main
       process; without any workers the same may be data loading.
     - GPU busy, well above its idle power, no worker busy: no.
     """
-    opinions = [opinion for opinion in map(_opinion, looks[-LOOKS:]) if opinion is not None]
+    opinions = [opinion for opinion in map(_opinion, polls[-POLLS:]) if opinion is not None]
     return opinions[0] if len(opinions) >= AGREEING and len(set(opinions)) == 1 else None
 
 
-def _opinion(look: Signs) -> bool | None:
-    gpu = look.gpu_ratio
-    if look.workers_busy:
+def _opinion(poll: Signs) -> bool | None:
+    gpu = poll.gpu_ratio
+    if poll.workers_busy:
         return True if gpu is None or gpu <= WORKING_RATIO else None
     if gpu is None:
         return None
     if gpu < IDLE_RATIO:
-        core_busy = look.cpu_ratio is not None and look.cpu_ratio >= CORE_RATIO
-        return True if look.workers_idle and core_busy else None
-    return False if gpu > WORKING_RATIO and _draws(look) else None
+        core_busy = poll.cpu_ratio is not None and poll.cpu_ratio >= CORE_RATIO
+        return True if poll.workers_idle and core_busy else None
+    return False if gpu > WORKING_RATIO and _draws(poll) else None
 
 
-def _draws(look: Signs) -> bool:
+def _draws(poll: Signs) -> bool:
     """Whether the power speaks against an idle chip; where it is not known, nothing does."""
-    if look.watts is None or look.idle_watts is None:
+    if poll.watts is None or poll.idle_watts is None:
         return True
-    return look.watts > ABOVE_IDLE * look.idle_watts
+    return poll.watts > ABOVE_IDLE * poll.idle_watts

@@ -58,7 +58,7 @@ def bounded(
     environ: Mapping[str, str],
     *,
     output: IO[bytes] | int,
-    look: Callable[[], str | None],
+    poll: Callable[[], str | None],
     seconds: float,
     hurry: Callable[[], bool],
     patience: tuple[tuple[signal.Signals, float], ...] = PATIENCE,
@@ -66,7 +66,7 @@ def bounded(
     """Run ``command``; its return code, and why it was ended; ``None`` if it ended itself.
 
     Args:
-        look: called every ``seconds``; ends the command when it returns a reason.
+        poll: called every ``seconds``; ends the command when it returns a reason.
         hurry: whether to skip the rest of the waits while it is ended.
 
     Raises:
@@ -83,7 +83,7 @@ def bounded(
     why = None
     try:
         while why is None and _code(child, seconds) is None:
-            why = look()
+            why = poll()
     finally:  # never leave the command running unattended
         if why is not None or child.poll() is None:
             _end(child, patience, hurry)

@@ -83,7 +83,7 @@ def attempt(
             command,
             environment(base, boot(), run=name, started_by=launch),
             output=output,
-            look=run.look,
+            poll=run.poll,
             seconds=_PAUSE_SECONDS,
             hurry=lambda: stops.count > 1,
         )
@@ -162,7 +162,7 @@ class _Followed:
         self.resident_bytes: int | None = None
         self.began = time.monotonic()
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         """Why to end it now; ``None``: continue."""
         from warmwatch_monitor.modes.table import enough
 

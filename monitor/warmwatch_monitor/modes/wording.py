@@ -138,7 +138,7 @@ def _drift_clause(of: Drift, at: str = "") -> str:
     text = f"{text}{at}"
     if of.noise is None:
         return text
-    within = ", so it cannot be told from noise" if 0 < (of.relative or 0.0) <= of.noise else ""
+    within = ", so it may be noise" if 0 < (of.relative or 0.0) <= of.noise else ""
     return f"{text}; noise {of.noise:.2g}{within}"
 
 
@@ -173,7 +173,7 @@ def _answer(of: Modes) -> str:
 def _alike(best: Row, known: list[Row], steps: int | None = None) -> str:
     """Modes that do not differ significantly, by step or by the total of ``steps`` steps."""
     names = [one.mode for one in known if one is not best and _same(one, best, steps)]
-    return f"; {', '.join(names)} cannot be told from it" if names else ""
+    return f"; no significant difference to {', '.join(names)}" if names else ""
 
 
 def _same(one: Row, other: Row, steps: int | None) -> bool:

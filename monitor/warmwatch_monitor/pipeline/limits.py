@@ -55,7 +55,7 @@ _POLL_NS = 10**9  # NVML's averages are not shorter
 _WINDOW, _WINDOW_STEPS = 30.0, 4
 _RARE, _RARELY = 600.0, ("saving", "evaluating")  # they are minutes apart
 _LEAST, _LEAST_RARELY, _LEAST_STEPS = 5.0, 30.0, 3
-_FIRST_LOOK = 30.0
+_FIRST_POLL = 30.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
 
@@ -302,7 +302,7 @@ def follow(
         cpu_seconds=view.process.cpu_seconds if view.process else None,
     )
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
-        return replace(now, means={} if known else _first_look(view))
+        return replace(now, means={} if known else _first_poll(view))
     step = view.figures.steps.length or 0.0
     means, throttled = dict(known.means), dict(known.throttled)
     window = max(_WINDOW, _WINDOW_STEPS * step)
@@ -330,7 +330,7 @@ def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window
     means[name] = means.get(name, Mean(0.0, 0.0)).with_more(value, seconds, window)
 
 
-def _first_look(view: RankView) -> dict[str, Mean]:
+def _first_poll(view: RankView) -> dict[str, Mean]:
     """Shares of the whole run, for a reader that comes late; empty if it has run too briefly.
 
     Evaluations before may have compiled, which is no share of a warm run.
@@ -338,7 +338,7 @@ def _first_look(view: RankView) -> dict[str, Mean]:
     steps, pauses = view.figures.steps, view.figures.pauses
     saving, evaluating = pauses.saving_seconds or 0.0, pauses.evaluating_seconds or 0.0
     ran = (steps.clean.sum_seconds or 0.0) + saving + evaluating
-    if ran < _FIRST_LOOK or view.figures.compile.seconds > MARGIN * ran:
+    if ran < _FIRST_POLL or view.figures.compile.seconds > MARGIN * ran:
         return {}
     waited = (steps.batch_wait_seconds or 0.0, saving, evaluating)
     names = ("waiting", "saving", "evaluating")

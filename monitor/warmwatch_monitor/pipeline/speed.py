@@ -14,7 +14,7 @@ The steps of a training on GPUs only launch kernels, and some wait for all of th
 of its blocks is the mean of all clean steps between two polls, not the median of those seen.
 
 A monitor that comes late, or a command without a daemon, has the histogram of all steps too:
-:func:`first_look` finds the fast level in it, unless something has compiled again since. A slower
+:func:`first_poll` finds the fast level in it, unless something has compiled again since. A slower
 level that is older than the last 64 steps then has a start only if the journal has it.
 
 Below: the state, a poll (:func:`follow`), the blocks that its steps fill, what a complete block
@@ -171,9 +171,9 @@ def follow(
 
 def _followed(known: Speed | None, slot: Slot) -> Speed:
     if known is None or slot.steps.steps < known.steps:
-        return first_look(slot)
+        return first_poll(slot)
     if slot.identity.gpus and known.queued is None:
-        return first_look(slot)  # it uses them from now on
+        return first_poll(slot)  # it uses them from now on
     known = _of_this_warmup(known, slot)
     if known.queued is not None:
         return _with_queued(known, known.queued, slot)
@@ -356,7 +356,7 @@ def _counted(counts: Mapping[int, int], more: Iterable[Block]) -> Counter[int]:
     return Counter(counts) + Counter(_bin(one.length) for one in more)
 
 
-def first_look(slot: Slot) -> Speed:
+def first_poll(slot: Slot) -> Speed:
     """The state for a record that was not seen before, from its histogram and its last steps."""
     steps = slot.steps.steps
     speed = Speed(steps=steps, activity=slot.compile.begun, limits=_limits(slot))

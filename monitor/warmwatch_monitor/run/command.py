@@ -114,7 +114,7 @@ def _attend(
     descriptor = terminal((2, 1)) if watch else None
     line = LastLine(descriptor) if descriptor is not None else None
 
-    def look() -> None:
+    def poll() -> None:
         if line is not None:
             line.show(ours.sentence())
 
@@ -123,7 +123,7 @@ def _attend(
             line.leave()
 
     try:
-        status = attend(command, environ, look=look, stopped=leave, seconds=_PAUSE_SECONDS)
+        status = attend(command, environ, poll=poll, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
     seen = ours.ended() if report else ours.snapshot()

@@ -118,7 +118,7 @@ class Launched:
             return str(plain(answer["summary"]))
         return f"no step and no compilation for {duration(time.monotonic() - self._began)}"
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Poll them, so that journals are read from the start and not only their last part."""
         self.snapshot()
 

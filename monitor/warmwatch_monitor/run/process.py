@@ -40,7 +40,7 @@ def attend(
     command: tuple[str, ...],
     environ: Mapping[str, str],
     *,
-    look: Callable[[], None],
+    poll: Callable[[], None],
     stopped: Callable[[], None],
     received: Callable[[int], None] = lambda _: None,
     seconds: float,
@@ -48,7 +48,7 @@ def attend(
     """Start ``command`` and wait for it; its wait status.
 
     Args:
-        look: called every ``seconds``.
+        poll: called every ``seconds``.
         stopped: called before this process stops with the command (Ctrl-Z).
         received: called with each signal that the command receives from us or from the terminal,
             except those that both ignore (``nohup``).
@@ -77,7 +77,7 @@ def attend(
                     _report(got, received)
                 return status
             if got is None:
-                look()
+                poll()
             elif got.si_signo == signal.SIGTSTP:
                 stop = got  # stop after the command has stopped: it may ignore the signal
                 _pass(got, child)

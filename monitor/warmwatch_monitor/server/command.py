@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.server.guard import Audit
 
 
-_VALUES_OF_A_LOOK = 20_000  # at a few hundred ranks
+_VALUES_OF_A_POLL = 20_000  # at a few hundred ranks
 
 
 @click.command()
@@ -161,7 +161,7 @@ def _announce(settings: Settings, bound: Address) -> None:
 def _spare_the_collector() -> None:
     """Freeze imported objects; a poll makes thousands of values, and none is in a cycle."""
     gc.freeze()
-    gc.set_threshold(_VALUES_OF_A_LOOK)
+    gc.set_threshold(_VALUES_OF_A_POLL)
 
 
 def _serve(
@@ -243,13 +243,13 @@ def sources_of(keeper: Keeper | None) -> tuple[Source[Any], ...]:
     """Its entry in the list of sources: its failures show as a source's health."""
     if keeper is None:
         return ()
-    from warmwatch_monitor.history.keeper import LOOK_SECONDS, SOURCE
+    from warmwatch_monitor.history.keeper import POLL_SECONDS, SOURCE
 
     found = keeper
     return (
         Source(
             name=SOURCE,
-            interval=lambda _: LOOK_SECONDS,
-            make=lambda _settings, _clock: lambda _others: found.look(),
+            interval=lambda _: POLL_SECONDS,
+            make=lambda _settings, _clock: lambda _others: found.write_due(),
         ),
     )

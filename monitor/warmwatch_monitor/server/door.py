@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.server.guard import Audit
     from warmwatch_monitor.server.protection import Protection
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 WEB_CONFIG = "web_config"
 
 
@@ -30,15 +30,15 @@ class Door:
 
     def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
         self._settings, self._audit = settings, audit
-        self.protection, look, self._leave = _protection(settings)
-        self._look = look
+        self.protection, reload, self._leave = _protection(settings)
+        self._reload = reload
         self.sources: tuple[Source[Any], ...] = ()
-        if look is not None:
-            found = look
+        if reload is not None:
+            found = reload
             self.sources = (
                 Source(
                     name=WEB_CONFIG,
-                    interval=lambda _: _LOOK_SECONDS,
+                    interval=lambda _: _POLL_SECONDS,
                     make=lambda _settings, _clock: lambda _others: found(),
                 ),
             )
@@ -49,8 +49,8 @@ class Door:
         Raises:
             SourceError: it cannot be used; the earlier protection stays in force.
         """
-        if self._look is not None:
-            self._look()
+        if self._reload is not None:
+            self._reload()
 
     def checked(self, bound: tuple[Any, ...]) -> Address:
         """The address to listen on, after a check that it is protected.
@@ -118,7 +118,7 @@ def _protection(
     if settings.web_config is None:
         return lambda: OPEN, None, lambda: None
     files = ProtectionFiles(settings.web_config, _log)
-    return lambda: files.current, files.look, files.leave
+    return lambda: files.current, files.reload, files.leave
 
 
 def _log(message: str) -> None:

@@ -73,7 +73,7 @@ class ProtectionFiles:
         except WebConfigError as error:
             raise UsageError(f"--web-config: {path}: {error}") from None
 
-    def look(self) -> Protection:
+    def reload(self) -> Protection:
         """The protection from now on. Raises SourceError for a rejected change."""
         if self._error is None and self._seen == _seen(name for name, _ in self._seen):
             return self.current

@@ -41,7 +41,7 @@ _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PEERCRED, _UCRED = socket.SO_PEERCRED, struct.Struct("3i")
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 2\r\n"
-    b"connection: close\r\ncontent-length: 33\r\n\r\ntoo many connections; come again\n"
+    b"connection: close\r\ncontent-length: 34\r\n\r\ntoo many connections; retry later\n"
 )
 
 

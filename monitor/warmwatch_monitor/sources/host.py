@@ -228,7 +228,7 @@ class OomWatch:
         for pid in pids:
             self._gone.pop(pid, None)
             followed = known.pop(pid) if pid in known else _FollowedGroup(self._events(pid))
-            followed.look()
+            followed.poll()
             self._followed[pid] = followed
         went = Counter(followed.events for followed in known.values())
         for pid, followed in known.items():
@@ -257,7 +257,7 @@ class _FollowedGroup:
         self.events = events
         self._counts: tuple[int | None, ...] = ()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         self._counts = (*self._counts[-1:], self._read())
 
     def killed_since(self) -> int | None:

@@ -37,7 +37,7 @@ class ObservedSource:
         self._commands: dict[int, tuple[str, ...]] = {}
         self._owners: set[int] = set()
         self._listed_ns: int | None = None
-        self._looks: dict[int, deque[Signs]] = {}
+        self._polls: dict[int, deque[Signs]] = {}
 
     def read(
         self, attached: Collection[int], gpus: Sequence[GpuReading]
@@ -50,22 +50,22 @@ class ObservedSource:
         found = self._owners | (self._computing(gpus) if self._shares_pids else set())
         strangers = [pid for pid in sorted(found) if not _belongs(pid, attached)]
         readings = self._host(strangers)
-        self._looks = {pid: self._looks.get(pid, deque(maxlen=machine.LOOKS)) for pid in readings}
+        self._polls = {pid: self._polls.get(pid, deque(maxlen=machine.POLLS)) for pid in readings}
         return tuple(self._observed(pid, reading, gpus) for pid, reading in readings.items())
 
     def _observed(
         self, pid: int, reading: ProcessReading, gpus: Sequence[GpuReading]
     ) -> ObservedTraining:
         own = [gpu for gpu in gpus if self._shares_pids and pid in (gpu.processes or ())]
-        looks = self._looks[pid]
-        looks.append(_signs(reading, own))
+        polls = self._polls[pid]
+        polls.append(_signs(reading, own))
         return ObservedTraining(
             pid=pid,
             command=shown(self._command(pid)),
             gpus=tuple(gpu.uuid for gpu in own),
-            signs=looks[-1],
-            looks=len(looks),
-            likely_compiling=machine.likely_compiling(tuple(looks)),
+            signs=polls[-1],
+            polls=len(polls),
+            likely_compiling=machine.likely_compiling(tuple(polls)),
         )
 
     def _list(self) -> None:

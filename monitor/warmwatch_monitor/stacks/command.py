@@ -81,8 +81,8 @@ def stacks(
     living = [view for one in snapshot.runs if one.run in names for view in one.living]
     views = _wanted(living, number)
     left_out = max(0, len(views) - _MOST_RANKS)
-    looks = (_look(view) for view in views[:_MOST_RANKS])
-    found = _print_json([*looks], left_out) if is_json else _print(looks, left_out)
+    ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
+    found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
     ctx.exit(0 if found else 1)
 
 
@@ -113,7 +113,7 @@ def _hangs(view: RankView) -> bool:
     return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class RankProcess(Struct, frozen=True, kw_only=True):
     """The result for one rank. ``problems``: why there is no more, one sentence each."""
 
     view: RankView
@@ -124,7 +124,7 @@ class Look(Struct, frozen=True, kw_only=True):
     problems: Sequence[str] = ()
 
 
-def _look(view: RankView) -> Look:
+def _stacks_of(view: RankView) -> RankProcess:
     """Its stacks from py-spy; if py-spy fails, those that its agent wrote."""
     pid = view.figures.life.pid
     if pid is None:
@@ -135,16 +135,16 @@ def _look(view: RankView) -> Look:
         found = py_spy.dump(pid, stopped=view.process is not None and view.process.stopped)
     except SourceError as error:
         return _left(view, compilers, str(error))
-    return Look(view=view, compilers=compilers, present=found)
+    return RankProcess(view=view, compilers=compilers, present=found)
 
 
-def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> Look:
+def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> RankProcess:
     """The agent's stack dump of the compilation in progress."""
     left, problem = _of_agent(view)
     problems = (why,) if problem is None else (why, problem)
     pid = view.figures.life.pid
     kernel = kernel_threads(pid) if pid is not None and not left else ()
-    return Look(view=view, compilers=compilers, left=left, kernel=kernel, problems=problems)
+    return RankProcess(view=view, compilers=compilers, left=left, kernel=kernel, problems=problems)
 
 
 def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
@@ -160,38 +160,38 @@ def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
     return left, None if left else _NONE_YET
 
 
-def _print(looks: Iterator[Look], left_out: int) -> bool:
+def _print(ranks: Iterator[RankProcess], left_out: int) -> bool:
     """Print the stacks; returns whether there were any."""
     found = False
-    for look in looks:
-        for line in _lines(look):
+    for rank in ranks:
+        for line in _lines(rank):
             say(plain(line))
-        for problem in look.problems:
+        for problem in rank.problems:
             note(f"warmwatch: {plain(problem)}")
-        found = found or bool(look.present or look.left)
+        found = found or bool(rank.present or rank.left)
     if left_out:
         say(f"... and {left_out} ranks more: --rank N shows one")
     return found
 
 
-def _lines(look: Look) -> Iterator[str]:
-    yield from heading(look.view)
-    yield from at_work(look.compilers)
-    if look.present:
+def _lines(rank: RankProcess) -> Iterator[str]:
+    yield from heading(rank.view)
+    yield from at_work(rank.compilers)
+    if rank.present:
         yield "  Python stacks, by py-spy now:"
-        yield from threads(look.present)
-    elif look.left:
-        yield from left_by_agent(look.left, time.monotonic_ns())
-    elif look.kernel:
-        yield from by_kernel(look.kernel)
+        yield from threads(rank.present)
+    elif rank.left:
+        yield from left_by_agent(rank.left, time.monotonic_ns())
+    elif rank.kernel:
+        yield from by_kernel(rank.kernel)
 
 
-def _print_json(looks: Sequence[Look], left_out: int) -> bool:
+def _print_json(processes: Sequence[RankProcess], left_out: int) -> bool:
     """Print the same as one JSON object."""
     now = time.monotonic_ns()
     ranks = [
         rank_stacks(one.view, one.compilers, one.present, one.left, one.kernel, one.problems, now)
-        for one in looks
+        for one in processes
     ]
     say(as_json(StacksDocument(ranks=ranks, ranks_left_out=left_out)))
-    return any(look.present or look.left for look in looks)
+    return any(one.present or one.left for one in processes)

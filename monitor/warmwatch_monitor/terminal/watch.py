@@ -49,7 +49,7 @@ def watch(
             except UnknownRunError as error:
                 trouble = _waiting(error)
             except WarmwatchError as error:
-                trouble = f"{plain(str(error))}; asking again"
+                trouble = f"{plain(str(error))}; retrying"
     return answer
 
 

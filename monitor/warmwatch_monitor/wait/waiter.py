@@ -98,7 +98,7 @@ class Wait:
         self._seen_alive: set[str] = set()
         self._own: set[str] = set()  # uids of the runs in the last answer
         self._foreign: set[str] = set()
-        self._first_look: float | None = None
+        self._first_poll: float | None = None
         self._began: float | None = None  # the same by the server's clock, once known
         self._has_answered, self._absent_since = False, 0.0
 
@@ -106,20 +106,22 @@ class Wait:
         """The poll that ended the wait, or the last one at the timeout."""
         deadline = time.monotonic() + patience
         while True:
-            look = self._look()
-            if look.outcome is not None:
-                return look
+            standing = self._poll()
+            if standing.outcome is not None:
+                return standing
             left = deadline - time.monotonic()
             if left <= 0:
-                return look._replace(outcome=Outcome.TIMEOUT, words=look.late or look.words)
-            self._report(look.state, look.words)
+                return standing._replace(
+                    outcome=Outcome.TIMEOUT, words=standing.late or standing.words
+                )
+            self._report(standing.state, standing.words)
             self._pause(left, self._is_woken_by)
 
-    def _look(self) -> Standing:
+    def _poll(self) -> Standing:
         """Raises DaemonError, FleetError: the server never answered, or has not for long."""
         began = time.monotonic()
-        if self._first_look is None:
-            self._first_look = began
+        if self._first_poll is None:
+            self._first_poll = began
         try:
             answer = self._ask()
         except UnknownRunError as error:
@@ -130,9 +132,9 @@ class Wait:
             self._absent_since = self._absent_since or began
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
                 raise
-            return Standing(state="absent", words=plain(f"{error}; asking again"))
+            return Standing(state="absent", words=plain(f"{error}; retrying"))
         self._has_answered, self._absent_since = True, 0.0
-        self._note_when(answer.get("at"), began - self._first_look)
+        self._note_when(answer.get("at"), began - self._first_poll)
         return self._judge(answer)
 
     def _judge(self, answer: Answer) -> Standing:
@@ -158,7 +160,7 @@ class Wait:
 
     def _does_not_start_again(self, requested: Sequence[Answer]) -> bool:
         broken_off = requested and {run["state"] for run in requested} <= _BROKEN_OFF
-        waited = time.monotonic() - (self._first_look or 0.0)
+        waited = time.monotonic() - (self._first_poll or 0.0)
         return self._run is not None and bool(broken_off) and waited >= self._new_start
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:

@@ -44,20 +44,20 @@ def test_a_live_run_is_written_immediately_then_every_minute_and_at_its_end(
 ) -> None:
     time = Time()
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
-    keeper.look()
+    keeper.write_due()
     assert (tmp_path / "history.db").exists(), "what is wrong would show before a run ends"
     keeper.take(seen(b.COMPILING))
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["compiling"]
     keeper.take(seen(b.WARM, epoch=b.EPOCH + 1))
     time.passes(59)
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["compiling"]
     time.passes(2)
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["warm"]
     keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 2))
-    keeper.look()
+    keeper.write_due()
     (found,) = remembered(tmp_path)
     assert (found.state, found.ended) == ("finished", pytest.approx(b.EPOCH - 12))
 
@@ -69,10 +69,10 @@ def test_a_failed_write_is_reported_and_retried(tmp_path: Path) -> None:
     keeper.take(seen(b.ended("finished"), alive=False))
     for _ in range(3):
         with pytest.raises(SourceError, match=r"history\.db is a directory"):
-            keeper.look()
+            keeper.write_due()
     (tmp_path / "history.db").rmdir()
     time.passes(6)
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
@@ -95,7 +95,7 @@ def test_a_run_that_fits_no_row_does_not_rewrite_another(
     keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(*views)))
     for _ in range(2):
         with pytest.raises(SourceError, match="run 'bad'"):
-            keeper.look()
+            keeper.write_due()
         time.passes(6)
     assert tried == [["bad", "gpt2"], ["bad"]]
 
@@ -106,14 +106,14 @@ def test_a_run_that_is_gone_is_not_retained_while_writes_fail(
     """A disk may be full for weeks, and can be read meanwhile."""
     store, time = a.store(tmp_path), Time()
     keeper = Keeper(store, lambda *_: NO_PAST, time.clock())
-    keeper.look()
+    keeper.write_due()
     monkeypatch.setattr(store, "save", raise_full)
     for attempt in range(3):
         slot = b.ended("finished")
         launch = replace(slot.identity, launch=f"elsewhere:{attempt}")
         keeper.take(seen(replace(slot, identity=launch), alive=False))
         with pytest.raises(SourceError, match="full"):
-            keeper.look()
+            keeper.write_due()
         time.passes(6)
     assert len(keeper._traces._known) == 1
 
@@ -125,10 +125,10 @@ def raise_full(_: object) -> None:
 def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
     keeper.take(seen(b.WARM, alive=False))
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["lost"]
     keeper.take(seen(b.ended("finished"), alive=False, epoch=b.EPOCH + 1))
-    keeper.look()
+    keeper.write_due()
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
@@ -138,7 +138,7 @@ def test_that_memory_was_short_is_written_after_the_end_for_the_next_daemon(tmp_
     killed = b.view(b.WARM, alive=False, journal={"death": Death(signal=9, at_ns=b.NOW)})
     for view in (killed, replace(killed, oom_killed=True)):  # its control group is read later
         keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=b.runs(view)))
-        keeper.look()
+        keeper.write_due()
         (death,) = store.deaths().values()
         assert death.out_of_memory is view.oom_killed
     (run,) = remembered(tmp_path)
@@ -170,7 +170,7 @@ def test_the_trace_continues_across_two_daemons(tmp_path: Path) -> None:
     for first in (began, began + 100):  # the second daemon's last hour begins where it began
         keeper = Keeper(a.store(tmp_path), lambda *_, at=first: past(100, at), Time().clock())
         keeper.take(seen(b.WARM, epoch=first + 100))
-        keeper.look()
+        keeper.write_due()
     samples = remembered(tmp_path)[0].ranks[0].samples
     assert samples is not None
     assert samples.epochs == tuple(began + second for second in range(200))
@@ -189,7 +189,7 @@ def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> No
         a.store(tmp_path), lambda *_: {**seconds, "ranks": [{**rank, **reported}]}, Time().clock()
     )
     keeper.take(seen(b.WARM, epoch=began + 100))
-    keeper.look()
+    keeper.write_due()
     samples = remembered(tmp_path)[0].ranks[0].samples
     assert samples is not None
     assert set(samples.columns["state"]) == {"compiling"}
@@ -200,7 +200,7 @@ def test_a_second_is_stored_when_it_is_over(tmp_path: Path) -> None:
     began = b.EPOCH - 300
     keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
     keeper.take(seen(b.WARM, epoch=began + 99))
-    keeper.look()
+    keeper.write_due()
     samples = remembered(tmp_path)[0].ranks[0].samples
     assert samples is not None
     assert samples.epochs[-1] == began + 98
@@ -316,5 +316,5 @@ def test_a_record_without_a_disk_is_summarized_from_its_slot(tmp_path: Path) -> 
     """As one that was removed between the look and the keeping."""
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
     keeper.take(seen(replace(b.WARM), alive=True))
-    keeper.look()
+    keeper.write_due()
     assert remembered(tmp_path)[0].ranks[0].compiled == ()

@@ -28,7 +28,7 @@ def ended(
             ("sh", "-c", line.replace("READY", f"touch {ready}")),
             os.environ,
             output=output,
-            look=lambda: "seen" if ready.exists() else None,
+            poll=lambda: "seen" if ready.exists() else None,
             seconds=0.05,
             hurry=lambda: False,
             patience=patience,

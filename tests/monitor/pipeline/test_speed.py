@@ -20,7 +20,7 @@ from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
     Speed,
-    first_look,
+    first_poll,
     follow,
     slower,
     slower_periods,
@@ -68,7 +68,7 @@ class Watch(b.GrowingRecord):
                 self.looked = self.now
                 self.look(**counts)
             if self.first_polls and self.steps % self.first_polls == 0:
-                assert first_look(self.slot()).periods == ()
+                assert first_poll(self.slot()).periods == ()
 
 
 def noisy(seconds: float, count: int, seed: int = 0, spread: float = 0.05) -> Iterator[float]:
@@ -110,7 +110,7 @@ def test_a_few_seconds_of_fast_steps_are_a_level_too(fast: int) -> None:
     watch.run(noisy(0.3, 100))
     assert watch.seen
     assert watch.seen[0][0] - began <= 30
-    assert first_look(watch.slot()).slower
+    assert first_poll(watch.slot()).slower
 
 
 def test_after_recovery_nothing_is_slower() -> None:
@@ -222,7 +222,7 @@ def test_a_command_without_a_daemon_has_the_histogram() -> None:
     watch.run(noisy(0.02, 60_000))
     watch.run(noisy(0.4, 500))
     slot = watch.slot()
-    found = slower(first_look(slot), (slot.recent_step_ns or 0) / 1e9)
+    found = slower(first_poll(slot), (slot.recent_step_ns or 0) / 1e9)
     assert found is not None
     assert found.before == pytest.approx(0.02, rel=0.05)
     assert found.since_step is None, "nobody saw when"

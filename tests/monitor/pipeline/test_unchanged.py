@@ -16,7 +16,7 @@ from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
-from warmwatch_monitor.sources.records.folder import Folder, Look, SlotFile
+from warmwatch_monitor.sources.records.folder import Folder, SlotFile, SlotReading
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 
@@ -82,9 +82,9 @@ def test_the_log_of_a_journal_is_cached_until_the_journal_grows(
     assert [one.id for one in log().compilations] == ["0/1", "0/2"]
 
 
-def look(file: SlotFile, folder: Path) -> Look:
+def look(file: SlotFile, folder: Path) -> SlotReading:
     with Folder(str(folder)) as opened:
-        return file.look(opened)
+        return file.read(opened)
 
 
 def _never(*_: object) -> None:

@@ -181,7 +181,7 @@ def test_users_with_live_records_are_read_before_those_with_unread_ones(director
             for count in range(2):
                 forge(directory, warm(f"flood{number}"), f"{number}-{count}", MALLORY + number)
         for _ in range(2):
-            source._follow([source._directories[0].look()])
+            source._follow([source._directories[0].poll()])
             by_user = {one.uid: iter([one]) for one in source._records.values()}
             turns = source._turns(by_user, records._Meter(0.0), source._served, {ALICE})
             assert next(turns)[0] == ALICE
@@ -281,9 +281,9 @@ def test_a_slow_listing_continues_at_the_next_poll(
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"file{number}").touch()
     one = RecordDirectory(str(tmp_path), Clock())
-    seen = [one.look(0.0)]
+    seen = [one.poll(0.0)]
     while not seen[-1].complete:
-        seen.append(one.look(0.0))
+        seen.append(one.poll(0.0))
     assert len(seen) >= 6
     assert [len(listing.folders) for listing in seen] == sorted(len(s.folders) for s in seen)
     assert len(seen[-1].folders) == 3
@@ -300,10 +300,10 @@ def test_listing_an_unchanged_directory_again_leaves_it_complete(
     os.utime(tmp_path, (1, 1))
     monkeypatch.setattr(directories, "_LISTED_FOR_NS", -1)  # list again at each poll
     one = RecordDirectory(str(tmp_path), Clock())
-    assert one.look().complete
-    assert [one.look(0.0).complete for _ in range(6)] == [True] * 6
+    assert one.poll().complete
+    assert [one.poll(0.0).complete for _ in range(6)] == [True] * 6
     (tmp_path / "new").mkdir()
-    assert not one.look(0.0).complete
+    assert not one.poll(0.0).complete
 
 
 def snapshot(**found: object) -> Snapshot:
@@ -467,9 +467,9 @@ def test_an_omitted_record_returns_when_there_is_room(
         write_record(tmp_path, slot, name=f"{number}")
     source = RecordsSource([str(tmp_path)], retention=1e6, clock=clock.clock)
     assert names(source.read()) == {"1", "2"}
-    whole = SlotFile.look
+    whole = SlotFile.read
     unpacked: list[Folder] = []
-    monkeypatch.setattr(SlotFile, "look", lambda s, f: unpacked.append(f) or whole(s, f))
+    monkeypatch.setattr(SlotFile, "read", lambda s, f: unpacked.append(f) or whole(s, f))
     source._records[str(tmp_path / "1")].due_ns = source._records[str(tmp_path / "2")].due_ns = (
         2**62
     )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch_monitor.model import ObservedTraining, Signs
-from warmwatch_monitor.model.machine import AGREEING, LOOKS, likely_compiling
+from warmwatch_monitor.model.machine import AGREEING, POLLS, likely_compiling
 from warmwatch_monitor.status.words.sentence import unattached_evidence
 
 IDLE_GPU = {"gpu_ratio": 0.006, "watts": 118.0, "idle_watts": 80.0}
@@ -18,7 +18,7 @@ NO_POOL = {"workers_busy": 0, "workers_idle": 0}
 
 
 @pytest.mark.parametrize(
-    ("look", "likely"),
+    ("poll", "likely"),
     [
         (Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), True),
         (Signs(cpu_ratio=0.1, **IDLE_GPU, **BUSY_POOL), True),
@@ -46,11 +46,11 @@ NO_POOL = {"workers_busy": 0, "workers_idle": 0}
         "nothing known",
     ],
 )
-def test_the_signals_give_the_state(look: Signs, likely: bool | None) -> None:
-    assert likely_compiling([look] * LOOKS) is likely
+def test_the_signals_give_the_state(poll: Signs, likely: bool | None) -> None:
+    assert likely_compiling([poll] * POLLS) is likely
 
 
-LOOK = st.builds(
+POLL = st.builds(
     Signs,
     cpu_ratio=st.none() | st.floats(0, 4),
     workers_busy=st.none() | st.integers(0, 4),
@@ -61,15 +61,15 @@ LOOK = st.builds(
 )
 
 
-@given(st.lists(LOOK, max_size=AGREEING - 1))
-def test_fewer_polls_than_needed_give_no_state(looks: list[Signs]) -> None:
-    assert likely_compiling(looks) is None
+@given(st.lists(POLL, max_size=AGREEING - 1))
+def test_fewer_polls_than_needed_give_no_state(polls: list[Signs]) -> None:
+    assert likely_compiling(polls) is None
 
 
-@given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
-def test_contradictory_polls_give_no_state(looks: list[Signs]) -> None:
-    if {True, False} <= {likely_compiling([look] * LOOKS) for look in looks}:
-        assert likely_compiling(looks) is None
+@given(st.lists(POLL, min_size=POLLS, max_size=POLLS))
+def test_contradictory_polls_give_no_state(polls: list[Signs]) -> None:
+    if {True, False} <= {likely_compiling([poll] * POLLS) for poll in polls}:
+        assert likely_compiling(polls) is None
 
 
 def test_a_pause_between_two_signals_does_not_clear_them() -> None:
@@ -79,19 +79,19 @@ def test_a_pause_between_two_signals_does_not_clear_them() -> None:
     assert likely_compiling([pause, pause, sign]) is None
 
 
-@given(st.lists(LOOK, min_size=LOOKS, max_size=LOOKS))
-def test_an_idle_worker_pool_is_not_a_sign_of_compiling(looks: list[Signs]) -> None:
+@given(st.lists(POLL, min_size=POLLS, max_size=POLLS))
+def test_an_idle_worker_pool_is_not_a_sign_of_compiling(polls: list[Signs]) -> None:
     """Without a busy worker and without an idle GPU nothing shows one."""
-    if all(not look.workers_busy and look.gpu_ratio is None for look in looks):
-        assert likely_compiling(looks) is not True
+    if all(not poll.workers_busy and poll.gpu_ratio is None for poll in polls):
+        assert likely_compiling(polls) is not True
 
 
-def words(look: Signs, looks: int) -> list[str]:
-    return unattached_evidence(ObservedTraining(pid=1, command="", signs=look, looks=looks))
+def words(poll: Signs, polls: int) -> list[str]:
+    return unattached_evidence(ObservedTraining(pid=1, command="", signs=poll, polls=polls))
 
 
 def test_the_evidence_holds_only_measured_values() -> None:
-    assert words(Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), LOOKS) == [
+    assert words(Signs(cpu_ratio=1.0, **IDLE_GPU, **IDLE_POOL), POLLS) == [
         "its GPU at 1 %, 118 W (idle 80 W)",
         "0 of 16 compile workers busy",
         "the process uses 100 % of a core",

@@ -168,8 +168,8 @@ def test_a_folder_that_is_replaced_by_a_link_between_two_polls_is_refused(
     mine = write_record(directory, warm(), name="mine")
     theirs = forged(directory, compiling("x"), name="theirs")
     source = RecordsSource([str(directory)], retention=900)
-    listing = source._directories[0].look()
-    monkeypatch.setattr(source._directories[0], "look", lambda *_: listing)
+    listing = source._directories[0].poll()
+    monkeypatch.setattr(source._directories[0], "poll", lambda *_: listing)
     assert len(source.read().records) == 2
     theirs.rename(directory / ".away")
     theirs.symlink_to(mine)

@@ -154,7 +154,7 @@ SEEN = ObservedTraining(
     command="python train.py",
     gpus=("GPU-1",),
     signs=Signs(cpu_ratio=0.2, workers_busy=3, workers_idle=13, gpu_ratio=0.0, watts=118.0),
-    looks=3,
+    polls=3,
     likely_compiling=True,
 )
 WORDS = ["its GPU at 0 %, 118 W", "3 of 16 compile workers busy", "the process uses 20 % of a core"]

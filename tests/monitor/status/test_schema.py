@@ -60,7 +60,7 @@ GPU = b.gpu(
 )
 
 SEEN = ObservedTraining(
-    pid=1, command="python", gpus=(GPU.uuid,), signs=Signs(workers_busy=1, workers_idle=2), looks=1
+    pid=1, command="python", gpus=(GPU.uuid,), signs=Signs(workers_busy=1, workers_idle=2), polls=1
 )
 
 

@@ -386,7 +386,7 @@ def test_a_daemon_that_stops_does_not_end_the_watch(
         result = run("--watch", "--address", address)
     assert (result.exit_code, result.stdout.splitlines()[0][:10]) == (0, "gpt2: warm")
     assert result.stderr.startswith(f"no daemon answers at {address}")
-    assert result.stderr.endswith("asking again\n")
+    assert result.stderr.endswith("retrying\n")
     assert result.stderr.count("\n") == 1
 
 

@@ -280,7 +280,7 @@ def test_a_daemon_that_restarts_during_the_wait_is_queried_again(
         Wait(ask, None, ["warm"], lambda _, words: printed.append(words)).block(60)
     assert printed[:2] == [
         "no run lives; waiting for one",
-        "no daemon answers at x; asking again",
+        "no daemon answers at x; retrying",
     ]
 
 

@@ -81,7 +81,7 @@ class RecordDirectory:
         """The CPU time that one poll may take to list it."""
         return LISTING_SECONDS if self._was_listed else FIRST_LISTING_SECONDS
 
-    def look(self, within: float | None = None, living: Collection[str] = frozenset()) -> Listing:
+    def poll(self, within: float | None = None, living: Collection[str] = frozenset()) -> Listing:
         """The records in it now. A directory that cannot be listed is a refusal itself.
 
         ``within``: CPU seconds for one call; later calls list the rest. ``living``: folders of

@@ -234,7 +234,7 @@ _LARGEST_EPOCH = 2**62  # nanoseconds since 1970, in the year 2116
 _LARGEST = 2**59  # nanoseconds of uptime, or steps: both take decades
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class SlotReading(Struct, frozen=True, kw_only=True):
     """One poll of a slot.
 
     Attributes:
@@ -270,7 +270,7 @@ class SlotFile:
         self._slot: Slot | None = None
         self._forgotten: int | None = None
 
-    def look(self, folder: Folder) -> Look:
+    def read(self, folder: Folder) -> SlotReading:
         """Read it.
 
         Raises:
@@ -282,7 +282,7 @@ class SlotFile:
             answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, record.LOCK_QUESTION)
             pid = record.lock_holder(answer)
             slot, moved = self._read(descriptor)
-            return Look(
+            return SlotReading(
                 slot=slot,
                 moved=moved,
                 held=pid is not None,
@@ -308,7 +308,7 @@ class SlotFile:
     def is_as_forgotten(self, folder: Folder) -> bool:
         """Whether a forgotten slot has not changed, and no process holds its lock.
 
-        Costs a fifth of :meth:`look`, because nothing is unpacked. Raises as :meth:`look`.
+        Costs a fifth of :meth:`read`, because nothing is unpacked. Raises as :meth:`read`.
         """
         descriptor, _ = folder.open(record.SLOT)
         try:

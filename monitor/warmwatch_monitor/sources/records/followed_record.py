@@ -21,8 +21,8 @@ from warmwatch_monitor.sources.records.folder import (
     Ending,
     ExitWatch,
     Folder,
-    Look,
     SlotFile,
+    SlotReading,
     at_the_end,
     left_by,
 )
@@ -114,7 +114,7 @@ class FollowedRecord:
             self.read_ns, self.due_ns = poll.now_ns, poll.now_ns + _REVISIT_NS
             return
         self.due_ns, self.left_out = 0, False
-        self.found = self._look(poll, may_read)
+        self.found = self._poll(poll, may_read)
         self.read_ns = self._read_whole_ns = poll.now_ns
         if isinstance(self.found, Refusal) and poll.limited:
             self.due_ns = poll.now_ns + _REFUSED_NS
@@ -132,7 +132,7 @@ class FollowedRecord:
         except (OSError, RecordError):
             return False
 
-    def _look(self, poll: Poll, may_read: Callable[[], bool]) -> RecordReading | Refusal | None:
+    def _poll(self, poll: Poll, may_read: Callable[[], bool]) -> RecordReading | Refusal | None:
         try:
             reading = self._read(poll.now_ns, may_read)
         except FileNotFoundError:
@@ -163,25 +163,30 @@ class FollowedRecord:
         if known is not None and settled and not (unread and may_read is not never):
             return known
         with Folder(self.folder) as folder:
-            look = self._slot.look(folder)
-            if (problem := self._origin.problem(look.slot.identity)) is not None:
+            found = self._slot.read(folder)
+            if (problem := self._origin.problem(found.slot.identity)) is not None:
                 raise RecordError(problem)
             if news := self._journal.follow(folder, may_read):
                 self._text_bytes = self._journal.text_bytes
             news = news or self._journal.unread_bytes != unread
-            self._life.note(look, now_ns, ours=self._origin.shares_boot(look.slot.identity))
+            self._life.note(found, now_ns, ours=self._origin.shares_boot(found.slot.identity))
             if self._life.pid is not None:
                 self._ending = self._exits.follow(self._life.pid) or self._ending
-            self._modified = look.modified
-            self.run = look.slot.identity.run
-            if known is None or news or self._exit_came_late(folder) or not self._same(known, look):
-                self._reading = known = self._make(look, folder)
+            self._modified = found.modified
+            self.run = found.slot.identity.run
+            if (
+                known is None
+                or news
+                or self._exit_came_late(folder)
+                or not self._same(known, found)
+            ):
+                self._reading = known = self._make(found, folder)
         return known
 
-    def _same(self, known: RecordReading, look: Look) -> bool:
+    def _same(self, known: RecordReading, found: SlotReading) -> bool:
         now = (self._life.alive, self._life.pid, self._life.gone_ns, self._death())
         before = (known.alive, known.pid, known.gone_ns, known.death)
-        return self._read_from is look.slot and before == now
+        return self._read_from is found.slot and before == now
 
     def _death(self) -> Death | None:
         return None if self._life.alive or self._ending is None else self._ending.death
@@ -193,11 +198,11 @@ class FollowedRecord:
         """
         return self._broken and not record.broken_promise(left_by(folder))
 
-    def _make(self, look: Look, folder: Folder) -> RecordReading:
-        alive, owner = self._life.alive, self._owners.of(look.owner)
+    def _make(self, found: SlotReading, folder: Folder) -> RecordReading:
+        alive, owner = self._life.alive, self._owners.of(found.owner)
         behind = self._journal.unread_bytes > 0
         torn = self._journal.torn_end and not alive  # the line stays incomplete
-        self._read_from = slot = look.slot
+        self._read_from = slot = found.slot
         left = b"" if alive else left_by(folder)
         self._broken = record.broken_promise(left)
         if not alive:

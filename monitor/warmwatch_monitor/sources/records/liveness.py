@@ -16,7 +16,7 @@ from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
 from warmwatch.shared.record import Identity
 from warmwatch_monitor.model import Owner
 from warmwatch_monitor.sources import proc
-from warmwatch_monitor.sources.records.folder import Look
+from warmwatch_monitor.sources.records.folder import SlotReading
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -291,48 +291,48 @@ class Life:
             return None
         return self._held_by or (self._holder.pid if self._holder else None)
 
-    def note(self, look: Look, now_ns: int, *, ours: bool = True) -> None:
+    def note(self, reading: SlotReading, now_ns: int, *, ours: bool = True) -> None:
         """Add a poll that was made at ``now_ns``.
 
         A record from another boot (not ``ours``) is dead, whatever holds its lock.
         """
-        held = look.held and self._is_own(look)
-        self._held_by = look.pid if held else None
-        if held or look.moved:
+        held = reading.held and self._is_own(reading)
+        self._held_by = reading.pid if held else None
+        if held or reading.moved:
             self._sign_ns = now_ns
-        alive = ours and (held or self._lives_unheld(look, now_ns))
+        alive = ours and (held or self._lives_unheld(reading, now_ns))
         if alive:
             self.gone_ns = None
         elif self.alive:
             self.gone_ns = now_ns
-        if self._since_ns is None or alive or self.alive or look.moved:
+        if self._since_ns is None or alive or self.alive or reading.moved:
             self._since_ns = now_ns
         self.alive = alive
         self.rests = not alive and now_ns - self._since_ns >= _REST_NS
 
-    def _is_own(self, look: Look) -> bool:
+    def _is_own(self, reading: SlotReading) -> bool:
         """Whether the record's own process holds the lock; remembers that process.
 
         Nothing is known of a holder in another pid namespace, so it is accepted.
         """
-        if look.pid is None:
+        if reading.pid is None:
             self._holder = None
             return True
         found = self._holder
-        if found is None or found.pid != look.pid:
-            found = self._find(look.pid)
-        if found is not None and not found.speaks_for(look.owner, look.slot.identity.pid):
+        if found is None or found.pid != reading.pid:
+            found = self._find(reading.pid)
+        if found is not None and not found.speaks_for(reading.owner, reading.slot.identity.pid):
             return False
         self._holder = found
         return True
 
-    def _lives_unheld(self, look: Look, now_ns: int) -> bool:
-        end = record.ENDS[look.slot.compile.end_code]
+    def _lives_unheld(self, reading: SlotReading, now_ns: int) -> bool:
+        end = record.ENDS[reading.slot.compile.end_code]
         if end not in ("", "finished"):
             return False
         if self._holder is None and self._since_ns is None:  # not seen before
-            self._holder = self._named(look.slot.identity.pid, look.inode, look.owner)
-        there = self._ask(self._holder, look.inode) if self._holder else Presence.UNKNOWN
+            self._holder = self._named(reading.slot.identity.pid, reading.inode, reading.owner)
+        there = self._ask(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
         if there is Presence.GONE:  # from now on only a change can bring it back
             self._holder = self._sign_ns = None
         if end:  # a change proves nothing any more, and it may have closed all its files

@@ -116,7 +116,7 @@ class RecordsSource:
         """
         living = {one.folder for one in self._records.values() if one.alive}
         listings = [
-            one.look(None if within is None else one.listing_seconds, living)
+            one.poll(None if within is None else one.listing_seconds, living)
             for one in self._directories
         ]
         self._follow(listings)

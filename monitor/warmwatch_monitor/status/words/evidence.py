@@ -92,7 +92,7 @@ def _limit(view: RankView) -> Iterator[str]:
 
 def _stopped(view: RankView) -> Iterator[str]:
     if view.living and view.process is not None and view.process.stopped:
-        yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT has it go on"
+        yield "its process is stopped (SIGSTOP, Ctrl-Z, a debugger): kill -CONT continues it"
 
 
 def _activity(view: RankView) -> Iterator[str]:

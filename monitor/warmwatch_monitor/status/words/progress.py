@@ -37,7 +37,7 @@ def pausing(view: RankView) -> str:
 def evidence(view: RankView) -> Iterator[str]:
     """Time that was neither compilation nor training, by known cause."""
     if now := pausing(view):
-        yield f"{now}: no step is to be expected meanwhile"
+        yield f"{now}: no step is expected meanwhile"
     pauses, steps = view.figures.pauses, view.figures.steps
     spent = {
         "waiting for data": steps.batch_wait_seconds if steps.batches else None,

@@ -142,7 +142,7 @@ _REMEDIES = (
     ),
     (
         ("graph_break()", "torch._dynamo.graph_break", "user-invoked graph break"),
-        "The program asks for this break itself: take out torch._dynamo.graph_break().",
+        "The program requests this break itself: remove torch._dynamo.graph_break().",
     ),
     (
         (

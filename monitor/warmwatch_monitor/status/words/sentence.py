@@ -428,11 +428,11 @@ LIKELY = {
 
 def unattached_evidence(training: ObservedTraining) -> list[str]:
     """The known signs of the last poll; nothing before the first."""
-    looks = training.looks
-    if not looks:
+    polls = training.polls
+    if not polls:
         return []
-    few = [f"{looks} of {AGREEING} polls so far, too few to judge (status --watch polls on)"]
-    return [*_signs(training.signs), *(few if looks < AGREEING else ())]
+    few = [f"{polls} of {AGREEING} polls so far, too few to judge (status --watch polls on)"]
+    return [*_signs(training.signs), *(few if polls < AGREEING else ())]
 
 
 def _signs(signs: Signs) -> Iterator[str]:
