@@ -1,4 +1,4 @@
-"""Remembered runs, built by hand, and a history to keep them in."""
+"""RankHistory runs, built by hand, and a history to keep them in."""
 
 from __future__ import annotations
 

@@ -233,15 +233,15 @@ def _run_lines(table: str, run: HeldRun) -> Iterable[str]:
         yield f"[{table}]"
         ratio = f"{float(f'{run.warmup_ratio:.3g}'):g}"
         yield f"{RATIO} = {ratio}  # the first warm-up in steady steps, of the slowest rank"
-    alike: list[tuple[HeldRank, list[int]]] = []
+    groups: list[tuple[HeldRank, list[int]]] = []
     for rank, held in sorted(run.ranks.items()):
-        for one, ranks in alike:
+        for one, ranks in groups:
             if one == held:
                 ranks.append(rank)
                 break
         else:
-            alike.append((held, [rank]))
-    for held, ranks in alike:
+            groups.append((held, [rank]))
+    for held, ranks in groups:
         yield from _rank_lines(f"{table}.ranks.{_key(named(ranks))}", held)
 
 

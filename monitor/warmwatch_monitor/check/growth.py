@@ -149,15 +149,15 @@ def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark
 def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Held]:
     """Compare rank by rank; ranks with equal numbers form one entry."""
     for measure in COUNTS:
-        alike: dict[tuple[int, int], list[MeasuredRank]] = {}
+        groups: dict[tuple[int, int], list[MeasuredRank]] = {}
         for rank in run.ranks:
             known = was.ranks.get(rank.rank)
             if known is None or measure in ignore:
                 continue
             before, now = known.counts.get(measure), rank.counts.get(measure)
             if before is not None and now is not None:
-                alike.setdefault((before, now), []).append(rank)
-        for (before, now), ranks in alike.items():
+                groups.setdefault((before, now), []).append(rank)
+        for (before, now), ranks in groups.items():
             yield Held(
                 run=run.run,
                 ranks=named(one.rank for one in ranks),

@@ -1,7 +1,7 @@
 """Which earlier runs are comparable with a run, and which of them serve its estimates. Pure.
 
 Two criteria: ``is_comparable``: it is the same training, so that a difference is of interest.
-``is_alike``: it also compiles under the same conditions, so that it takes as long.
+``compiles_the_same``: it also compiles under the same conditions, so that it takes as long.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct, field
 
-from warmwatch_monitor.model import Done, Precedent
+from warmwatch_monitor.model import Done, EarlierWarmup
 from warmwatch_monitor.model.run_summary import (
     Compiled,
     Provenance,
@@ -79,7 +79,7 @@ def is_comparable(now: Known, before: RunSummary) -> bool:
     )
 
 
-def is_alike(now: Known, before: RunSummary) -> bool:
+def compiles_the_same(now: Known, before: RunSummary) -> bool:
     """Whether compiling takes as long now as it did then."""
     mine, other = now.what, before.what
     return (
@@ -98,7 +98,7 @@ def _same_caches(mine: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return "inductor" in shared and all(mine[name] == other[name] for name in shared)
 
 
-def precedent(account: RunSummary, rank: int) -> Precedent | None:
+def first_warmup(account: RunSummary, rank: int) -> EarlierWarmup | None:
     """The first warm-up of ``rank``, else of the first rank; ``None`` if it did not end."""
     ranks = {one.rank: one for one in account.ranks}
     one = ranks.get(rank) or ranks.get(min(ranks, default=0))
@@ -108,7 +108,7 @@ def precedent(account: RunSummary, rank: int) -> Precedent | None:
     until = first["ended_at"] + _LATE
     compiled = [_done(each) for each in one.compiled if each.ended <= until]
     later = [each for each in one.compiled if each.ended > until]
-    return Precedent(
+    return EarlierWarmup(
         seconds=first["seconds"],
         phase_seconds=_phases(one, later, first["seconds"]),
         compiled=None if one.left_out else tuple(compiled),

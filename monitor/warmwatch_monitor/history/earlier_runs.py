@@ -17,16 +17,16 @@ from msgspec import Struct
 from warmwatch_monitor.errors import SourceError, StoreError
 from warmwatch_monitor.history.comparability import (
     Known,
+    compiles_the_same,
     first_graphs,
-    is_alike,
+    first_warmup,
     is_comparable,
     known_of,
-    precedent,
 )
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
-from warmwatch_monitor.model import Death, GpuReading, RecordReading, Remembered
+from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
@@ -42,7 +42,7 @@ class _Cached(Struct, frozen=True):
     """A result of the history for a record, and the ``key`` that it depends on."""
 
     key: object
-    known: Remembered
+    known: RankHistory
 
 
 class _Queries:
@@ -59,11 +59,11 @@ class EarlierRuns:
         self._store, self._is_due = store, is_due
         self._cache: dict[str, _Cached] = {}
         self._deaths: Mapping[tuple[str, int, float], Death] | None = None
-        self._killed: dict[str, Remembered] = {}
+        self._killed: dict[str, RankHistory] = {}
 
     def read(
         self, records: Iterable[RecordReading], gpus: Iterable[GpuReading]
-    ) -> Mapping[str, Remembered]:
+    ) -> Mapping[str, RankHistory]:
         """The results by record folder, of records that are or were due. Raises SourceError."""
         killed = self._with_deaths(one for one in records if one.is_unexplained)
         records = [one for one in records if one.alive]
@@ -76,7 +76,7 @@ class EarlierRuns:
                 self._query(queries, one, used[one.folder])
         return killed | {folder: one.known for folder, one in self._cache.items()}
 
-    def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, Remembered]:
+    def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, RankHistory]:
         """What killed the processes of ``records`` before this daemon started.
 
         Queried once: what happens later, this daemon sees.
@@ -87,7 +87,7 @@ class EarlierRuns:
                 self._deaths = _explained(self._store.deaths)
             if one.folder not in known:
                 key = start_of_record(one), one.slot.identity.rank, _attached(one)
-                known[one.folder] = Remembered(death=self._deaths.get(key))
+                known[one.folder] = RankHistory(death=self._deaths.get(key))
             self._killed[one.folder] = known[one.folder]
         return dict(self._killed)
 
@@ -113,14 +113,14 @@ def _attached(one: RecordReading) -> float:
     return one.slot.header.attached_epoch_ns / 1e9
 
 
-def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]) -> Remembered:
+def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]) -> RankHistory:
     now, rank = _as_known(one, gpus), one.slot.identity.rank
     found = _comparable(queries, now, _attached(one), start_of_record(one))
-    alike = (precedent(each, rank) for each in found if is_alike(now, each))
-    warmups = (precedent(each, rank) for each in found)
-    return Remembered(
-        precedents=tuple(each for each in alike if each is not None),
-        warmups=tuple(each.seconds for each in warmups if each is not None),
+    same = (first_warmup(each, rank) for each in found if compiles_the_same(now, each))
+    warmups = (first_warmup(each, rank) for each in found)
+    return RankHistory(
+        same=tuple(each for each in same if each is not None),
+        warmup_seconds=tuple(each.seconds for each in warmups if each is not None),
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from warmwatch_monitor.model import RecordReading, Remembered
+from warmwatch_monitor.model import RankHistory, RecordReading
 from warmwatch_monitor.settings import HistorySettings
-from warmwatch_monitor.sources.listed import NVML, PRECEDENTS, RECORDS, Readings, Source
+from warmwatch_monitor.sources.listed import EARLIER_RUNS, NVML, RECORDS, Readings, Source
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.earlier_runs import EarlierRuns
@@ -37,7 +37,7 @@ def earlier_runs_source(
         counts = one.slot.compile
         return one.alive and (counts.active_since_ns > 0 or (late and counts.warmups > 0))
 
-    def read(others: Readings) -> Mapping[str, Remembered]:
+    def read(others: Readings) -> Mapping[str, RankHistory]:
         found = others.of(RECORDS)
         records = found.records if found else ()
         if not made and not any(is_due(one) or one.is_unexplained for one in records):
@@ -51,7 +51,7 @@ def earlier_runs_source(
 
     return (
         Source(
-            name=PRECEDENTS,
+            name=EARLIER_RUNS,
             interval=lambda _: _INTERVAL_SECONDS,
             make=lambda _settings, _clock: read,
             once_seconds=2 * patience,

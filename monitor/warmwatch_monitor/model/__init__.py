@@ -22,7 +22,7 @@ from warmwatch.shared.record import (
 )
 from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.causes import SlowRank, Spread, slow_rank, spread, with_laggard
-from warmwatch_monitor.model.estimate import Done, Estimate, Precedent, Remembered
+from warmwatch_monitor.model.estimate import Done, EarlierWarmup, Estimate, RankHistory
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     Agent,

@@ -24,8 +24,8 @@ class Done(Struct, frozen=True, kw_only=True):
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-class Precedent(Struct, frozen=True, kw_only=True):
-    """A first warm-up to compare with one in progress.
+class EarlierWarmup(Struct, frozen=True, kw_only=True):
+    """A first warm-up of an earlier run, or of another rank, to compare with one in progress.
 
     Attributes:
         seconds: wall time, from its first compile activity to the end of its last.
@@ -40,17 +40,17 @@ class Precedent(Struct, frozen=True, kw_only=True):
     of_rank: bool = False
 
 
-class Remembered(Struct, frozen=True, kw_only=True):
+class RankHistory(Struct, frozen=True, kw_only=True):
     """What the history has for a rank: earlier starts of its run, newest first, and its end.
 
     Attributes:
-        precedents: those that compiled the same under the same conditions.
-        warmups: seconds of the first warm-ups of all comparable ones, whatever changed since.
+        same: the first warm-ups of those that compiled the same under the same conditions.
+        warmup_seconds: of the first warm-ups of all comparable ones.
         death: of its process, as an earlier daemon saw it.
     """
 
-    precedents: tuple[Precedent, ...] = ()
-    warmups: tuple[float, ...] = ()
+    same: tuple[EarlierWarmup, ...] = ()
+    warmup_seconds: tuple[float, ...] = ()
     death: Death | None = None
 
 
@@ -60,9 +60,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
     Attributes:
         of: ``warmup`` (all of the first one), or ``function`` (the compilation in progress).
         so_far_seconds: its duration so far. last_seconds: its duration last time, same clock.
-        left_seconds: ``None`` if it takes longer than any precedent. low, high: the range over
-        several precedents, ``None`` for one. phases: the time left by phase.
-        precedents: how many there are. of_rank: they are other ranks of this run.
+        left_seconds: ``None`` if it took longer than every earlier one. low, high: the range over
+        several of them, ``None`` for one. phases: the time left by phase.
+        precedents: the number of earlier ones. of_rank: they are other ranks of this run.
     """
 
     of: str

@@ -196,8 +196,8 @@ class RunView(Struct, frozen=True, kw_only=True):
         if len(counts) > 1:  # ranks that only wait in collectives are no cause
             del counts["communication"]
         most = max(counts, key=lambda verdict: counts[verdict], default=None)
-        alike = [one for one in known if one.verdict == most]
-        return max(alike, key=lambda one: one.share or 0.0, default=None)
+        most_frequent = [one for one in known if one.verdict == most]
+        return max(most_frequent, key=lambda one: one.share or 0.0, default=None)
 
     @property
     def world_size(self) -> int | None:

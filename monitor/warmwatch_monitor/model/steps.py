@@ -38,7 +38,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
 
     @property
     def typical(self) -> float | None:
-        """Typical length of one of them; exact if they are all alike."""
+        """Typical length of one of them; exact if all have one length."""
         return record.typical(self.count, self.sum_seconds, self.median)
 
 

@@ -14,7 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch_monitor.errors import described
-from warmwatch_monitor.model import GpuReading, Refusal, Remembered, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.model import (
+    GpuReading,
+    RankHistory,
+    Refusal,
+    RunView,
+    Snapshot,
+    SourceHealth,
+)
 from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates
@@ -51,7 +58,7 @@ class Assembly:
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
         self._accounts: dict[str, EnergyUsed] = {}
         self._windows: Windows = {}
-        self._remembered: Mapping[str, Remembered] = {}
+        self._histories: Mapping[str, RankHistory] = {}
         self._left_out: Counter[str] = Counter()
         self._left_out_total: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
@@ -67,8 +74,8 @@ class Assembly:
         if any(one.slot.identity.started_by == self._awaits for one in records):
             self._awaits = None
         present = None if found is None else _present(found)
-        known = self._latest_remembered(readings)
-        around = replace(_around(host, gpus, now_ns), remembered=known)
+        known = self._latest_histories(readings)
+        around = replace(_around(host, gpus, now_ns), histories=known)
         runs, unjudged = trial.of(
             "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
         )
@@ -122,11 +129,11 @@ class Assembly:
         self._left_out = Counter(now)
         return now
 
-    def _latest_remembered(self, readings: Readings) -> Mapping[str, Remembered]:
+    def _latest_histories(self, readings: Readings) -> Mapping[str, RankHistory]:
         """Fall back to the last known history if it cannot be read now: it does not change."""
-        if readings.remembered is not None:
-            self._remembered = readings.remembered
-        return self._remembered
+        if readings.histories is not None:
+            self._histories = readings.histories
+        return self._histories
 
 
 class _Trial:

@@ -110,9 +110,9 @@ def _end_ns(at: int) -> int:
 
 _WINDOW_NS = 20 * 10**9
 _MISSING = 3  # times as many steps as usual without a wait: the loop no longer waits
-# Long steps are waits if a step takes 3 times as long as a launch, and if at least 3 of them are
-# alike: a hang takes more than twice as long as those.
-_QUEUED_TIMES, _FEWEST_WAITS, _ALIKE_TIMES = 3, 3, 2
+# Long steps are waits if a step takes 3 times as long as a launch, and if at least 3 of them have
+# about one length: a hang takes more than twice as long as those.
+_QUEUED_TIMES, _FEWEST_WAITS, _REGULAR_TIMES = 3, 3, 2
 
 
 class QueuedSteps(NamedTuple):
@@ -167,7 +167,7 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
         return tuple(long_steps)
     from statistics import median  # as in model.causes
 
-    longest = _ALIKE_TIMES * median(one.seconds for one in regular)
+    longest = _REGULAR_TIMES * median(one.seconds for one in regular)
     return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
 
 

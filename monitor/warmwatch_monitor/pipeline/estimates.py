@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.model import Compilation, RankView, RecordReading, Remembered, RunView
-from warmwatch_monitor.model.estimate import Done, Estimate, Precedent
+from warmwatch_monitor.model import Compilation, RankHistory, RankView, RecordReading, RunView
+from warmwatch_monitor.model.estimate import Done, EarlierWarmup, Estimate
 from warmwatch_monitor.sources.records.journal import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
@@ -41,18 +41,18 @@ class Now(Struct, frozen=True, kw_only=True):
     own: tuple[Done, ...] = ()
 
 
-def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
-    """The estimate from ``precedents``, latest first; ``None`` if none fits.
+def estimate(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
+    """The estimate from ``earlier`` warm-ups, latest first; ``None`` if none fits.
 
     Other ranks of the run compiled the same under the same load, so they take precedence over
     earlier runs. Earlier runs with more compilations than those ranks have by now still count.
     """
     if now.seconds is None:
-        return _of_function(now, precedents)
-    peers = [one for one in precedents if one.of_rank]
-    alike = [one for one in precedents if _is_alike(now, one)]
-    known = [one for one in alike if one.of_rank is bool(peers)]
-    if further := _further(alike):
+        return _of_function(now, earlier)
+    peers = [one for one in earlier if one.of_rank]
+    fitting = [one for one in earlier if _began_the_same(now, one)]
+    known = [one for one in fitting if one.of_rank is bool(peers)]
+    if further := _further(fitting):
         known, peers = further, []
     if not known:
         return None
@@ -62,17 +62,17 @@ def estimate(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
     )
 
 
-def _further(alike: Sequence[Precedent]) -> list[Precedent]:
+def _further(fitting: Sequence[EarlierWarmup]) -> list[EarlierWarmup]:
     """Earlier runs with more compilations than the other ranks have by now, if those are known."""
-    done = [len(one.compiled) for one in alike if one.of_rank and one.compiled is not None]
-    before = [one for one in alike if not one.of_rank and one.compiled is not None]
+    done = [len(one.compiled) for one in fitting if one.of_rank and one.compiled is not None]
+    before = [one for one in fitting if not one.of_rank and one.compiled is not None]
     return [one for one in before if done and len(one.compiled or ()) > max(done)]
 
 
-def _of_function(now: Now, precedents: Sequence[Precedent]) -> Estimate | None:
+def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     """The estimate of a recompile: earlier times of the same function, here or in earlier runs."""
     mine = [one for one in reversed(now.own) if one.cache != "hit"]
-    before = [one for each in precedents for one in (*each.later, *(each.compiled or ()))]
+    before = [one for each in earlier for one in (*each.later, *(each.compiled or ()))]
     took = [one.seconds for one in (*mine, *before) if _is_same(now.underway, one) and one.seconds]
     if not took:
         return None
@@ -100,7 +100,7 @@ def _estimate(
     )
 
 
-def _rest(now: Now, before: Precedent) -> _Rest:
+def _rest(now: Now, before: EarlierWarmup) -> _Rest:
     """The time left according to ``before``, and its split by phase."""
     assert now.seconds is not None
     spent = {name: now.phase_seconds.get(name, 0.0) for name in before.phase_seconds}
@@ -135,13 +135,13 @@ def _speed(ended: Sequence[Done], before: Sequence[Done]) -> float:
     return min(_MOST, max(1 / _MOST, speed))
 
 
-def _between(seconds: float, phase_seconds: _Parts, before: Precedent) -> float:
+def _between(seconds: float, phase_seconds: _Parts, before: EarlierWarmup) -> float:
     """The time left without compile activity: steps, or pieces of the first one."""
     whole = max(0.0, before.seconds - sum(before.phase_seconds.values()))
     return max(0.0, whole - max(0.0, seconds - sum(phase_seconds.values())))
 
 
-def _is_alike(now: Now, before: Precedent) -> bool:
+def _began_the_same(now: Now, before: EarlierWarmup) -> bool:
     """Whether ``before`` began with the compilations so far, including the one in progress."""
     if now.compiled is None or before.compiled is None:
         return True
@@ -167,7 +167,7 @@ def _is_same(one: Done, other: Done) -> bool:
     return known and _agree(one, other)
 
 
-class Precedents:
+class LongestActivities:
     """Longest earlier activities of one run, from the counts of all its ranks."""
 
     def __init__(self, ranks: Iterable[CompileCounts]) -> None:
@@ -186,32 +186,32 @@ class Precedents:
         return self._longest[first] if first < len(self._longest) else 0
 
 
-_NOTHING = Remembered()
-_NONE: Mapping[str, Remembered] = MappingProxyType({})
+_NOTHING = RankHistory()
+_NONE: Mapping[str, RankHistory] = MappingProxyType({})
 
 
 def with_estimates(
-    runs: Iterable[RunView], now_ns: int, remembered: Mapping[str, Remembered] = _NONE
+    runs: Iterable[RunView], now_ns: int, histories: Mapping[str, RankHistory] = _NONE
 ) -> tuple[RunView, ...]:
-    """``remembered``: by the folder of a rank's record."""
-    return tuple(_run(run, now_ns, remembered) for run in runs)
+    """``histories``: by the folder of a rank's record."""
+    return tuple(_run(run, now_ns, histories) for run in runs)
 
 
-def _run(run: RunView, now_ns: int, remembered: Mapping[str, Remembered]) -> RunView:
+def _run(run: RunView, now_ns: int, histories: Mapping[str, RankHistory]) -> RunView:
     if not any(view.judgement.compiling for view in run.ranks):
         return run
-    return run.with_ranks(_rank(view, run.ranks, now_ns, remembered) for view in run.ranks)
+    return run.with_ranks(_rank(view, run.ranks, now_ns, histories) for view in run.ranks)
 
 
 def _rank(
     view: RankView,
     ranks: Sequence[RankView],
     now_ns: int,
-    remembered: Mapping[str, Remembered],
+    histories: Mapping[str, RankHistory],
 ) -> RankView:
     if not view.judgement.compiling:
         return view
-    known = remembered.get(view.record.folder, _NOTHING).precedents
+    known = histories.get(view.record.folder, _NOTHING).same
     peers = [] if view.record.slot.compile.warmups else list(_peers(view, ranks))
     return replace(view, estimate=estimate(now_of(view, now_ns), (*peers, *known)))
 
@@ -248,19 +248,19 @@ def _underway(view: RankView) -> Done:
     return Done(kind=what.kind, name=what.name, code=code)
 
 
-def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[Precedent]:
-    """The ranks that have completed the activity of ``view``, as precedents."""
+def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[EarlierWarmup]:
+    """The ranks that have completed the activity of ``view``"""
     begun = view.record.slot.compile.begun
     for other in ranks:
         counts = other.record.slot.compile
         if not counts.active_since_ns and counts.ended >= begun and counts.warmups < 2:
-            yield _precedent(other, counts)
+            yield _warmup_of(other, counts)
 
 
-def _precedent(view: RankView, counts: CompileCounts) -> Precedent:
+def _warmup_of(view: RankView, counts: CompileCounts) -> EarlierWarmup:
     reading: RecordReading = view.record
     known = len(reading.compilations) < MOST_EVENTS
-    return Precedent(
+    return EarlierWarmup(
         seconds=(counts.last_end_ns - counts.first_begin_ns) / 1e9,
         phase_seconds=view.figures.compile.phase_seconds,
         compiled=tuple(done(one) for one in reading.compilations) if known else None,

@@ -17,10 +17,10 @@ from warmwatch_monitor.model import (
     HostReading,
     MemoryGrowth,
     ProcessReading,
+    RankHistory,
     RankView,
     RecordReading,
     Refusal,
-    Remembered,
     RunView,
     Slower,
 )
@@ -34,7 +34,7 @@ from warmwatch_monitor.pipeline.runs import Start, group, numbered_conflicts, ow
 
 class Around(Struct, frozen=True, kw_only=True):
     """Readings other than the records, at ``now_ns``; ``oom_killed`` by pid that is gone,
-    ``remembered`` by record.
+    ``histories`` by record.
     """
 
     now_ns: int
@@ -42,7 +42,7 @@ class Around(Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuReading, ...] = ()
     host: HostReading | None = None
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
-    remembered: Mapping[str, Remembered] = field(default_factory=dict)
+    histories: Mapping[str, RankHistory] = field(default_factory=dict)
 
 
 class _Judged(Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Judging:
         ``present``: the existing records; ``None`` if the directories could not be read. The state
         of records that cannot be read now, but may exist, is preserved.
         """
-        records = [_with_death(one, around.remembered.get(one.folder)) for one in records]
+        records = [_with_death(one, around.histories.get(one.folder)) for one in records]
         judged, refused = self._all(records, around)
         forget_others(records)
         if present is not None:
@@ -125,7 +125,7 @@ class Judging:
                 uses_gpus=bool(one.slot.identity.gpus),
             )
         speeds = {**self._speeds, **self._followed(records, used, around.host)}
-        memories = {**self._memories, **self._remembered_memory(records, used, around)}
+        memories = {**self._memories, **self._with_memory(records, used, around)}
         growing = self._growing(records, memories, used, around)
         working = {folder: work.working_ns for folder, work in works.items()}
         runs = group(
@@ -137,8 +137,8 @@ class Judging:
             busy={folder: work.busy_ns for folder, work in works.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
-                folder: tuple(round(seconds * 1e9) for seconds in one.warmups)
-                for folder, one in around.remembered.items()
+                folder: tuple(round(seconds * 1e9) for seconds in one.warmup_seconds)
+                for folder, one in around.histories.items()
             },
             slower=_slower(records, speeds),
             growing=growing,
@@ -147,7 +147,7 @@ class Judging:
             runs=runs, works=works, speeds=speeds, memories=memories, growing=growing, names=names
         )
 
-    def _remembered_memory(
+    def _with_memory(
         self,
         records: Iterable[RecordReading],
         used: Mapping[str, tuple[GpuReading, ...]],
@@ -226,7 +226,7 @@ class Judging:
         return view if known is None else replace(view, oom_killed=known)
 
 
-def _with_death(one: RecordReading, known: Remembered | None) -> RecordReading:
+def _with_death(one: RecordReading, known: RankHistory | None) -> RecordReading:
     """``one``, with its death and end if an earlier daemon saw them."""
     if known is None or known.death is None or not one.is_unexplained:
         return one

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     began_launch,
     last_sign_ns,
 )
-from warmwatch_monitor.pipeline.estimates import Precedents
+from warmwatch_monitor.pipeline.estimates import LongestActivities
 from warmwatch_monitor.pipeline.figures import cached_figures, figures
 from warmwatch_monitor.pipeline.memory import workers_memory
 
@@ -144,7 +144,7 @@ def _run(
     slower: Mapping[str, Slower],
     growing: Mapping[str, MemoryGrowth],
 ) -> RunView:
-    precedents = Precedents(reading.slot.compile for reading in readings)
+    longest = LongestActivities(reading.slot.compile for reading in readings)
     # including its own: a rank does not stall while it compiles
     compiled = max(compiled_ns(reading, now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
@@ -161,7 +161,7 @@ def _run(
             pause_ns=pause_ns,
             working_ns=working.get(reading.folder, 0),
             busy_ns=busy.get(reading.folder),
-            peers_longest_ns=precedents.longest_ns(reading.slot.compile),
+            peers_longest_ns=longest.longest_ns(reading.slot.compile),
             long_compile_ns=long_compile_ns,
             earlier_warmups_ns=earlier.get(reading.folder, ()),
             slower=slower.get(reading.folder),

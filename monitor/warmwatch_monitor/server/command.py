@@ -153,7 +153,7 @@ def _announce(settings: Settings, bound: Address) -> None:
         if not Path(directory).exists():
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
     if not settings.history.able:
-        note(f"warmwatch: no runs are remembered, for {NO_SQLITE}")
+        note(f"warmwatch: there is no history: {NO_SQLITE}")
     with contextlib.suppress(OutputError):  # serve even if the log's disk is full
         say(f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics")
 

@@ -28,10 +28,10 @@ from warmwatch_monitor.sources.memory_limits import (
 from warmwatch_monitor.sources.processes import (
     Children,
     Compilers,
+    cached,
     children_by_scan,
     children_files,
     compile_workers,
-    remembered,
     with_descendants,
 )
 
@@ -173,7 +173,7 @@ class _Followed:
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
-        children = remembered(children)
+        children = cached(children)
         workers = compile_workers(self._pid, children)
         below = with_descendants(self._pid, children)[1:]
         self._seen = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError
-from warmwatch_monitor.model import GpuReading, ObservedTraining, Remembered
+from warmwatch_monitor.model import GpuReading, ObservedTraining, RankHistory
 from warmwatch_monitor.model.budgets import POLL_SECONDS
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources import nvml
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.records.source import RecordsReading
 
 
-PRECEDENTS = "precedents"  # the history of the runs in view, if there is one
+EARLIER_RUNS = "precedents"  # the history of the runs in view, if there is one
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -72,9 +72,9 @@ class Readings(Struct, frozen=True, kw_only=True):
         return cast("T | None", self.values.get(source.name))
 
     @property
-    def remembered(self) -> Mapping[str, Remembered] | None:
+    def histories(self) -> Mapping[str, RankHistory] | None:
         """Earlier runs, by record; ``None`` if there is no history, or it cannot be read."""
-        return cast("Mapping[str, Remembered] | None", self.values.get(PRECEDENTS))
+        return cast("Mapping[str, RankHistory] | None", self.values.get(EARLIER_RUNS))
 
 
 _HOST_INTERVAL = 1.0

@@ -69,7 +69,7 @@ def compile_workers(
     return workers
 
 
-def remembered(children: Children) -> Children:
+def cached(children: Children) -> Children:
     """``children``, cached for one poll of one tree: each process is read once."""
     known: dict[int, Sequence[int]] = {}
 

@@ -16,10 +16,10 @@ from warmwatch_monitor.model import Compiler, Stacks
 from warmwatch_monitor.sources.host import BUSY_WORKER_RATIO
 from warmwatch_monitor.sources.processes import (
     Compilers,
+    cached,
     children_by_scan,
     children_files,
     compile_workers,
-    remembered,
     with_descendants,
 )
 from warmwatch_monitor.sources.records.folder import Folder
@@ -106,7 +106,7 @@ def compilers_of(pid: int) -> tuple[Compiler, ...]:
     found: tuple[Compiler, ...] = ()
     for pause in (0.0, _BETWEEN):
         time.sleep(pause)
-        children = remembered(children_files() or children_by_scan())
+        children = cached(children_files() or children_by_scan())
         workers = compile_workers(pid, children)
         below = with_descendants(pid, children)[1:]
         found = seen.read(below, workers, time.monotonic_ns(), BUSY_WORKER_RATIO)

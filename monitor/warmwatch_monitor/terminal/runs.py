@@ -184,11 +184,11 @@ def runs(
     _check_state(state)
     settings = load_history_settings(os.environ)
     if not settings.able:
-        raise StoreError(f"no runs are remembered, for {NO_SQLITE}")
+        raise StoreError(f"there is no history: {NO_SQLITE}")
     if settings.directory is None:
         raise UsageError(
-            "no runs are remembered, for WARMWATCH_STATE is off; unset it, or where this user has "
-            "no home directory name one in it"
+            "WARMWATCH_STATE is off; unset it, or name a directory in it if this user has no home "
+            "directory"
         )
     from msgspec.structs import asdict
 
@@ -216,11 +216,11 @@ def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, filtered
         if any(lives(run) and not is_unseen(run, time.time()) for run in found):
             say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
     elif filtered:
-        say(f"no such run is remembered in {path}; `warmwatch runs` shows which are")
+        say(f"no such run in {path}; `warmwatch runs` lists the runs")
     else:
         say(
-            f"no run is remembered yet in {path}\n"
-            "start `warmwatch serve` and train beside it, or train by "
+            f"no run yet in {path}\n"
+            "start `warmwatch serve` and a training, or train with "
             "`warmwatch run --report -- python train.py`"
         )
 

@@ -14,16 +14,21 @@ from support.sources import instead, settings
 from support.sources import records as reading
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.history.comparability import is_alike, is_comparable, known_of, precedent
+from warmwatch_monitor.history.comparability import (
+    compiles_the_same,
+    first_warmup,
+    is_comparable,
+    known_of,
+)
 from warmwatch_monitor.history.earlier_runs import EarlierRuns
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
     Done,
+    EarlierWarmup,
     Estimate,
-    Precedent,
+    RankHistory,
     RecordReading,
-    Remembered,
     RunView,
     Snapshot,
 )
@@ -36,7 +41,7 @@ from warmwatch_monitor.status.words.sentence import summary
 FORWARD = Done(kind="forward", name="forward", code="c0de", cache="miss", seconds=80.0)
 BACKWARD = Done(kind="backward", cache="miss", seconds=30.0)
 PHASES = {"dynamo": 5.0, "inductor": 75.0, "kernel_compile": 30.0}
-BEFORE = Precedent(seconds=113.0, phase_seconds=PHASES, compiled=(FORWARD, BACKWARD))
+BEFORE = EarlierWarmup(seconds=113.0, phase_seconds=PHASES, compiled=(FORWARD, BACKWARD))
 
 
 def now(seconds: float, activity: float | None = None, *done: Done, **known: Any) -> Now:
@@ -50,8 +55,8 @@ def now(seconds: float, activity: float | None = None, *done: Done, **known: Any
     )
 
 
-def left(now: Now, *precedents: Precedent) -> float | None:
-    found = estimate(now, precedents)
+def left(now: Now, *earlier: EarlierWarmup) -> float | None:
+    found = estimate(now, earlier)
     assert found is not None
     return found.left_seconds
 
@@ -96,7 +101,7 @@ def test_what_takes_longer_than_it_ever_did_has_no_rest() -> None:
 
 def test_several_precedents_give_a_spread_and_those_that_are_over_no_rest() -> None:
     longer = replace(BEFORE, seconds=133.0, compiled=(replace(FORWARD, seconds=100.0), BACKWARD))
-    shorter = Precedent(seconds=15.0)
+    shorter = EarlierWarmup(seconds=15.0)
     found = estimate(now(20), [BEFORE, longer, shorter])
     assert found is not None
     assert (found.low, found.high) == (pytest.approx(93), pytest.approx(80 + 30 + 23))
@@ -127,7 +132,7 @@ def test_another_rank_that_has_done_it_goes_before_the_history() -> None:
 
 def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() -> None:
     """Of a model that is compiled layer by layer, another rank waits behind the first."""
-    peer = Precedent(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
+    peer = EarlierWarmup(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
     assert left(now(20), peer) == pytest.approx(60)
     found = estimate(now(20), [peer, BEFORE])
     assert found is not None
@@ -191,7 +196,7 @@ def before(id: str = "abcdefgh", seconds: float = 113.0, **what: Any) -> RunSumm
 
 
 def test_the_first_warm_up_of_a_run_is_a_precedent_without_what_came_later() -> None:
-    found = precedent(before(), 0)
+    found = first_warmup(before(), 0)
     assert found is not None
     assert found.compiled is not None
     assert [one.seconds for one in found.compiled] == [80.0, 30.0]
@@ -216,9 +221,9 @@ def test_only_the_same_under_the_same_conditions_takes_as_long(
     otherwise: dict[str, Any], comparable: bool
 ) -> None:
     mine = known_of(before())
-    assert is_alike(mine, before())
+    assert compiles_the_same(mine, before())
     other = before(**otherwise)
-    assert (is_alike(mine, other), is_comparable(mine, other)) == (False, comparable)
+    assert (compiles_the_same(mine, other), is_comparable(mine, other)) == (False, comparable)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +241,9 @@ def test_a_model_of_another_depth_is_not_comparable(ops: int | None, comparable:
 
 def test_another_host_is_another_device_where_there_is_no_gpu() -> None:
     mine = known_of(before())
-    assert not is_alike(mine, replace(before(), host="node2"))
+    assert not compiles_the_same(mine, replace(before(), host="node2"))
     gpus = {"gpus": ("NVIDIA H100",)}
-    assert is_alike(known_of(before(**gpus)), replace(before(**gpus), host="node2"))
+    assert compiles_the_same(known_of(before(**gpus)), replace(before(**gpus), host="node2"))
 
 
 def compiling(**identity: Any) -> Slot:
@@ -264,7 +269,7 @@ WRAPPED = '{"t": 1, "event": "wrapped", "mode": "default"}\n'
 def look_up(tmp_path: Path) -> Any:
     """The earlier runs that a history with ``accounts`` finds for a record with ``identity``."""
 
-    def ask(*accounts: RunSummary, **identity: Any) -> Remembered:
+    def ask(*accounts: RunSummary, **identity: Any) -> RankHistory:
         history = store(tmp_path)
         history.save(accounts)
         folder = tmp_path / "record"
@@ -279,8 +284,8 @@ def look_up(tmp_path: Path) -> Any:
 def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(look_up: Any) -> None:
     warm = before("warm", 9.0, caches={"inductor": "warm", "triton": "warm"})
     found = look_up(before("cold"), warm, before("two", compile_threads=2))
-    assert [one.seconds for one in found.precedents] == [113.0]
-    assert sorted(found.warmups) == [9.0, 113.0, 113.0]
+    assert [one.seconds for one in found.same] == [113.0]
+    assert sorted(found.warmup_seconds) == [9.0, 113.0, 113.0]
 
 
 def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path) -> None:
@@ -292,13 +297,13 @@ def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path
         slot = compiling(rank=number, world_size=2, gpus=(gpu.uuid,))
         one = RecordReading(folder=str(tmp_path), slot=slot, alive=True)
         (found,) = EarlierRuns(history, lambda _: True).read([one], gpus).values()
-        assert [known.seconds for known in found.precedents] == [113.0]
-        assert found.warmups == (113.0,)
+        assert [known.seconds for known in found.same] == [113.0]
+        assert found.warmup_seconds == (113.0,)
 
 
 def test_a_run_is_no_precedent_of_itself(look_up: Any) -> None:
     own = replace(before(), began=BEGAN + 6000)
-    assert look_up(own) == Remembered()
+    assert look_up(own) == RankHistory()
 
 
 def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
@@ -331,7 +336,7 @@ def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
         for rank, folder in enumerate(folders)
     ]
     found = EarlierRuns(history, lambda _: True).read(ranks, ())
-    assert [one.warmups for one in found.values()] == [(113.0,)] * 4
+    assert [one.warmup_seconds for one in found.values()] == [(113.0,)] * 4
     assert len(loaded) == 1
 
 

@@ -12,7 +12,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import Death, RankView, RecordReading, Remembered
+from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import ended_together
 from warmwatch_monitor.status.words.evidence import evidence
@@ -169,8 +169,8 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
 @pytest.mark.parametrize(("number", "memory"), [(6, None), (9, False), (9, True)])
 def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool | None) -> None:
     one = RecordReading(folder="/a", slot=TRAINED, alive=False)
-    known = Remembered(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
-    around = Around(now_ns=b.NOW, remembered={"/a": known})
+    known = RankHistory(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
+    around = Around(now_ns=b.NOW, histories={"/a": known})
     (run,), _ = Judging().of([one], around, {"/a"})
     (view,) = run.ranks
     assert (end(view)["signal"], end(view)["out_of_memory"]) == (Signals(number).name, memory)

@@ -19,7 +19,7 @@ from warmwatch.shared import states
 from warmwatch.shared.verdict import conditions
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
-from warmwatch_monitor.model import RecordReading, Remembered, RunView, Snapshot
+from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Around, Judging
@@ -28,7 +28,7 @@ from warmwatch_monitor.report.command import moment
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_history_settings
-from warmwatch_monitor.sources.listed import PRECEDENTS, RECORDS, Readings
+from warmwatch_monitor.sources.listed import EARLIER_RUNS, RECORDS, Readings
 from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary
 from warmwatch_monitor.terminal.status import exit_code
@@ -39,7 +39,7 @@ HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
 def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
     """A run after a history of first warm-ups of so many seconds."""
     one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
-    around = Around(now_ns=b.NOW, remembered={"/a": Remembered(warmups=earlier)})
+    around = Around(now_ns=b.NOW, histories={"/a": RankHistory(warmup_seconds=earlier)})
     (run,), _ = Judging().of([one], around, {"/a"})
     return run
 
@@ -82,13 +82,13 @@ def test_there_is_no_comparison_before_the_first_warm_up_has_ended() -> None:
 def test_it_holds_on_while_the_history_cannot_be_read() -> None:
     one = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
     seen = {RECORDS.name: RecordsReading(records=(one,))}
-    earlier = {PRECEDENTS: {"/a": Remembered(warmups=(1.0,))}}
+    earlier = {EARLIER_RUNS: {"/a": RankHistory(warmup_seconds=(1.0,))}}
     assembly = Assembly(settings("/nowhere"))
     for known in (earlier, {}):
         made = assembly.make(Readings(values={**seen, **known}), (), b.NOW, b.EPOCH)
         ((rank,),) = (run.ranks for run in made.snapshot.runs)
         assert HOLDS in rank.judgement.conditions
-    gone = assembly.make(Readings(values={**seen, PRECEDENTS: {}}), (), b.NOW, b.EPOCH)
+    gone = assembly.make(Readings(values={**seen, EARLIER_RUNS: {}}), (), b.NOW, b.EPOCH)
     assert gone.snapshot.runs[0].ranks[0].judgement.conditions == ()
 
 

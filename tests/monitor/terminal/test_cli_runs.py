@@ -103,8 +103,8 @@ def test_omitted_runs_are_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        ((), 0, "no run is remembered yet in .*history.db\nstart `warmwatch serve` and train"),
-        (("--name", "x"), 5, "no such run is remembered in .*history.db"),
+        ((), 0, "no run yet in .*history.db\nstart `warmwatch serve` and a training"),
+        (("--name", "x"), 5, "no such run in .*history.db"),
         (("--state", "finnished"), 2, "'finnished' is no state; did you mean finished?"),
         (("--since", "yesterday"), 2, "'yesterday' is neither a day .* nor a time until now"),
     ],
@@ -140,9 +140,7 @@ def test_a_python_without_sqlite_has_no_history_and_everything_else_works(
         assert (done.returncode, "gpt2: finished" in done.stdout, done.stderr) == (0, True, "")
     done = warmwatch("runs", **environ)
     assert (done.returncode, done.stdout) == (1, "")
-    expected = (
-        "warmwatch: no runs are remembered, for this Python was built without SQLite (it has no"
-    )
+    expected = "warmwatch: there is no history: this Python was built without SQLite (it has no"
     assert done.stderr.startswith(expected)
     with daemon_process("--dir", str(memory), **environ) as (process, url):
         with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:

@@ -42,7 +42,7 @@ class _Rare(Struct, frozen=True, kw_only=True):
 
 
 class Memory:
-    """What is remembered of a device longer than its handle.
+    """The state of a device that outlives its handle.
 
     ``xid_errors`` is ``None`` until the driver has accepted the registration for them.
     """
