@@ -163,16 +163,14 @@ def _answer(of: Modes) -> str:
         whole = (
             f"{of.training_steps:,} steps take {if_known(took, best.total_seconds)} in {best.mode}"
         )
-        return f"{whole}{beside}{_equal_to(best, totals, of.training_steps)}."
+        return f"{whole}{beside}{_ties(best, totals, of.training_steps)}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
     times = _times(best)
     gain = f", {times} times {of.baseline}'s speed" if times not in (None, _NO_FASTER) else ""
-    return (
-        f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_equal_to(best, known)}."
-    )
+    return f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_ties(best, known)}."
 
 
-def _equal_to(best: Row, known: list[Row], steps: int | None = None) -> str:
+def _ties(best: Row, known: list[Row], steps: int | None = None) -> str:
     """Modes that do not differ significantly, by step or by the total of ``steps`` steps."""
     names = [one.mode for one in known if one is not best and _same(one, best, steps)]
     return f"; no significant difference to {', '.join(names)}" if names else ""
