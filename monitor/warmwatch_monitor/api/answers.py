@@ -1,8 +1,8 @@
-"""The answers over the latest Snapshot: ``/status``, waits on it, and ``/metrics``."""
+"""The answers over the latest Snapshot: ``/status``, waits on it, ``/metrics`` and the probes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import cast
 
@@ -219,3 +219,35 @@ def _is_over(snapshot: Snapshot, wanted: Wanted, names: frozenset[str]) -> bool:
     about = [view for view in chosen(snapshot, wanted.run) if view.run in names]
     is_there = wanted.goal != "ended" and reached(about, wanted.goal)
     return is_there or (bool(about) and all(view.state in ENDED for view in about))
+
+
+# the response of each status
+RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
+
+
+def status_of(error: UnknownRunError) -> int:
+    """404 only where all records were read."""
+    return 503 if isinstance(error, UnreadRunError) else 404
+
+
+def health(snapshot: Snapshot) -> tuple[int, str]:
+    """Status and text of ``/-/healthy``: the daemon answers, and its data is current."""
+    if snapshot.late_seconds is None:
+        return 200, "healthy\n"
+    return 503, f"nothing has been published for {snapshot.late_seconds:.0f} s\n"
+
+
+def readiness(snapshot: Snapshot) -> tuple[int, str]:
+    """Status and text of ``/-/ready``: the records have been read, can be read now, and all that
+    is read is published."""
+    sources = {health.source: health for health in snapshot.sources}
+    records, publisher = sources.get("records"), sources.get("publisher")
+    if records is None or not records.last_success:
+        return 503, "the records have not been read yet\n"
+    if snapshot.late_seconds is not None:
+        return health(snapshot)
+    if not records.up:
+        return 503, "the records cannot be read now; see /status\n"
+    if publisher is not None and not publisher.up:  # details need access
+        return 503, "not all of the data is published; see /status\n"
+    return 200, "ready\n"

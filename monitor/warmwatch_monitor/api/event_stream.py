@@ -9,7 +9,7 @@ from contextlib import aclosing
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from warmwatch_monitor.api.fast_path import gone
+from warmwatch_monitor.api.waiters import disconnected
 
 _PART = 1 << 16  # sent ahead to a slow reader, in addition to the kernel's buffers
 _HEADERS: Mapping[str, str] = {
@@ -31,7 +31,7 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        left = asyncio.ensure_future(gone(receive))
+        left = asyncio.ensure_future(disconnected(receive))
         sending = asyncio.ensure_future(self._send(send))
         try:
             await asyncio.wait((left, sending), return_when=asyncio.FIRST_COMPLETED)

@@ -15,14 +15,22 @@ from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from warmwatch_monitor.api.answers import Answers, OnRequest, ignore
+from warmwatch_monitor.api.answers import (
+    RETRY,
+    Answers,
+    OnRequest,
+    health,
+    ignore,
+    readiness,
+    status_of,
+)
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.api.event_log import Recent
 from warmwatch_monitor.api.events import Events
 from warmwatch_monitor.api.last_hour import History
 from warmwatch_monitor.api.last_hour_columns import sample
-from warmwatch_monitor.api.waiters import GoneError, StoppingError
-from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
+from warmwatch_monitor.api.waiters import GoneError, StoppingError, disconnected
+from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -30,39 +38,7 @@ from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WA
 _PARAMETERS = frozenset(("run", "wait", "timeout"))
 
 
-# the response of each status
-RETRY: Mapping[int, Mapping[str, str]] = {404: {}, 503: {"Retry-After": "1"}}
-
-
-def status_of(error: UnknownRunError) -> int:
-    """404 only where all records were read."""
-    return 503 if isinstance(error, UnreadRunError) else 404
-
-
-def healthy(snapshot: Snapshot) -> tuple[int, str]:
-    """Status and text of ``/-/healthy``: the daemon answers, and its data is current."""
-    if snapshot.late_seconds is None:
-        return 200, "healthy\n"
-    return 503, f"nothing has been published for {snapshot.late_seconds:.0f} s\n"
-
-
-def ready(snapshot: Snapshot) -> tuple[int, str]:
-    """Status and text of ``/-/ready``: the records have been read, can be read now, and all that
-    is read is published."""
-    sources = {health.source: health for health in snapshot.sources}
-    records, publisher = sources.get("records"), sources.get("publisher")
-    if records is None or not records.last_success:
-        return 503, "the records have not been read yet\n"
-    if snapshot.late_seconds is not None:
-        return healthy(snapshot)
-    if not records.up:
-        return 503, "the records cannot be read now; see /status\n"
-    if publisher is not None and not publisher.up:  # details need access
-        return 503, "not all of the data is published; see /status\n"
-    return 200, "ready\n"
-
-
-_PROBES = {"/-/healthy": healthy, "/-/ready": ready}
+_PROBES = {"/-/healthy": health, "/-/ready": readiness}
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -154,7 +130,7 @@ class FastPath:
         peer = str(scope.get("state", {}).get("peer", ""))
         if goal is None:
             return answers.status(run, peer)
-        return await answers.wait(goal, run, timeout, partial(gone, receive), peer)
+        return await answers.wait(goal, run, timeout, partial(disconnected, receive), peer)
 
 
 def plain_query(query: bytes) -> tuple[str | None, str | None, float] | None:
@@ -191,9 +167,3 @@ def _header(scope: Scope, wanted: bytes) -> str | None:
     """The value of a header that is sent exactly once."""
     values = [value for name, value in scope["headers"] if name == wanted]
     return b", ".join(values).decode("latin-1") if values else None
-
-
-async def gone(receive: Receive) -> None:
-    """Return when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

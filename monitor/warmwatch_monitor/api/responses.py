@@ -9,9 +9,9 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 
+from warmwatch_monitor.api.answers import RETRY, status_of
 from warmwatch_monitor.api.cached import Body, json_body
 from warmwatch_monitor.api.event_schema import EVENTS, EVENTS_EXAMPLE
-from warmwatch_monitor.api.fast_path import RETRY, status_of
 from warmwatch_monitor.api.waiters import StoppingError
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
-from warmwatch_monitor.api import fast_path, page_files, reference
-from warmwatch_monitor.api.answers import Answers
+from warmwatch_monitor.api import page_files, reference
+from warmwatch_monitor.api.answers import Answers, health, readiness
 from warmwatch_monitor.api.cached import json_body_of_many
 from warmwatch_monitor.api.event_log import Wanted
 from warmwatch_monitor.api.event_schema import (
@@ -26,7 +26,6 @@ from warmwatch_monitor.api.event_schema import (
 )
 from warmwatch_monitor.api.event_stream import EventStream
 from warmwatch_monitor.api.events import CrowdedError, Events
-from warmwatch_monitor.api.fast_path import gone
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.api.responses import (
@@ -39,7 +38,7 @@ from warmwatch_monitor.api.responses import (
     problem,
     sent,
 )
-from warmwatch_monitor.api.waiters import GoneError
+from warmwatch_monitor.api.waiters import GoneError, disconnected
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.budgets import LONGEST_RUN
 from warmwatch_monitor.status.goals import GOALS, LONGEST_WAIT_SECONDS, USUAL_WAIT_SECONDS
@@ -76,7 +75,7 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     )
     async def healthy() -> Response:
         """The daemon answers, and its data is current."""
-        status, text = fast_path.healthy(latest())
+        status, text = health(latest())
         return PlainTextResponse(text, status)
 
     @app.get(
@@ -92,7 +91,7 @@ def add_probes(app: FastAPI, latest: Callable[[], Snapshot]) -> None:
     )
     async def ready() -> Response:
         """The records have been read, can be read now, and all that is read is published."""
-        status, text = fast_path.ready(latest())
+        status, text = readiness(latest())
         return PlainTextResponse(text, status)
 
 
@@ -180,8 +179,8 @@ def add_status(app: FastAPI, answers: Answers) -> None:
         if wait is None:
             return sent(own.status(run, _peer(request)), request)
         try:
-            receive = request.receive
-            body = await own.wait(wait, run, timeout, partial(gone, receive), _peer(request))
+            left = partial(disconnected, request.receive)
+            body = await own.wait(wait, run, timeout, left, _peer(request))
         except GoneError:
             return Response()  # the client is gone
         return sent(body, request)

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
+from starlette.types import Receive
+
 from warmwatch_monitor.api.cached import Body
 from warmwatch_monitor.model import Snapshot
 
@@ -159,3 +161,9 @@ def _leave(answer: asyncio.Future[Body | None], _: asyncio.Future[None]) -> None
     """The client has disconnected, or was answered."""
     if not answer.done():
         answer.set_exception(GoneError)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
