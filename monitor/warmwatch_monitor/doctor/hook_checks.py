@@ -19,7 +19,7 @@ _PROGRAM = ("-m", "warmwatch.testing.hook_check")
 _SECONDS = 600.0
 _MARKS = {"ok": Mark.FINE, "in place": Mark.FINE, "skipped": Mark.NOTE}
 _ADVICE = {
-    "absent": "this PyTorch names it otherwise: its figures are absent; report it with the version",
+    "absent": "renamed in this PyTorch: its figures are absent; report it with the version",
     "wrong": "figures of this hook are wrong with this PyTorch: report it with the version",
 }
 

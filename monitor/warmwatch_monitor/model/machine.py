@@ -242,7 +242,7 @@ class ObservedTraining(Struct, frozen=True, kw_only=True):
 
 
 class SourceHealth(Struct, frozen=True, kw_only=True):
-    """How a source fares, apart from what it read. ``error`` is one sentence, or ``None``."""
+    """Health of a source. ``error`` is one sentence, or ``None``."""
 
     source: str
     up: bool
@@ -252,7 +252,7 @@ class SourceHealth(Struct, frozen=True, kw_only=True):
 
 
 class ExportHealth(Struct, frozen=True, kw_only=True):
-    """How an export fares: ``up`` is whether the last one was taken, ``None`` before the first."""
+    """Health of an export. ``up``: whether the last one succeeded; ``None`` before the first."""
 
     export: str
     up: bool | None = None
@@ -298,7 +298,7 @@ def _opinion(poll: Signs) -> bool | None:
 
 
 def _draws(poll: Signs) -> bool:
-    """Whether the power speaks against an idle chip; where it is not known, nothing does."""
+    """Whether it draws more than an idle GPU; also if that is not known."""
     if poll.watts is None or poll.idle_watts is None:
         return True
     return poll.watts > ABOVE_IDLE * poll.idle_watts

@@ -142,12 +142,12 @@ class _Trial:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def of(self, what: str, step: Callable[[], T], otherwise: T) -> T:
+    def of(self, what: str, step: Callable[[], T], default: T) -> T:
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
             self.problems.append(f"{what}: {described(error)}")
-            return otherwise
+            return default
 
 
 def _around(host: HostAndProcesses | None, gpus: tuple[GpuReading, ...], now_ns: int) -> Around:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _END_SECONDS = 3.0  # to wait for the ends in the records
 _RETENTION_SECONDS = "86400"  # a command's first training may end long before its last
 NOTHING = (
-    "no step and no compilation was seen under this command; a Python under -I, -E or "
-    "-S is not attached to, nor one older than 3.10: `import warmwatch.auto` is for those; one "
-    "that has become another user's, or emptied its environment, has its record elsewhere"
+    "no step and no compilation was seen under this command. Python with -I, -E or -S, or older "
+    "than 3.10, is not attached: add `import warmwatch.auto`. A process that changed its user or "
+    "emptied its environment has its record in another directory"
 )
 
 

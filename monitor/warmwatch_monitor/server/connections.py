@@ -115,8 +115,8 @@ class Connections:
         if self._logged_at is None or now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             self._log(
-                f"{what}: those that ask nothing are closed, and where all wait for an answer, "
-                "others get a 503"
+                f"{what}: connections without a request are closed; if all of them wait for an "
+                "answer, new ones get a 503"
             )
 
     def _falls_quiet(self, number: int, seconds: float) -> None:

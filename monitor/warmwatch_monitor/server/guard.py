@@ -249,8 +249,8 @@ def _misdirected(header: str) -> str:
     host = host_of(header)[:_LONGEST_NAME]
     name = host if host.isascii() and host.isprintable() else "that name"
     return (
-        f"this daemon does not know itself as {name!r}: ask it by its address or as localhost, "
-        "or start it with --allowed-host and the name\n"
+        f"{name!r} is not a name of this daemon: use its address or localhost, or start it with "
+        "--allowed-host and the name\n"
     )
 
 

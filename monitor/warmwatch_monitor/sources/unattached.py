@@ -48,8 +48,8 @@ class ObservedSource:
             self._listed_ns = now_ns
             self._list()
         found = self._owners | (self._computing(gpus) if self._shares_pids else set())
-        strangers = [pid for pid in sorted(found) if not _belongs(pid, attached)]
-        readings = self._host(strangers)
+        unattached = [pid for pid in sorted(found) if not _belongs(pid, attached)]
+        readings = self._host(unattached)
         self._polls = {pid: self._polls.get(pid, deque(maxlen=machine.POLLS)) for pid in readings}
         return tuple(self._observed(pid, reading, gpus) for pid, reading in readings.items())
 

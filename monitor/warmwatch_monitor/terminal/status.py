@@ -118,10 +118,10 @@ def status(
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
     seen = HistoryWriter(load_history_settings(os.environ))
-    ask = asker(
+    query = asker(
         run, address=address, dir=dir, prometheus=prometheus, access=more, on_read=seen.take
     )
-    answer = _watch(ask, view) if view.watch is not None else _show(ask(), view, dir)
+    answer = _watch(query, view) if view.watch is not None else _show(query(), view, dir)
     seen.write()
     ctx.exit(exit_code(answer))
 
@@ -154,7 +154,7 @@ def _refuse_two_views(view: View) -> None:
         raise UsageError("--misses prints its own lines: give it without another view")
 
 
-def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
+def _watch(query: Callable[[], Answer], view: View) -> Answer | None:
     from warmwatch_monitor.terminal.watch import watch
 
     assert view.watch is not None
@@ -162,7 +162,7 @@ def _watch(ask: Callable[[], Answer], view: View) -> Answer | None:
     def shown(answer: Answer) -> str:
         return picture(answer, every_rank=view.every_rank, ended=view.ended)
 
-    return watch(ask, shown, view.watch)
+    return watch(query, shown, view.watch)
 
 
 def _show(answer: Answer, view: View, dir: str | None) -> Answer:

@@ -27,9 +27,9 @@ Show = Callable[[Answer | None, str], None]
 
 
 def watch(
-    ask: Callable[[], Answer], picture: Callable[[Answer], str], seconds: float
+    query: Callable[[], Answer], picture: Callable[[Answer], str], seconds: float
 ) -> Answer | None:
-    """Show the answer of ``ask`` at this interval; returns the last one.
+    """Show the answer of ``query`` at this interval; returns the last one.
 
     Returns ``None`` if the requested run never appeared.
 
@@ -37,7 +37,7 @@ def watch(
         WarmwatchError: the first request failed. Later failures are shown with the last answer,
         and ``watch`` retries.
     """
-    answer, trouble = _first(ask)
+    answer, trouble = _first(query)
     with contextlib.suppress(KeyboardInterrupt), _shown(picture) as show:
         while True:
             show(answer, trouble)
@@ -45,7 +45,7 @@ def watch(
             if reader_left():
                 return answer
             try:
-                answer, trouble = ask(), ""
+                answer, trouble = query(), ""
             except UnknownRunError as error:
                 trouble = _waiting(error)
             except WarmwatchError as error:
@@ -53,10 +53,10 @@ def watch(
     return answer
 
 
-def _first(ask: Callable[[], Answer]) -> tuple[Answer | None, str]:
+def _first(query: Callable[[], Answer]) -> tuple[Answer | None, str]:
     """The first answer; a run that does not exist yet is not an error, it may begin."""
     try:
-        return ask(), ""
+        return query(), ""
     except UnknownRunError as error:
         return None, _waiting(error)
 

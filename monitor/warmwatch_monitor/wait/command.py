@@ -84,7 +84,7 @@ def wait(
     """The command; its help is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
     end = time.monotonic() + patience
-    ask = asker(
+    query = asker(
         run,
         address=address,
         dir=dir,
@@ -96,9 +96,9 @@ def wait(
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; waiting for it")
     with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
-        interval = PollInterval(ask, client, is_seen=sys.stderr.isatty())
+        interval = PollInterval(query, client, is_seen=sys.stderr.isatty())
         new_start = NEW_START_SECONDS if timeout is None else math.inf
-        wanted = Wait(ask, run, goals, report, uid, clock, interval.pause, new_start)
+        wanted = Wait(query, run, goals, report, uid, clock, interval.pause, new_start)
         last = wanted.block(max(0.0, end - time.monotonic()))
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None

@@ -83,7 +83,7 @@ class Wait:
 
     def __init__(
         self,
-        ask: Callable[[], Answer],
+        query: Callable[[], Answer],
         run: str | None,
         goals: Sequence[str],
         report: Callable[[str, str], None],
@@ -92,7 +92,13 @@ class Wait:
         pause: Pause = sleep,
         new_start: float = math.inf,
     ) -> None:
-        self._ask, self._run, self._goals, self._report, self._uid = ask, run, goals, report, uid
+        self._query, self._run, self._goals, self._report, self._uid = (
+            query,
+            run,
+            goals,
+            report,
+            uid,
+        )
         self._clock, self._pause, self._new_start = clock, pause, new_start
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
@@ -123,7 +129,7 @@ class Wait:
         if self._first_poll is None:
             self._first_poll = began
         try:
-            answer = self._ask()
+            answer = self._query()
         except UnknownRunError as error:
             self._has_answered, self._absent_since = True, 0.0
             reason = plain(str(error))
@@ -244,14 +250,14 @@ _SEEN_SECONDS = 1.0
 
 
 class PollInterval:
-    """Pauses between the queries of ``ask``.
+    """Pauses between the queries of ``query``.
 
     Args:
         is_seen: a user watches on a terminal, so seconds have to advance.
     """
 
-    def __init__(self, ask: Asker, client: EventClient, *, is_seen: bool) -> None:
-        self._ask, self._client, self._is_seen = ask, client, is_seen
+    def __init__(self, query: Asker, client: EventClient, *, is_seen: bool) -> None:
+        self._query, self._client, self._is_seen = query, client, is_seen
 
     def pause(self, left: float, wakes: Callable[[Event], bool]) -> None:
         """Return when the next query is due, or after ``left`` seconds.
@@ -260,7 +266,7 @@ class PollInterval:
         have been missed.
         """
         began, client = time.monotonic(), self._client
-        client.follow(self._ask.daemon)
+        client.follow(self._query.daemon)
         client.connect_where_due(left)
         was_live = client.is_live
         until = began + min(left, self._longest())

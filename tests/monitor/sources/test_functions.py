@@ -103,12 +103,12 @@ def test_stored_functions_are_bounded_and_the_others_summed() -> None:
         folded.fold(
             Compilation(id=f"{n}/0", kind="forward", at_ns=n, seconds=float(n), name=f"f{n}")
         )
-    *retained, rest = folded.dearest
+    *retained, rest = folded.most_expensive
     assert [one.name for one in retained] == [f"f{n}" for n in range(MOST + 39, 39, -1)]
     assert (rest.name, rest.others, rest.compilations) == (None, 40, 40)
-    total = sum(one.seconds for one in folded.dearest)
+    total = sum(one.seconds for one in folded.most_expensive)
     assert math.isclose(total, sum(range(MOST + 40)))
-    assert folded.dearest is folded.dearest
+    assert folded.most_expensive is folded.most_expensive
 
 
 def test_a_line_that_no_agent_writes_is_refused_completely(tmp_path: Path) -> None:
@@ -213,5 +213,5 @@ def test_an_evicted_function_counts_once_among_the_others() -> None:
             functions.fold(
                 Compilation(id=None, kind="forward", at_ns=turn, name="f", line=line, seconds=cost)
             )
-    rest = functions.dearest[-1]
+    rest = functions.most_expensive[-1]
     assert (rest.others, rest.compilations) == (2, 6)

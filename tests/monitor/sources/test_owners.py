@@ -435,7 +435,7 @@ def test_over_http_a_name_is_the_displayed_one_or_that_of_every_owner() -> None:
 
 def test_a_user_without_a_usable_name_is_shown_as_a_number() -> None:
     names = {1: "alice", 2: None}
-    who = Owners(own=1, ask=names.get)
+    who = Owners(own=1, find_name=names.get)
     assert who.of(1) == Owner(uid=1, name="alice", own=True)
     assert who.of(2) == Owner(uid=2, name="2", own=False)
     assert login(0) == "root"
@@ -463,7 +463,7 @@ def test_a_hung_directory_service_delays_nothing_and_renames_no_user() -> None:
         answered.wait()
         return "late"
 
-    who = Owners(own=1, ask=ask, patience=0.01)
+    who = Owners(own=1, find_name=ask, patience=0.01)
     assert [who.of(uid).name for uid in (5, 6)] == ["5", "6"]
     wait_until(lambda: requested)
     assert requested == [5], "one lookup is in progress"
@@ -480,7 +480,7 @@ def test_many_users_are_looked_up_in_one_thread_before_they_are_needed() -> None
         threads.add(threading.get_ident())
         return f"user{uid}"
 
-    who = Owners(own=1, ask=ask)
+    who = Owners(own=1, find_name=ask)
     who.expect(range(100))
     assert [who.of(uid).name for uid in range(100)] == [f"user{uid}" for uid in range(100)]
     assert len(threads) == 1
@@ -492,7 +492,7 @@ def test_a_thread_that_cannot_start_is_started_at_the_next_poll(
     def refused(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    who = Owners(own=1, ask=lambda uid: f"user{uid}")
+    who = Owners(own=1, find_name=lambda uid: f"user{uid}")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError):

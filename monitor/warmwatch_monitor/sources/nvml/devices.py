@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
-from warmwatch_monitor.sources.nvml.driver import GpmRequest, ask, known
+from warmwatch_monitor.sources.nvml.driver import GpmRequest, known, query
 
 # Reading the energy takes 3 ms of CPU on an H100, as much as everything else.
 _ENERGY_NS = 900 * 10**6  # "once a second", for polls that are a little early
@@ -78,12 +78,12 @@ class Device:
         """Read it now. ``steady``: nothing compiles, so that energy need not be read each second.
 
         Raises:
-            DriverError, GpuLostError: see :func:`driver.ask`.
+            DriverError, GpuLostError: see :func:`driver.query`.
         """
         handle, now_ns = self.handle, self._clock.monotonic_ns()
-        use = ask("nvmlDeviceGetUtilizationRates", handle)
+        use = query("nvmlDeviceGetUtilizationRates", handle)
         busy = None if use is None else known(use.gpu)
-        power = _scaled(ask("nvmlDeviceGetPowerUsage", handle), 1e-3)
+        power = _scaled(query("nvmlDeviceGetPowerUsage", handle), 1e-3)
         memory = self.memory
         if busy == 0 and power is not None:
             memory.idle_watts = min(power, memory.idle_watts or power)
@@ -105,7 +105,7 @@ class Device:
             memory_total_bytes=total,
             power_watts=power,
             power_limit_watts=rare.power_limit_watts,
-            temperature_celsius=ask("nvmlDeviceGetTemperature", handle, driver.TEMPERATURE_GPU),
+            temperature_celsius=query("nvmlDeviceGetTemperature", handle, driver.TEMPERATURE_GPU),
             energy_joules=joules,
             read_energy_ns=None if joules is None else energy_ns,
             clocks_hertz=tuple(_clocks(handle)),
@@ -136,7 +136,7 @@ class Device:
     def _read_energy(self, now_ns: int, pause_ns: int) -> tuple[int, float | None]:
         if self._energy is None or now_ns - self._energy[0] >= pause_ns:
             began_ns = self._clock.monotonic_ns()
-            joules = _scaled(ask("nvmlDeviceGetTotalEnergyConsumption", self.handle), 1e-3)
+            joules = _scaled(query("nvmlDeviceGetTotalEnergyConsumption", self.handle), 1e-3)
             self._energy = (began_ns + self._clock.monotonic_ns()) // 2, joules
         return self._energy
 
@@ -144,7 +144,7 @@ class Device:
         """Utilization by process, of the samples since the last reading."""
         if now_ns - self._ratios[0] >= _SHARED_NS:
             since_us = max(0, round(self._clock.epoch() * 1e6) - _SHARED_NS // 1000)
-            samples = ask("nvmlDeviceGetProcessUtilization", self.handle, since_us) or ()
+            samples = query("nvmlDeviceGetProcessUtilization", self.handle, since_us) or ()
             found: dict[int, list[int]] = {}
             for one in samples:
                 if (used := known(one.smUtil)) is not None and one.pid:
@@ -155,7 +155,7 @@ class Device:
 
     def _read_rarely(self, now_ns: int) -> _Rare:
         if self._rare is None or now_ns - self._rare[0] >= _RARELY_NS:
-            limit = _scaled(ask("nvmlDeviceGetEnforcedPowerLimit", self.handle), 1e-3)
+            limit = _scaled(query("nvmlDeviceGetEnforcedPowerLimit", self.handle), 1e-3)
             errors = tuple(_ecc_errors(self.handle))
             self._rare = now_ns, _Rare(power_limit_watts=limit, ecc_errors=errors)
         return self._rare[1]
@@ -169,21 +169,21 @@ def _memory(handle: Any) -> tuple[int | None, int | None]:
     """Used and total. The second version excludes the driver's own share, as nvidia-smi does."""
     found = None
     if driver.MEMORY_V2 is not None:
-        found = ask("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
+        found = query("nvmlDeviceGetMemoryInfo", handle, driver.MEMORY_V2)
     if found is None:
-        found = ask("nvmlDeviceGetMemoryInfo", handle)
+        found = query("nvmlDeviceGetMemoryInfo", handle)
     return (None, None) if found is None else (known(found.used), known(found.total))
 
 
 def _clocks(handle: Any) -> Iterator[tuple[str, float]]:
     for domain, code in driver.CLOCKS:
-        megahertz = ask("nvmlDeviceGetClockInfo", handle, code)
+        megahertz = query("nvmlDeviceGetClockInfo", handle, code)
         if megahertz is not None:
             yield domain, megahertz * 1e6
 
 
 def _throttled(handle: Any) -> tuple[tuple[str, bool], ...]:
-    bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    bits = query("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     if bits is None:
         return ()
     return tuple((reason, bool(bits & bit)) for reason, bit in driver.THROTTLE_REASONS)
@@ -191,41 +191,43 @@ def _throttled(handle: Any) -> tuple[tuple[str, bool], ...]:
 
 def _ecc_errors(handle: Any) -> Iterator[tuple[str, int]]:
     for kind, code in driver.ECC_KINDS:
-        count = ask("nvmlDeviceGetTotalEccErrors", handle, code, driver.ECC_VOLATILE)
+        count = query("nvmlDeviceGetTotalEccErrors", handle, code, driver.ECC_VOLATILE)
         if count is not None:
             yield kind, count
 
 
 def _processes(handle: Any) -> tuple[int, ...] | None:
-    found = ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    found = query("nvmlDeviceGetComputeRunningProcesses", handle)
     return None if found is None else tuple(sorted({one.pid for one in found}))
 
 
 def board(index: int, clock: Clock, driver_version: str | None) -> Device:
     """The board at ``index``."""
-    handle = ask("nvmlDeviceGetHandleByIndex", index)
-    uuid = None if handle is None else ask("nvmlDeviceGetUUID", handle)
+    handle = query("nvmlDeviceGetHandleByIndex", index)
+    uuid = None if handle is None else query("nvmlDeviceGetUUID", handle)
     if uuid is None:
         raise driver.GpuLostError("NVML does not give it a handle")
-    pci = ask("nvmlDeviceGetPciInfo", handle)
+    pci = query("nvmlDeviceGetPciInfo", handle)
     described = Description(
         uuid=spelled(_text(uuid)),
         index=index,
-        name=_text(ask("nvmlDeviceGetName", handle)) or None,
+        name=_text(query("nvmlDeviceGetName", handle)) or None,
         driver=driver_version,
         pci_bus_id=None if pci is None else _text(pci.busId).lower() or None,
     )
-    return Device(handle, described, clock, _gpm(handle, partial(ask, "nvmlGpmSampleGet", handle)))
+    return Device(
+        handle, described, clock, _gpm(handle, partial(query, "nvmlGpmSampleGet", handle))
+    )
 
 
 def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
     """Uuid and handle of each MIG device of a board; none if it has no MIG devices."""
-    mode = ask("nvmlDeviceGetMigMode", parent.handle)
+    mode = query("nvmlDeviceGetMigMode", parent.handle)
     if mode is None or not mode[0]:
         return
-    for place in range(ask("nvmlDeviceGetMaxMigDeviceCount", parent.handle) or 0):
-        handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, place)
-        uuid = None if handle is None else ask("nvmlDeviceGetUUID", handle)
+    for place in range(query("nvmlDeviceGetMaxMigDeviceCount", parent.handle) or 0):
+        handle = query("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, place)
+        uuid = None if handle is None else query("nvmlDeviceGetUUID", handle)
         if uuid is not None:
             yield spelled(_text(uuid)), handle
 
@@ -233,21 +235,21 @@ def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
 def mig_devices(parent: Device, clock: Clock) -> Iterator[Device]:
     """The MIG devices of a board, each with a share of its memory and of its processors."""
     for uuid, handle in mig_handles(parent):
-        name = _text(ask("nvmlDeviceGetName", handle))
+        name = _text(query("nvmlDeviceGetName", handle))
         described = replace(
             parent.described,
             uuid=uuid,
             parent=parent.described.uuid,
             profile=name.partition(" MIG ")[2] or None,
         )
-        instance = ask("nvmlDeviceGetGpuInstanceId", handle)
-        take = partial(ask, "nvmlGpmMigSampleGet", parent.handle, instance)
+        instance = query("nvmlDeviceGetGpuInstanceId", handle)
+        take = partial(query, "nvmlGpmMigSampleGet", parent.handle, instance)
         gpm = None if instance is None else _gpm(parent.handle, take)
         yield Device(handle, described, clock, gpm)
 
 
 def _gpm(handle: Any, take: Any) -> Gpm | None:
-    support = ask("nvmlGpmQueryDeviceSupport", handle)
+    support = query("nvmlGpmQueryDeviceSupport", handle)
     return Gpm(take) if support is not None and support.isSupportedDevice else None
 
 
@@ -272,7 +274,7 @@ class Gpm:
 
     def __init__(self, take: Callable[[Any], Any]) -> None:
         self._take = take
-        self._samples = [ask("nvmlGpmSampleAlloc") for _ in range(2)]
+        self._samples = [query("nvmlGpmSampleAlloc") for _ in range(2)]
         self._request = GpmRequest()
         self._taken_ns: int | None = None
         self._last = ActiveRatios()
@@ -295,10 +297,10 @@ class Gpm:
         """Free the samples."""
         for sample in self._samples:
             if sample is not None:
-                ask("nvmlGpmSampleFree", sample)
+                query("nvmlGpmSampleFree", sample)
 
     def _ratios(self, before: Any, fresh: Any) -> ActiveRatios:
-        *percents, mebibytes = self._request.ask(before, fresh)
+        *percents, mebibytes = self._request.query(before, fresh)
         sm, tensor, dram = (None if one is None else min(1.0, one / 100) for one in percents)
         nvlink = None if mebibytes is None else mebibytes * _MIB
         return ActiveRatios(sm=sm, tensor=tensor, dram=dram, nvlink_bytes=nvlink)

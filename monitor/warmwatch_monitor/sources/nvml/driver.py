@@ -1,4 +1,4 @@
-"""The only caller of NVML: every call goes through :func:`ask`, and nothing else imports pynvml.
+"""The only caller of NVML: every call goes through :func:`query`, and nothing else imports pynvml.
 
 A value that a device does not support is ``None``, for that call alone. A failure of the whole
 library is a :class:`DriverError`, a failure of one device a :class:`GpuLostError`. The caller
@@ -42,7 +42,7 @@ class GpuLostError(Exception):
     """One device cannot be read until the driver has recovered it."""
 
 
-def ask(function: str, *args: Any, silent: Any = None) -> Any:
+def query(function: str, *args: Any, silent: Any = None) -> Any:
     """The result of the NVML ``function`` (its pynvml name); ``None`` if it is not supported.
 
     ``silent`` replaces the result of a function that returns nothing.
@@ -142,10 +142,10 @@ class GpmRequest:
         first = type(request).metrics.offset
         self._places = [first + size * place for place in range(len(GPM_METRICS))]
 
-    def ask(self, first: Any, second: Any) -> list[float | None]:
+    def query(self, first: Any, second: Any) -> list[float | None]:
         """Values between two samples, in the order of GPM_METRICS; ``None`` where unknown."""
         self._request.sample1, self._request.sample2 = first, second
-        if ask("nvmlGpmMetricsGet", self._request) is None:
+        if query("nvmlGpmMetricsGet", self._request) is None:
             return [None] * len(GPM_METRICS)
         found = (_METRIC.unpack_from(self._request, place) for place in self._places)
         return [value if code == 0 and value >= 0 else None for _, code, value in found]

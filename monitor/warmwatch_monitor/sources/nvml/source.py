@@ -16,7 +16,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.devices import Device, Memory, board, mig_devices, mig_handles
-from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, ask
+from warmwatch_monitor.sources.nvml.driver import DriverError, GpuLostError, query
 
 _RENEW_NS = 30 * 10**9  # how often to check for a lost device, or a changed MIG division
 _EVENTS_AT_ONCE = 100
@@ -81,9 +81,9 @@ class _Session:
 
     def __init__(self, clock: Clock, memories: _Memories) -> None:
         self._clock, self._began_ns = clock, clock.monotonic_ns()
-        version = ask("nvmlSystemGetDriverVersion")
+        version = query("nvmlSystemGetDriverVersion")
         version = version.decode() if isinstance(version, bytes) else version
-        count = ask("nvmlDeviceGetCount")
+        count = query("nvmlDeviceGetCount")
         if count is None:
             raise DriverError("NVML does not report how many GPUs there are")
         self._devices: list[Device] = []
@@ -95,7 +95,7 @@ class _Session:
                 self._devices += [parent, *mig_devices(parent, clock)]
             except GpuLostError:
                 self._unseen = True
-        self._events = ask("nvmlEventSetCreate")
+        self._events = query("nvmlEventSetCreate")
         for device in self._devices:
             device.memory = memories[device.described.uuid]
             with contextlib.suppress(GpuLostError):  # reading it will report that
@@ -129,7 +129,7 @@ class _Session:
             for device in self._devices:
                 device.close()
             if self._events is not None:
-                ask("nvmlEventSetFree", self._events)
+                query("nvmlEventSetFree", self._events)
         except (DriverError, GpuLostError):
             return  # the driver is gone, with its allocations
 
@@ -152,11 +152,11 @@ class _Session:
         """Count XID errors of a board from now on, if the driver reports them."""
         if self._events is None or not _whole(device):
             return
-        kinds = ask("nvmlDeviceGetSupportedEventTypes", device.handle)
+        kinds = query("nvmlDeviceGetSupportedEventTypes", device.handle)
         if kinds is None or not kinds & driver.XID_EVENT:
             return
         arguments = (device.handle, driver.XID_EVENT, self._events)
-        if ask("nvmlDeviceRegisterEvents", *arguments, silent=True):
+        if query("nvmlDeviceRegisterEvents", *arguments, silent=True):
             device.memory.xid_errors = device.memory.xid_errors or 0
 
     def _take_events(self) -> None:
@@ -165,7 +165,7 @@ class _Session:
         by_address = {driver.address(device.handle): device for device in self._devices}
         for _ in range(_EVENTS_AT_ONCE):
             try:
-                event = ask("nvmlEventSetWait", self._events, 0)
+                event = query("nvmlEventSetWait", self._events, 0)
             except GpuLostError:  # reading the devices shows which one
                 return
             if event is None:

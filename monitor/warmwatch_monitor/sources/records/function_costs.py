@@ -34,7 +34,7 @@ class Functions:
         self._dearest: tuple[FunctionCost, ...] | None = ()
 
     @property
-    def dearest(self) -> tuple[FunctionCost, ...]:
+    def most_expensive(self) -> tuple[FunctionCost, ...]:
         """All functions, the most expensive first and the sum of the others last.
 
         Cached until the next compilation is added.

@@ -82,7 +82,7 @@ class Journal:
     @property
     def functions(self) -> tuple[FunctionCost, ...]:
         """The cost of each function, the most expensive first; cached until one is compiled."""
-        return self._functions.dearest
+        return self._functions.most_expensive
 
     @property
     def torn_end(self) -> bool:

@@ -67,11 +67,11 @@ class Owners:
     def __init__(
         self,
         own: int | None = None,
-        ask: Callable[[int], str | None] | None = None,
+        find_name: Callable[[int], str | None] | None = None,
         patience: float = _PATIENCE_SECONDS,
     ) -> None:
         self._own = os.geteuid() if own is None else own
-        self._ask, self._patience = ask or login, patience
+        self._find_name, self._patience = find_name or login, patience
         self._known: dict[int, Owner] = {}
         self._pending: dict[int, None] = {}  # in order
         self._busy = False  # a thread looks them up
@@ -102,7 +102,7 @@ class Owners:
                 if uid is None:
                     self._busy = False
                     return
-            name = self._ask(uid)
+            name = self._find_name(uid)
             with self._answered:
                 self._names[uid] = name
                 del self._pending[uid]
@@ -272,10 +272,10 @@ class Life:
         self,
         *,
         find: Callable[[int], Holder | None] = holder,
-        ask: Callable[[Holder, int], Presence] = presence,
+        presence_of: Callable[[Holder, int], Presence] = presence,
         named: Callable[[int, int, int], Holder | None] = writer,
     ) -> None:
-        self._find, self._ask, self._named = find, ask, named
+        self._find, self._presence, self._named = find, presence_of, named
         self._holder: Holder | None = None
         self._held_by: int | None = None
         self._sign_ns: int | None = None
@@ -332,7 +332,7 @@ class Life:
             return False
         if self._holder is None and self._since_ns is None:  # not seen before
             self._holder = self._named(reading.slot.identity.pid, reading.inode, reading.owner)
-        there = self._ask(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
+        there = self._presence(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
         if there is Presence.GONE:  # from now on only a change can bring it back
             self._holder = self._sign_ns = None
         if end:  # a change proves nothing any more, and it may have closed all its files
