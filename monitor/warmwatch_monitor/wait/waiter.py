@@ -92,14 +92,9 @@ class Wait:
         pause: Pause = sleep,
         new_start: float = math.inf,
     ) -> None:
-        self._query, self._run, self._goals, self._report, self._uid = (
-            query,
-            run,
-            goals,
-            report,
-            uid,
-        )
-        self._clock, self._pause, self._new_start = clock, pause, new_start
+        self._query, self._run, self._goals, self._uid = query, run, goals, uid
+        self._report, self._clock, self._pause = report, clock, pause
+        self._new_start = new_start
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
         self._own: set[str] = set()  # uids of the runs in the last answer

@@ -215,9 +215,8 @@ def board(index: int, clock: Clock, driver_version: str | None) -> Device:
         driver=driver_version,
         pci_bus_id=None if pci is None else _text(pci.busId).lower() or None,
     )
-    return Device(
-        handle, described, clock, _gpm(handle, partial(query, "nvmlGpmSampleGet", handle))
-    )
+    take = partial(query, "nvmlGpmSampleGet", handle)
+    return Device(handle, described, clock, _gpm(handle, take))
 
 
 def mig_handles(parent: Device) -> Iterator[tuple[str, Any]]:
