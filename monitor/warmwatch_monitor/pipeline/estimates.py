@@ -249,7 +249,7 @@ def _underway(view: RankView) -> Done:
 
 
 def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[EarlierWarmup]:
-    """The ranks that have completed the activity of ``view``"""
+    """The first warm-ups of the ranks that have completed the activity of ``view``."""
     begun = view.record.slot.compile.begun
     for other in ranks:
         counts = other.record.slot.compile
