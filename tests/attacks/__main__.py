@@ -80,10 +80,12 @@ def place() -> Iterator[Path]:
 
 @contextmanager
 def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
-    """A fresh daemon over ``directory``, beside a training that has begun before it."""
+    """A fresh daemon over ``directory``, with a history, beside a training that began before it."""
+    options = ("--dir", str(directory), *arguments)
     with (
+        tempfile.TemporaryDirectory() as state,
         training(ALICE, directory, HONEST) as (alice, _),
-        daemon_process("--dir", str(directory), *arguments, before=os.setpgrp) as (process, url),
+        daemon_process(*options, before=os.setpgrp, WARMWATCH_STATE=state) as (process, url),
     ):
         wait_until(lambda: ask(url, "/-/healthy").status == 200)
         yield Victim(process.pid, url, alice)
@@ -404,6 +406,7 @@ ATTACKS: dict[str, Callable[[], Iterator[Row]]] = {
     "100 growing journals": lambda: blinding(100, 70_000, 0.2),
     "1,000 growing journals": lambda: blinding(1_000, 70_000, 1.0),
     "300 ended ranks": ended_ranks,
+    "100 long journals": lambda: flood(lambda d: records(d, 1, 100, journal=3_000_000)),
     "world size 1,000,000": lambda: flood(lambda d: records(d, 1, 10, world_size=1_000_000)),
     "200 forged GPUs each": lambda: flood(lambda d: records(d, 1, 1_000, gpus=200)),
     "the longest slots": lambda: flood(lambda d: long_slots(d, 1_024)),

@@ -6,7 +6,10 @@ The daemon writes a run when it ends, each living run once a minute, and all at 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable
+import time
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -16,6 +19,7 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
 from warmwatch_monitor.model import RunView, Snapshot
+from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.records.parsed_journal import Journals
@@ -48,7 +52,11 @@ class _Written(Struct, frozen=True):
 
 
 class Keeper:
-    """Writes the daemon's runs to ``store``. ``past``: samples of the last hour (``Traces``)."""
+    """Writes the daemon's runs to ``store``. ``past``: samples of the last hour (``Traces``).
+
+    Runs are made and written one by one, users in turn, within a budget of CPU time: the journals
+    of one user's runs can take minutes, and more memory than the machine has.
+    """
 
     def __init__(self, store: Store, past: Past, clock: Clock | None = None) -> None:
         self._store, self._clock = store, clock or Clock()
@@ -59,6 +67,9 @@ class Keeper:
         self._problem: str | None = None
         self._tried = False
         self._failed = float("-inf")
+        self._rests_until = float("-inf")
+        self._served: dict[int | None, int] = {}  # by user, in which turn a run was last written
+        self._turns = 0
         self._lock = threading.Lock()
 
     def take(self, snapshot: Snapshot) -> None:
@@ -69,9 +80,10 @@ class Keeper:
         """Write the runs that are due. Raises SourceError while the history cannot be written."""
         with self._lock:
             snapshot, now = self._latest, self._now()
-            if now - self._failed >= _RETRY_SECONDS:
+            if now - self._failed >= _RETRY_SECONDS and now >= self._rests_until:
                 runs = () if snapshot is None else snapshot.runs
-                self._write(snapshot, [run for run in runs if self._is_due(run, now)])
+                due = [run for run in runs if self._is_due(run, now)]
+                self._write(snapshot, due, HISTORY_SECONDS)
             if self._problem is not None:
                 raise SourceError(self._problem)
 
@@ -94,27 +106,61 @@ class Keeper:
             return True
         return bool(run.living) and now - before.at >= _LIVING_SECONDS
 
-    def _write(self, snapshot: Snapshot | None, due: list[RunView]) -> None:
-        """Write ``due``. The first call writes even an empty list, to report problems early."""
+    def _write(
+        self, snapshot: Snapshot | None, due: list[RunView], within: float = float("inf")
+    ) -> None:
+        """Write ``due`` until ``within`` seconds of CPU time were spent.
+
+        The first call writes even an empty list, to report problems early.
+        """
         if self._tried and not due and self._problem is None:
             return
         self._tried = True
         refused: frozenset[str] = frozenset()
+        began, done = time.thread_time(), list[RunView]()
+
+        def accounts(snapshot: Snapshot) -> Iterator[RunSummary]:
+            turns = self._in_turns(due)
+            while not done or time.thread_time() - began <= within:
+                if (run := next(turns, None)) is None:
+                    return
+                done.append(run)
+                yield self._account(run, snapshot)
+
+        made = iter(()) if snapshot is None else accounts(snapshot)
         try:
-            self._store.save([self._account(run, snapshot) for run in due] if snapshot else [])
+            self._store.save(made)
             self._problem, self._failed = None, float("-inf")
         except StoreError as error:
             self._problem, self._failed = str(error), self._now()
             if not isinstance(error, RefusedRunsError):
+                with suppress(StoreError):
+                    deque(made, maxlen=0)  # their traces go on meanwhile
                 return
             refused = error.ids
         finally:
             if snapshot is not None:
                 self._forget(snapshot)
         now = self._now()
-        for run in due:
+        if len(done) < len(due):
+            self._rests_until = now + (time.thread_time() - began) / HISTORY_SHARE
+        for run in done:
             if (id := id_of(run)) not in refused:  # only refused runs are retried
                 self._written[id] = _Written(now, _end(run))
+
+    def _in_turns(self, runs: Iterable[RunView]) -> Iterator[RunView]:
+        """``runs``, each time the next one of the user who has waited longest."""
+        waiting: defaultdict[int | None, deque[RunView]] = defaultdict(deque)
+        for run in runs:
+            waiting[run.who.owner_uid].append(run)
+        self._served = {uid: self._served.get(uid, 0) for uid in waiting}
+        while waiting:
+            uid = min(waiting, key=self._served.__getitem__)
+            self._turns += 1
+            self._served[uid] = self._turns
+            yield waiting[uid].popleft()
+            if not waiting[uid]:
+                del waiting[uid]
 
     def _account(self, run: RunView, snapshot: Snapshot) -> RunSummary:
         samples, gpus = self._traces.of(run, snapshot.epoch)

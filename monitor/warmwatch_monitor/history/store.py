@@ -242,6 +242,11 @@ def _today(connection: sqlite3.Connection) -> float | None:
 _DEATHS = """
 SELECT id, start, rank, attached, death FROM ranks JOIN runs USING (id) WHERE death NOTNULL
 """
+_EVICT = """
+DELETE FROM runs WHERE id IN (
+  SELECT id FROM runs
+  ORDER BY row_number() OVER (PARTITION BY owner ORDER BY seen DESC) DESC, seen LIMIT ?)
+"""
 _RANKS = "SELECT * FROM ranks WHERE id = ? ORDER BY rank"
 _COMPILATIONS = "SELECT * FROM compilations WHERE id = ? ORDER BY rank, number"
 _SAMPLES = "SELECT * FROM samples WHERE id = ? ORDER BY rank, gpu"
@@ -329,11 +334,9 @@ def _names(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _evict(connection: sqlite3.Connection, many: int) -> None:
-    """Delete the runs that were seen longest ago."""
+    """Delete the oldest runs of the user who has most, so that no user evicts another's runs."""
     if many > 0:
-        connection.execute(
-            "DELETE FROM runs WHERE id IN (SELECT id FROM runs ORDER BY seen LIMIT ?)", (many,)
-        )
+        connection.execute(_EVICT, (many,))
 
 
 def _bytes(connection: sqlite3.Connection) -> int:

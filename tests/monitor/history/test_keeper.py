@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from support.nvml.clock import Time
 from support.records import compiling, ended, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch_monitor.errors import SourceError, StoreError
+from warmwatch_monitor.history import keeper as keepers
 from warmwatch_monitor.history.keeper import Keeper
 from warmwatch_monitor.history.traces import TRACED_OF_GPU, TRACED_OF_RANK, Trace, rank_rows
-from warmwatch_monitor.model import Death, Snapshot
+from warmwatch_monitor.model import Death, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
 
 NO_PAST: Mapping[str, Any] = {"at": [], "ranks": [], "gpus": []}
@@ -84,9 +85,10 @@ def test_a_run_that_fits_no_row_does_not_rewrite_another(
     tried: list[list[str]] = []
     save = store.save
 
-    def followed(accounts: list[RunSummary]) -> None:
-        tried.append([one.run for one in accounts])
-        save(accounts)
+    def followed(accounts: Iterable[RunSummary]) -> None:
+        made = list(accounts)
+        tried.append([one.run for one in made])
+        save(made)
 
     monkeypatch.setattr(store, "save", followed)
     hostile = replace(b.WARM, steps=replace(b.WARM.steps, steps=2**64 - 1))
@@ -120,6 +122,33 @@ def test_a_run_that_is_gone_is_not_retained_while_writes_fail(
 
 def raise_full(_: object) -> None:
     raise StoreError("the disk is full")
+
+
+def owned(uid: int, run: str) -> RunView:
+    finished = b.ended("finished")
+    known = replace(finished.identity, run=run, launch=f"job:{run}")
+    view = b.view(replace(finished, identity=known), alive=False)
+    who = replace(view.figures.who, owner_uid=uid)
+    return b.runs(replace(view, figures=replace(view.figures, who=who)))[0]
+
+
+def test_users_take_turns_within_the_budget_of_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepers, "HISTORY_SECONDS", 0.0)  # one run a look
+    time = Time()
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    flood = [owned(20_001, f"flood{number}") for number in range(5)]
+    runs = (*flood[:4], owned(1_000, "gpt2"), flood[4])
+    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
+    keeper.look()
+    keeper.look()  # it pauses: what the first one took is its share of a longer time
+    assert len(remembered(tmp_path)) == 1
+    time.passes(60)
+    keeper.look()
+    assert {one.run for one in remembered(tmp_path)} == {"flood0", "gpt2"}
+    keeper.finish()
+    assert len(remembered(tmp_path)) == 6
 
 
 def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:

@@ -188,6 +188,13 @@ def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_p
     assert {one.run for one in store.listed()} == {"lora", "eval"}
 
 
+def test_a_flood_of_one_user_evicts_no_run_of_another(tmp_path: Path) -> None:
+    store = Store(a.history_settings(tmp_path, runs=4))
+    store.save(a.account(f"honest{n}", owner="alice", seen=BEGAN + n) for n in range(2))
+    store.save(a.account(f"flood{n}", owner="mallory", seen=BEGAN + 1_000 + n) for n in range(9))
+    assert {one.id for one in store.listed()} == {"honest0", "honest1", "flood7", "flood8"}
+
+
 def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, runs=3))
     store.save(a.account(str(n), seen=BEGAN + n) for n in range(5))

@@ -221,6 +221,21 @@ def test_of_a_journal_of_any_length_so_many_lines_are_read(
     assert (len(read), len(found.compilations), found.left_out) == (30, 30, 10)
 
 
+def test_the_journals_in_memory_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(told_source, "JOURNALS_CACHED", 10_000)
+    journals, folders = Journals(), [tmp_path / str(number) for number in range(3)]
+    for folder in folders:
+        folder.mkdir()
+        write(folder, [{**COMPILATION, "reason": "x" * 3_000}] * 1)
+    first, *_, last = (journals.of(str(folder)) for folder in folders)
+    assert journals.of(str(folders[2])) is last
+    write(folders[1], [{**COMPILATION, "reason": "x" * 3_000}] * 3)
+    assert len(journals.of(str(folders[1])).compilations) == 3
+    assert journals.of(str(folders[0])) is not first
+
+
 def test_a_grown_journal_is_read_again_and_a_removed_one_stays_cached(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import RecordError
 from warmwatch.shared.values import MOST_OPTIONS
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
+from warmwatch_monitor.model.budgets import JOURNALS_CACHED
 from warmwatch_monitor.model.records import CompileCauses
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.sources.records import journal, journal_lines
@@ -106,22 +107,26 @@ NOTHING = ParsedJournal()
 
 
 class Journals:
-    """Complete journals, each read again only if it has grown."""
+    """Complete journals. Those that were read last are read again only if they have grown."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, ParsedJournal]] = {}
+        self._known: dict[str, tuple[int, ParsedJournal]] = {}  # the last used one at the end
 
     def of(self, folder: str) -> ParsedJournal:
         """The journal of one record; the last reading if it is gone, or has another owner now."""
-        size, parsed = self._known.get(folder, (-1, NOTHING))
+        size, parsed = self._known.pop(folder, (-1, NOTHING))
         try:
             with Folder(folder) as opened:
                 now = opened.size(record.JOURNAL)
                 if now != size:
-                    parsed = _parsed(_content(opened))
-                    self._known[folder] = now, parsed
+                    size, parsed = now, _parsed(_content(opened))
         except (OSError, RecordError):
             pass  # the last reading of a record that is gone is complete
+        if size >= 0:
+            self._known[folder] = size, parsed
+        cached = sum(size for size, _ in self._known.values())
+        while cached > JOURNALS_CACHED:
+            cached -= self._known.pop(next(iter(self._known)))[0]
         return parsed
 
     def forget_others(self, folders: set[str]) -> None:
