@@ -108,12 +108,17 @@ def _size(stream: TextIO) -> os.terminal_size:
     return found if found.columns and found.lines else _USUAL
 
 
+_without_reader = set[int]()  # descriptors that lead nowhere since their reader is gone
+
+
 def reader_left() -> bool:
     """Whether the reader of stdout is gone, as after ``| head -3``; a write would fail too."""
     try:
-        watched = select.poll()
-        watched.register(sys.stdout.fileno(), 0)  # errors are reported in any case
-        return any(events & select.POLLERR for _, events in watched.poll(0))
+        descriptor, watched = sys.stdout.fileno(), select.poll()
+        watched.register(descriptor, 0)  # errors are reported in any case
+        return descriptor in _without_reader or any(
+            events & select.POLLERR for _, events in watched.poll(0)
+        )
     except (AttributeError, OSError, ValueError):  # it is closed, or no file
         return False
 
@@ -129,5 +134,7 @@ def _write(stream: TextIO | None, text: str) -> None:
         if stream is sys.stderr and not isinstance(error, BrokenPipeError):
             return  # there is nowhere to report it; the exit code stays
         spilled(stream)
-        if not isinstance(error, BrokenPipeError):  # a full disk, a closed terminal
+        if isinstance(error, BrokenPipeError):
+            _without_reader.add(stream.fileno())
+        else:  # a full disk, a closed terminal
             raise OutputError(f"its output cannot be written ({error.strerror})") from None

@@ -105,7 +105,7 @@ def test_without_a_command_and_a_training_it_suggests_three_commands(
     assert [line.split()[1] for line in suggested] == ["run", "demo", "doctor"]
 
 
-@pytest.mark.parametrize("words", ["status", "status --json"])
+@pytest.mark.parametrize("words", ["status", "status --json", "status --watch"])
 def test_a_closed_pipe_ends_it_quietly_with_the_exit_code_of_the_answer(
     tmp_path: Path, words: str
 ) -> None:
