@@ -13,6 +13,9 @@ import tempfile
 from pathlib import Path
 
 _PLACE = Path(tempfile.gettempdir(), f"warmwatch-tests-{os.getpid()}")
+# one for all workers of a run: the process that started them
+_CONTROLLER = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+SHARED = Path(tempfile.gettempdir(), f"warmwatch-tests-{_CONTROLLER}", "shared")
 VARIABLES = {
     "WARMWATCH_DIR": str(_PLACE),
     "WARMWATCH_STATE": "off",

@@ -1,7 +1,7 @@
 """A Python that has imported a program's libraries, and forks for each that is to be started.
 
 Most of what a small training costs is the import of PyTorch, and of a daemon that of its web
-server. So each worker of the tests has processes that did it (``Preloaded``). What one forks
+server. So processes that did it serve all workers of the tests (``Preloaded``). What one forks
 becomes the program (:func:`serve` returns in it alone): with its own environment, folder, streams
 and ``sys.argv``, the script as ``__main__``, and the interpreter's own end, so exit codes, signals,
 ``atexit`` and what is printed of an exception are real. The agent is imported in none, nor Dynamo
@@ -15,17 +15,17 @@ compiler ``OWN_OF_COMPILER``) cannot be forked from it (``fits``).
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import gc
+import hashlib
 import json
 import os
 import select
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -33,10 +33,12 @@ from pkgutil import iter_modules
 from types import CodeType
 
 from support.forked import Forked
+from support.isolation import SHARED
 
 TESTS = Path(__file__).resolve().parents[1]
 _SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
 _USABLE = b"usable"
+_STREAMS = 4  # standard input, output and errors, and the socket for the end
 _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
 # with what Dynamo imports besides itself, which costs more than it does
 TORCH = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
@@ -60,39 +62,57 @@ DAEMON = (
     *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.routes"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
 )
-# Variables that are read after the fork: by the agent, the scenarios, Inductor and pytest.
-OWN = ("WARMWATCH_", "SCENARIO_", "TORCHINDUCTOR_", "TRITON_", "CXX", "PYTEST_CURRENT_TEST")
+# Variables that are read after the fork: by the agent, the monitor, the scenarios and pytest.
+OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_")
 # Variables that are read even where Inductor is imported already.
 OWN_OF_COMPILER = (
-    *("WARMWATCH_", "SCENARIO_", "PYTEST_CURRENT_TEST"),
+    *(*OWN_OF_DAEMON, "SCENARIO_", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
 )
-OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_CURRENT_TEST")
+# Variables that Dynamo and Inductor read when they are imported, too.
+OWN = (*OWN_OF_COMPILER, "TORCHDYNAMO_", "TORCHINDUCTOR_", "TRITON_", "CXX")
 _LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch has to read these again
 
 
 class Preloaded:
-    """The process that forks. It was started with ``environment``, and ends with this one.
+    """A connection to the process that forks, which ends with its last connection.
 
-    ``modules``: imported in it. ``own``: how the names of variables begin that a training may have.
+    It was started by the first worker that needs it, with ``environment``. ``modules``: imported in
+    it. ``own``: how the names of variables begin that a training may have.
     """
 
     def __init__(
         self, environment: Mapping[str, str], modules: Sequence[str], own: tuple[str, ...]
     ) -> None:
         self._environment, self._own = dict(environment), own
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it closes with us
+        self._orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        SHARED.mkdir(parents=True, exist_ok=True)
+        name = hashlib.sha256(repr((modules, own)).encode()).hexdigest()[:16]
+        self._address, self._errors = SHARED / name, SHARED / f"{name}.stderr"
+        with (SHARED / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self._orders.connect(str(self._address))
+            except OSError:  # not started, or the last worker has left it
+                self._start(modules)
+                self._orders.connect(str(self._address))
+
+    def _start(self, modules: Sequence[str]) -> None:
+        self._address.unlink(missing_ok=True)
         paths = filter(None, [str(TESTS), self._environment.get("PYTHONPATH")])
-        with theirs:
-            self.process = subprocess.Popen(
+        with (
+            closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as clients,
+            self._errors.open("w") as errors,
+        ):
+            clients.bind(str(self._address))
+            clients.listen()
+            self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE.format(tuple(modules))],
-                stdin=theirs,
+                stdin=clients,
                 stdout=subprocess.DEVNULL,
-                stderr=self._errors,
+                stderr=errors,
                 env={**self._environment, "PYTHONPATH": os.pathsep.join(paths)},
             )
-        atexit.register(self._end)
 
     def fits(self, environment: Mapping[str, str]) -> bool:
         """Whether what it forks can have this environment."""
@@ -108,7 +128,9 @@ class Preloaded:
     @cached_property
     def _usable(self) -> bool:
         """Whether this PyTorch leaves to the training what it is to meet itself."""
-        return self._orders.recv(len(_USABLE)) == _USABLE
+        with suppress(ConnectionError):
+            return self._orders.recv(len(_USABLE)) == _USABLE
+        return False
 
     def start(
         self,
@@ -136,21 +158,65 @@ class Preloaded:
         try:
             return Forked(reports, write, read, errors)
         except ValueError:  # no pid was sent
-            self._errors.seek(0)
-            raise AssertionError(f"no fork:\n{self._errors.read().decode()}") from None
-
-    def _end(self) -> None:
-        self._orders.close()
-        self.process.wait()
-        self._errors.close()
+            raise AssertionError(f"no fork:\n{self._errors.read_text()}") from None
 
 
 def serve(modules: Sequence[str]) -> CodeType:
-    """Fork on each request until the pipe is closed; run the script in the child.
+    """Fork on each request until no client is left; run the script in the child.
 
-    A single thread waits for a request or for the end of a child. A child must close the request
-    pipe and the report sockets of the other children.
+    A single thread waits for a client, a request or the end of a child. A child must close the
+    clients' sockets and the report sockets of the other children.
     """
+    if not _import(modules):
+        sys.exit()
+    (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
+    listener = socket.socket(fileno=os.dup(0))
+    ready = select.poll()
+    ready.register(listener, select.POLLIN)
+    clients: dict[int, socket.socket] = {}
+    children: dict[
+        int, tuple[int, int]
+    ] = {}  # pidfd -> pid, and the descriptor to report its end to
+    while True:
+        for number, _ in ready.poll():
+            if number == listener.fileno():
+                client, _ = listener.accept()
+                with suppress(ConnectionError):  # it is gone
+                    client.send(_USABLE)
+                clients[client.fileno()] = client
+                ready.register(client, select.POLLIN)
+                continue
+            if number in children:
+                _tell_end(number, *children.pop(number), ready)
+                continue
+            order, streams, _, _ = socket.recv_fds(clients[number], _MOST, _STREAMS)
+            if not order:
+                ready.unregister(number)
+                clients.pop(number).close()
+                if not clients:
+                    sys.exit()
+                continue
+            tells = streams.pop()
+            if not (pid := os.fork()):
+                own = [
+                    *(one.detach() for one in (listener, *clients.values())),
+                    tells,
+                    *children,
+                    *(reports for _, reports in children.values()),
+                ]
+                for descriptor in own:
+                    os.close(descriptor)
+                return _become(streams, **json.loads(order))
+            with suppress(BrokenPipeError):  # the client is gone
+                os.write(tells, f"{pid}\n".encode())
+            for stream in streams:
+                os.close(stream)
+            children[handle := os.pidfd_open(pid)] = pid, tells
+            ready.register(handle, select.POLLIN)
+
+
+def _import(modules: Sequence[str]) -> bool:
+    """Import them; whether PyTorch has imported none of what a training is to import itself."""
     os.environ["TORCH_WARM_POOL"] = "0"  # else 2.6 starts compile workers and a thread on import
     for module in modules:
         with suppress(ImportError):
@@ -163,40 +229,7 @@ def serve(modules: Sequence[str]) -> CodeType:
         _begin_to_compile()
         unseen.discard("triton")  # Inductor imports it if it is installed, as CUDA builds require
     gc.freeze()  # else each collection in what is forked copies the pages of all of it
-    (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
-    orders = socket.socket(fileno=os.dup(0))
-    if unseen & {*sys.modules}:  # as some versions of PyTorch import more
-        sys.exit()
-    orders.send(_USABLE)
-    ready = select.poll()
-    ready.register(orders, select.POLLIN)
-    children: dict[
-        int, tuple[int, int]
-    ] = {}  # pidfd -> pid, and the descriptor to report its end to
-    while True:
-        for number, _ in ready.poll():
-            if number != orders.fileno():
-                _tell_end(number, *children.pop(number), ready)
-                continue
-            order, streams, _, _ = socket.recv_fds(orders, _MOST, 4)
-            if not order:
-                sys.exit()
-            tells = streams.pop()
-            if not (pid := os.fork()):
-                own = [
-                    orders.detach(),
-                    tells,
-                    *children,
-                    *(reports for _, reports in children.values()),
-                ]
-                for descriptor in own:
-                    os.close(descriptor)
-                return _become(streams, **json.loads(order))
-            os.write(tells, f"{pid}\n".encode())
-            for stream in streams:
-                os.close(stream)
-            children[handle := os.pidfd_open(pid)] = pid, tells
-            ready.register(handle, select.POLLIN)
+    return not unseen & {*sys.modules}  # some versions of PyTorch import more
 
 
 def _begin_to_compile() -> None:
