@@ -29,26 +29,33 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page that is open, and what went wrong in it."""
+    """A page that is open, and what went wrong in it.
+
+    Visits without options share a window: a new one takes two processes and most of a visit's time.
+    """
 
     def __init__(self, browser: Browser, url: str, fragment: str = "", **options: Any) -> None:
         self.errors: list[str] = []
         self.elsewhere: list[str] = []
-        context = browser.new_context(**options)
-        self.page: Page = context.new_page()
+        self._url, self._own = url, bool(options)
+        self.page = browser.new_context(**options).new_page() if options else _shared(browser)
         self.page.set_default_timeout(120_000)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", self._on_console)
-        self.page.on("request", lambda one: self._on_request(one.url, url))
+        self._listeners = {
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "console": self._on_console,
+            "request": self._on_request,
+        }
+        for event, listener in self._listeners.items():
+            self.page.on(event, listener)
         self.page.goto(f"{url}/{fragment}")
 
     def _on_console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
 
-    def _on_request(self, requested: str, url: str) -> None:
-        if not requested.startswith(f"{url}/"):
-            self.elsewhere.append(requested)
+    def _on_request(self, request: Any) -> None:
+        if not request.url.startswith(f"{self._url}/"):
+            self.elsewhere.append(request.url)
 
     def until(self, expression: str) -> None:
         """Wait for the value of a JavaScript expression."""
@@ -70,7 +77,20 @@ class Visit:
 
     def close(self) -> None:
         """Leave it."""
-        self.page.context.close()
+        if self._own:
+            self.page.context.close()
+            return
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
+        self.page.goto("about:blank")
+
+
+def _shared(browser: Browser) -> Page:
+    """The window that visits share, which none has open now."""
+    context = next(iter(browser.contexts), None) or browser.new_context()
+    page = next(iter(context.pages), None) or context.new_page()
+    assert page.url == "about:blank", f"{page.url} is open in it"
+    return page
 
 
 @contextmanager
