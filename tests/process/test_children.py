@@ -206,7 +206,7 @@ if __name__ == "__main__":
         f"from pathlib import Path; from support import slots; records = Path({str(records)!r})\n"
         + body
     )
-    done = run(records, body, fresh=True)
+    done = run(records, body, plain=True)
     assert '["train.SpawnProcess-1"]' in "".join(done.output)
     assert ranks_and_steps(records) == {"train": (0, 4)}
 
@@ -240,7 +240,7 @@ def test_a_forked_helper_of_an_initialized_rank_is_no_rank_for_what_its_parent_w
     records: Path, child: str, name: str, world_size: int | None
 ) -> None:
     """The last one forgets the group that it inherited: to destroy it needs threads it has not."""
-    run(records, GROUP.replace("CHILD", child), fresh=True)
+    run(records, GROUP.replace("CHILD", child), plain=True)
     _, forked = (slots.read(folder).identity for folder in slots.folders(records))
     assert (forked.run, forked.world_size) == (name, world_size)
     assert ranks_and_steps(records)["train"] in ((0, 1), (0, 2), (3, 2))
@@ -268,5 +268,5 @@ if __name__ == "__main__":
 def test_what_a_module_compiles_as_a_data_loading_worker_imports_it_makes_no_record(
     records: Path, context: str
 ) -> None:
-    run(records, LOADER.replace("CONTEXT", repr(context)), fresh=True)
+    run(records, LOADER.replace("CONTEXT", repr(context)))
     assert ranks_and_steps(records) == {"train": (0, 3)}

@@ -30,7 +30,7 @@ if __name__ == "__main__": main()
 
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_data_loading_workers(records: Path, context: str) -> None:
-    run(records, LOADER.replace("CONTEXT", repr(context)), fresh=True)
+    run(records, LOADER.replace("CONTEXT", repr(context)))
     slot = slots.read(slots.only(records))
     assert slot.steps.steps == 3
     assert slot.compile.begun == 0
@@ -59,7 +59,7 @@ train(m, o, 4)
 p = mp.get_context("fork").Process(target=child); p.start(); p.join()
 train(m, o, 1)
 """
-    run(records, body, fresh=True)
+    run(records, body)
     parent, child = map(slots.read, slots.folders(records))
     assert (parent.steps.steps, child.steps.steps) == (5, 2)
     assert parent.identity.launch == child.identity.launch
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     with socket.socket() as s: s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]
     mp.spawn(rank, args=(port,), nprocs=2)
 """
-    run(records, body, fresh=True)
+    run(records, body, plain=True)
     read = [slots.read(folder) for folder in slots.folders(records)]
     assert sorted((s.identity.rank, s.identity.world_size, s.steps.steps) for s in read) == [
         (0, 2, 3),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -63,10 +61,11 @@ def _artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     kind = request.param
     path = tmp_path_factory.mktemp("artifacts") / f"{kind}.{SUFFIX[kind]}"
     body = MODEL + f"PATH = {str(path)!r}\n" + MAKE[kind]
-    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True)
-    if done.returncode and kind == "precompile" and "aot_compile" in done.stderr:
+    with training(path.parent / "records", body, attach=False) as one:
+        code = one.wait()
+    if code and kind == "precompile" and "aot_compile" in one.stderr:
         pytest.skip("this PyTorch has no aot_compile")
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert code == 0, one.stderr[-2000:]
     return path
 
 
@@ -78,7 +77,7 @@ def test_it_is_never_eager_and_the_sentence_names_it(
     load = f"PATH = {str(artifact)!r}\n{LOAD[kind]}\n"
     attach = "import warmwatch.auto\n"
     body = attach + load if attached == "before" else load + CALL + attach
-    with training(records, body + LOOP, attach=False, fresh=True) as one:
+    with training(records, body + LOOP, attach=False, plain=True) as one:
         states = one.result()
         one.reach("done")
         snapshot = poller(directories=(str(records),)).poll_once()

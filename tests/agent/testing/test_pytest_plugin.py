@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from support.torch_versions import LOGS_RECORD
+from support.trainings import Training, environment, started
 
 pytest_plugins = ["pytester"]
 PytestOf = Callable[..., pytest.RunResult]
+PLUGIN = ("-p", "warmwatch.pytest_plugin", "--strict-markers")
 
 # Each test's own truth: what a backend is called for is a graph, and Dynamo's own accounts.
 HEAD = """
@@ -57,8 +59,25 @@ def pytest_of(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Pyt
 
     def run(body: str, *options: str, head: str = HEAD) -> pytest.RunResult:
         pytester.makepyfile(test_it=head + body)
-        plugin = ("-p", "warmwatch.pytest_plugin", "--strict-markers")
-        return pytester.runpytest_subprocess(*plugin, *options)
+        return pytester.runpytest_subprocess(*PLUGIN, *options)
+
+    return run
+
+
+@pytest.fixture
+def forked_pytest_of(pytester: pytest.Pytester) -> PytestOf:
+    """The same in a process that is forked from one that has imported PyTorch."""
+
+    def run(body: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=HEAD + body)
+        script, errors = pytester.path / "run.py", pytester.path / "errors"
+        script.write_text(f"import sys, pytest\nsys.exit(pytest.main({[*PLUGIN, *options]}))\n")
+        env = environment(pytester.path / "records", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        inner = Training(started(script, pytester.path, env, errors), errors)
+        with inner.process:
+            code = inner.wait()
+        lines = "".join(inner.output).splitlines()
+        return pytest.RunResult(code, lines, inner.stderr.splitlines(), 0)
 
     return run
 
@@ -254,9 +273,9 @@ def test_wrong_use():
 
 @pytest.mark.slow
 def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
-    pytest_of: PytestOf,
+    forked_pytest_of: PytestOf,
 ) -> None:
-    done = pytest_of(FAILS)
+    done = forked_pytest_of(FAILS)
     done.assert_outcomes(passed=2, failed=11, skipped=1)
     text = done.stdout.str()
     for output in (
@@ -433,8 +452,10 @@ def test_after_it():
 
 
 @pytest.mark.slow
-def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(pytest_of: PytestOf) -> None:
-    done = pytest_of(AROUND, "-rA")
+def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(
+    forked_pytest_of: PytestOf,
+) -> None:
+    done = forked_pytest_of(AROUND, "-rA")
     done.assert_outcomes(passed=9, failed=2, errors=1, skipped=1, xfailed=1)
     text = done.stdout.str()
     assert "test_the_classs_number_holds_too compiled otherwise than expected" in text
