@@ -3,8 +3,8 @@
 A scenario is a file of ``tests/process/scenarios``; its docstring describes it, and its
 literal ``EXPECT`` the expected results; ``on`` in it lists what differs by PyTorch version. It is
 run twice: with the agent and a poller, then without the agent and with PyTorch's structured trace.
-PyTorch's caches are cold for both. The output of the C++ compiler is cached (``gxx.py``), except in
-a scenario that declares ``cold``.
+PyTorch's caches are cold for both. The output of the C++ compiler is cached (``gxx.py``), except
+with the agent in a scenario that declares ``cold``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Scenario:
         eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
         conditions: those that its steps bring about, beside what follows from its compilations.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
-        cold: without the cache of the C++ compiler.
+        cold: with the agent it runs without the cache of the C++ compiler.
         warm_cache: run once beforehand, so that the caches are full.
         env: environment variables that it needs.
         long: left to `make test-long`, for other scenarios meet each of its kinds of event as well.
@@ -154,6 +154,7 @@ def _watched(scenario: Scenario, folder: Path) -> Watched:
 def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     trace = folder / "trace"
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
+    env |= {"CXX": "g++"} if scenario.cold else {}
     with Poller(records, folder) as poller:
         env[looks.MEETING] = str(folder)
         account, output = trained(scenario, folder, "with", SCENARIO_AGENT="1", **env)
@@ -171,11 +172,11 @@ def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
 def trained(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dict[str, Any], str]:
     """Its account, and what it printed with the moments taken out."""
     account, errors = folder / f"{how}.json", folder / f"{how}.stderr"
-    compiler = {"CXX": "g++"} if scenario.cold else {}
-    more = {"SCENARIO_ACCOUNT": str(account), **compiler, **scenario.env, **env}
+    more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}
     variables = environment(folder / "records", **more)
     foreign = scenario.path.parent != FOLDER  # those of tests/gpu, which start CUDA
-    process = started(scenario.path, folder, variables, errors, fresh=foreign)
+    how = {"fresh": foreign, "plain": scenario.cold}  # both runs the same: each import may warn
+    process = started(scenario.path, folder, variables, errors, **how)
     training = Training(process, errors)
     try:
         training.reach("done")
