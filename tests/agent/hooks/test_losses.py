@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warmwatch.hooks.training.losses import _Losses, _Pinned
 from warmwatch.shared.record.loss_file import (
@@ -21,11 +19,14 @@ from warmwatch.shared.record.loss_file import (
     rows_of,
 )
 
+# PyTorch is imported in the tests: at the top, every worker would import it
 (NOT_YET,) = struct.unpack("<d", UNUSED_ROW[STEP.size :])
 
 
 def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the passes; a machine without CUDA pins no memory."""
+    import torch
+
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
     mapping = mmap.mmap(-1, SIZE)
     mapping[:] = UNUSED_ROW * MOST_ROWS
@@ -42,6 +43,9 @@ def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path: Path) -> None:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
     dispatched: list[str] = []
 
     class Recorder(TorchDispatchMode):
