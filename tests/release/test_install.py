@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
@@ -133,8 +133,10 @@ def test_the_monitor_reads_an_agent_of_another_environment(
     with subprocess.Popen(serve, env=records, stdout=subprocess.PIPE, text=True) as daemon:
         try:
             assert daemon.stdout is not None
-            address = urlsplit(daemon.stdout.readline().split()[-1])
-            url = f"http://{address.netloc}"
+            line = daemon.stdout.readline()
+            found = re.search(r"http://[\d.:]+", line)
+            assert found, line
+            url = found.group()
             wait_until(lambda: "warmwatch_steps_total{" in get(f"{url}/metrics"))
             assert json.loads(get(f"{url}/status"))["runs"][0]["state"] == "eager"
             assert "<html" in get(f"{url}/")
