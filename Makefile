@@ -26,9 +26,12 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 	.venv-demo/bin/pip install "$(TORCH)" -e ".[monitor]"
 	touch $@
 
-test: $(READY) lint ## lint, type-check and run the test suite, in about 10 minutes on two cores
+# mypy uses one core, so the tests begin beside it.
+test: $(READY) ## lint, type-check and run the test suite, in about 10 minutes on two cores
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory lint & \
+	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS); tests=$$?; \
+	wait $$! && exit $$tests
 
 test-long: $(READY) ## what test leaves out: most scenarios and tutorials, long simulations
 	tests/support/install-programs.sh
