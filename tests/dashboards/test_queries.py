@@ -282,6 +282,7 @@ def many_nodes(prometheus: str, training: Training, folder: Path) -> Iterator[st
     server.shutdown()
 
 
+@pytest.mark.slow
 def test_no_panel_draws_a_line_for_each_of_many_ranks_gpus_or_runs(many_nodes: str) -> None:
     """Each query gives data, of both clusters together and of one node alone, and few series."""
     values = {**VARIABLES, "lines": str(LINES), "rows": str(ROWS), "__rate_interval": "10s"}

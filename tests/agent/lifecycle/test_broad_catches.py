@@ -85,6 +85,7 @@ def test_the_document_names_every_file_with_one_and_how_many_there_are(
     assert listed == Counter(_where(path) for path, _ in catches)
 
 
+@pytest.mark.slow
 def test_nothing_is_suppressed_wholesale() -> None:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):

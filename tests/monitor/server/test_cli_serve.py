@@ -286,6 +286,7 @@ def test_an_unread_log_pipe_blocks_nothing(tmp_path: Path) -> None:
     os.close(writes)
 
 
+@pytest.mark.slow
 def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_path: Path) -> None:
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,

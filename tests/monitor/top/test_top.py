@@ -379,6 +379,7 @@ def test_every_screen_size_works(size: tuple[int, int]) -> None:
     assert drawn(training(8, 3), size, "enter", "2", "3", "4", "5", "1", "enter", "e")
 
 
+@pytest.mark.slow
 def test_many_runs_come_and_go() -> None:
     def answers() -> Iterator[dict[str, Any]]:
         for count in (100, 3, 0, 50):

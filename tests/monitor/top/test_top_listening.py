@@ -144,6 +144,7 @@ def shown(
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_event_causes_one_request_and_a_sample_is_drawn() -> None:
     _, sample = answer_and_sample(stepped(STATES["warm"], 4711), after=50_000)
     update = Update(is_live=True, changed=False, sample=sample)

@@ -221,6 +221,7 @@ def test_it_retries_the_event_stream_after_every_failure(monkeypatch: pytest.Mon
         assert ear.receive(0.001) == []
 
 
+@pytest.mark.slow
 def test_a_hung_daemon_delays_it_no_longer_than_the_timeout(tmp_path: Path) -> None:
     """Plus a second for one last query; more if no time was left for it."""
     for seconds in (3, 12, 48):
