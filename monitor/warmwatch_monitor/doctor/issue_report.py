@@ -44,24 +44,20 @@ def issue_report(
         if answer is None
         else f"```json\n{json.dumps(reduced(answer), indent=1)}\n```"
     )
+    stand_ins = _names(answer or {})
     text = "\n\n".join(
         (
             "# Warmwatch: report for an issue",
             "## Versions",
             "\n".join(f"- {line}" for line in _versions()),
             "## Installation",
-            _listed(installation),
+            _listed(installation, stand_ins),
             "## Hooks against this PyTorch",
-            _listed(hooks),
+            _listed(hooks, stand_ins),
             "## Runs, without names",
             records,
         )
     )
-    if stand_ins := _names(answer or {}):
-        longest_first = sorted(stand_ins, key=len, reverse=True)
-        # whole names only: a run that is called "a" leaves other words as they are
-        names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
-        text = names.sub(lambda match: stand_ins[match[0]], text)
     return text + "\n"
 
 
@@ -87,8 +83,15 @@ def _versions() -> list[str]:
     return lines
 
 
-def _listed(findings: Sequence[Finding]) -> str:
-    return "\n".join(f"- {one.mark.value}: {one.what}" for one in findings) or "- nothing"
+def _listed(findings: Sequence[Finding], stand_ins: dict[str, str]) -> str:
+    longest_first = sorted(stand_ins, key=len, reverse=True)
+    # whole names only: a run that is called "a" leaves other words as they are
+    names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
+
+    def hidden(text: str) -> str:
+        return names.sub(lambda match: stand_ins[match[0]], text) if stand_ins else text
+
+    return "\n".join(f"- {one.mark.value}: {hidden(one.what)}" for one in findings) or "- nothing"
 
 
 def _names(answer: dict[str, Any]) -> dict[str, str]:

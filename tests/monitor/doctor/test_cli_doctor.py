@@ -290,7 +290,7 @@ class TestReportForAnIssue:
         assert "# Warmwatch: report for an issue" in result.output
         assert not list(elsewhere.iterdir())
 
-    @pytest.mark.parametrize(("run", "home"), [("e", "/"), ("torch 1", "relative")])
+    @pytest.mark.parametrize(("run", "home"), [("e", "/"), ("torch 1", "relative"), ("ranks", "/")])
     def test_words_that_contain_a_name_stay(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, home: str
     ) -> None:
