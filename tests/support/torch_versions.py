@@ -27,6 +27,7 @@ class Reports:
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
         guards_of_inlined: guards on the builtin ``getattr`` that it adds to a function, because
             the agent wraps a method that Dynamo inlines there.
+        builds_with_baton: of several processes that load one C++ extension, one builds it for all.
         guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
     """
 
@@ -36,6 +37,7 @@ class Reports:
     limit: str = "recompile_limit"
     threads: int = 3
     guards_of_inlined: int = 0
+    builds_with_baton: bool = True
     guards_parameters: bool = True
 
 
@@ -49,7 +51,7 @@ _VERSIONS = {
     ),
     (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False),
     (2, 11): Reports(threads=1, guards_parameters=False),
-    (2, 15): Reports(guards_of_inlined=2),
+    (2, 15): Reports(guards_of_inlined=2, builds_with_baton=False),
 }
 
 _INSTALLED = tuple(map(int, re.findall(r"\d+", metadata.version("torch"))[:2]))

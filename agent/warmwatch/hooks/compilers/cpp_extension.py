@@ -2,8 +2,8 @@
 
 ``load`` and ``load_inline`` build in ``_write_ninja_file_and_build_library``. The first load in a
 process calls it even if there is nothing to build, so a change of the library's file shows a build.
-If another process builds the same extension, ``FileBaton.wait`` waits for it. Torch 2.15 uses a
-file lock instead and takes it at each load, so the wait cannot be observed there.
+If another process builds the same extension, ``FileBaton.wait`` waits for it (up to torch 2.13).
+Later versions take a ``FileLock`` at each load: it waits if its first attempt does not lock.
 """
 
 from __future__ import annotations
@@ -78,18 +78,21 @@ def install(listener: Listener) -> Installed:
         from torch.utils import cpp_extension as module
 
         original, suffix = module._write_ninja_file_and_build_library, module.LIB_EXT
-        baton = getattr(module, "FileBaton", None)  # up to 2.13
+        baton, lock = getattr(module, "FileBaton", None), getattr(module, "FileLock", None)
     reporter, replaced = _Reporter(listener, suffix), Replaced()
     wanted = [(module, "_write_ninja_file_and_build_library", _building(reporter, original))]
     if baton is not None:
         wanted.append((baton, "wait", _waiting(reporter, baton.wait)))
+    hidden = [ours for *_, ours in wanted]
+    if lock is not None:
+        wanted.append((module, "FileLock", _reporting_lock(reporter, lock)))
 
     def uninstall() -> None:
         reporter.listening = False
         replaced.undo()
 
     replaced.put_all(wanted)
-    return Installed(uninstall=uninstall, functions=[ours for *_, ours in wanted])
+    return Installed(uninstall=uninstall, functions=hidden)
 
 
 def _building(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,3 +126,24 @@ def _waiting(reporter: _Reporter, original: Callable[..., Any]) -> Callable[...,
             _quietly(reporter.listener.end, EXTENSION_BUILD)
 
     return wait
+
+
+def _reporting_lock(reporter: _Reporter, original: Any) -> type:
+    class FileLock(original):  # type: ignore[misc]
+        _waits = False
+
+        def _acquire(self) -> None:  # called again until the lock is free
+            super()._acquire()
+            if reporter.listening and not self.is_locked and not self._waits:
+                self._waits = True
+                _quietly(reporter.listener.begin, EXTENSION_BUILD, {"kind": _KIND})
+
+        def __enter__(self) -> Any:
+            try:
+                return super().__enter__()
+            finally:
+                if self._waits:
+                    self._waits = False
+                    _quietly(reporter.listener.end, EXTENSION_BUILD)
+
+    return FileLock
