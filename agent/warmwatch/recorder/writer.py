@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import mmap
+import struct
 import threading
 from array import array
 from collections import deque
@@ -34,11 +35,14 @@ from warmwatch.recorder.files import Files, RecordCreation, close_slot
 from warmwatch.recorder.mapping import in_memory, mapped
 from warmwatch.recorder.neighbours import prune
 from warmwatch.shared import record
-from warmwatch.shared.record import COMPILE_INDEX, Header, Identity
+from warmwatch.shared.record import COMPILE_BLOCK, COMPILE_INDEX, STEPS_INDEX, Header, Identity
+from warmwatch.shared.record.sealed_blocks import store
 
 _OPEN_TIMEOUT = 2.0  # seconds that a training waits for a disk, once, when its record is created
 _CLOSE_TIMEOUT = 1.0  # seconds that a detach waits for a disk that responded to the last flush
 _SINCE, _DROPPED = COMPILE_INDEX["active_since_ns"], COMPILE_INDEX["journal_dropped"]
+_WORD = struct.Struct("Q")
+_STEPS, _BATCHES = (record.STEPS_OFFSET + 8 * STEPS_INDEX[name] for name in ("steps", "batches"))
 
 
 class Writer:
@@ -228,7 +232,7 @@ class Writer:
         """
         flusher = self._flusher
         counters[_DROPPED] = self._dropped + (flusher.dropped if flusher else 0)
-        record.store_compile(self.buffer, counters)
+        store(self.buffer, COMPILE_BLOCK, counters.tobytes())  # directly: at every change of phase
         self._fence.acquire(blocking=False)  # already held, unless a signal handler raised here
         self._fence.release()
         self._fence.acquire(blocking=False)
@@ -241,11 +245,11 @@ class Writer:
 
     def steps(self) -> int:
         """Steps marked so far."""
-        return int(record.hot_words(self.buffer)[record.STEPS_INDEX["steps"]])
+        return int(_WORD.unpack_from(self.buffer, _STEPS)[0])
 
     def batches(self) -> int:
         """Batches that DataLoaders returned so far."""
-        return int(record.hot_words(self.buffer)[record.STEPS_INDEX["batches"]])
+        return int(_WORD.unpack_from(self.buffer, _BATCHES)[0])
 
     def set_identity(self, identity: Identity) -> None:
         """Replace the identity in the slot.

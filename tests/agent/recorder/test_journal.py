@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from array import array
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,7 +61,7 @@ def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
     line = len(journal(place).splitlines(True)[0])
     assert ROOM - 2 * line < len(journal(place)) - essential <= ROOM
     assert writer.dropped == LINES - len(retained)
-    writer.publish([0] * record.COMPILE_WORDS)
+    writer.publish(array("Q", bytes(8 * record.COMPILE_WORDS)))
     assert writer.flush(60)
     assert slots.read(slots.only(place)).compile.journal_dropped == writer.dropped
     writer.close()

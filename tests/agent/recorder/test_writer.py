@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from array import array
 from pathlib import Path
 from types import FrameType
 
@@ -75,7 +76,7 @@ def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: P
     for number in range(3, 60):
         late = identity._replace(rank=number)
         raising_at(number, lambda late=late: writer.set_identity(late))
-        writer.publish([0] * record.COMPILE_WORDS)
+        writer.publish(array("Q", bytes(8 * record.COMPILE_WORDS)))
         assert slots.read(slots.only(memory)).identity == late, number
     writer.close()
 
@@ -115,7 +116,7 @@ def threads() -> set[str]:
 
 
 RARE = {
-    "a fact": lambda writer: writer.publish([0] * record.COMPILE_WORDS),
+    "a fact": lambda writer: writer.publish(array("Q", bytes(8 * record.COMPILE_WORDS))),
     "a line": lambda writer: writer.note("step", 1, {}),
     "a name": lambda writer: writer.set_identity(Identity(run="other")),
 }

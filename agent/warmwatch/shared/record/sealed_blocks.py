@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<QQ8s")
 _SEALED = struct.Struct("<QQ")  # the part of the head that its checksum covers
 _SEQUENCE = struct.Struct("<Q")
+_HASH = hashlib.blake2b(digest_size=8, usedforsecurity=False)  # copied: cheaper than a new one
 _T = TypeVar("_T")
 
 
@@ -64,10 +65,10 @@ def store(buffer: Buffer, block: Block, payload: bytes) -> None:
     Raises:
         RecordError: it is longer than the block's limit.
     """
-    at, head = _next(buffer, block, payload)
+    at, sealed = following(buffer, block, payload)
     begin = at + _HEAD.size
-    buffer[begin : begin + len(payload)] = payload
-    buffer[at:begin] = head  # one C call: no signal handler runs in between
+    buffer[begin : at + len(sealed)] = payload
+    buffer[at:begin] = sealed[: _HEAD.size]  # one C call: no signal handler runs in between
 
 
 def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
@@ -76,19 +77,21 @@ def following(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]
     Raises:
         RecordError: it is longer than the block's limit.
     """
-    at, head = _next(buffer, block, payload)
-    return at, head + payload
-
-
-def _next(buffer: Buffer, block: Block, payload: bytes) -> tuple[int, bytes]:
     if len(payload) > block.room - _HEAD.size:
         raise RecordError(f"a block of {len(payload)} bytes, {block.limit} are there")
     first, second = block.offset, block.offset + block.room
     (even,) = _SEQUENCE.unpack_from(buffer, first)
     (odd,) = _SEQUENCE.unpack_from(buffer, second)
     sequence = 1 + max(even, odd)
-    head = _HEAD.pack(sequence, len(payload), _checksum(sequence, payload))
-    return second if sequence & 1 else first, head
+    return second if sequence & 1 else first, _sealed(sequence, payload)
+
+
+def _sealed(sequence: int, payload: bytes) -> bytes:
+    checked = _SEALED.pack(sequence, len(payload))
+    checksum = _HASH.copy()
+    checksum.update(checked)
+    checksum.update(payload)
+    return b"".join((checked, checksum.digest(), payload))
 
 
 def newest(image: bytes, block: Block, read: Callable[[bytes], _T]) -> _T:
@@ -111,9 +114,8 @@ def unseal(sealed: bytes) -> bytes:
     Raises:
         TornError: it is not complete.
     """
-    sequence, _, checksum = _HEAD.unpack_from(sealed)
     payload = sealed[_HEAD.size :]
-    if _checksum(sequence, payload) != checksum:
+    if _sealed(_SEQUENCE.unpack_from(sealed)[0], payload) != sealed:
         raise TornError("torn record: the checksum of a block is wrong")
     return payload
 
@@ -127,8 +129,3 @@ def _candidates(image: bytes, block: Block) -> Iterator[bytes]:
             found.append((sequence, block.place(which), length))
     for _, at, length in sorted(found, reverse=True):
         yield image[at : at + _HEAD.size + length]
-
-
-def _checksum(sequence: int, payload: bytes) -> bytes:
-    sealed = _SEALED.pack(sequence, len(payload)) + payload
-    return hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()
