@@ -9,7 +9,7 @@ from types import CodeType
 from support import slots
 from support.sources import poller
 from support.trainings import result_of, training
-from warmwatch.hooks.hashes import of_code
+from warmwatch.shared.user_code import of_code
 from warmwatch_monitor.status.words.sentence import summary
 
 COMMIT = "5c895bda44d996edfc808bed39bdad3033f13af5"

@@ -10,13 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol
-
-from warmwatch._guard import report
-from warmwatch.hooks.imports import ImportWatch
-
-EVENT_NAMES = "event_names"
 
 
 class Listener(Protocol):
@@ -162,76 +156,6 @@ class Installed:
     precompiled: Callable[[], tuple[str, ...]] | None = None
 
 
-_MOST_CODES = 4096
-
-
-class Compiling:
-    """What each thread compiles with Dynamo, as far as it is known at the begin.
-
-    Listeners join it with PyTorch's compilation record, so that all of them count alike.
-    """
-
-    def __init__(self) -> None:
-        self._begun: dict[int, Mapping[str, Any]] = {}
-        self._reasons: dict[int, dict[str, str]] = {}
-        self._codes: dict[str, str] = {}  # by compile id
-
-    def begun(self, thread: int, of: Mapping[str, Any]) -> None:
-        """``thread`` begins to compile ``of``."""
-        self._begun[thread] = of
-        self._reasons.pop(thread, None)
-        if of["id"] is not None and "code" in of:
-            self._codes.pop(of["id"], None)  # ids restart after a reset: the latest must come last
-            self._codes[of["id"]] = of["code"]
-            if len(self._codes) > _MOST_CODES:
-                self._codes.pop(next(iter(self._codes)), None)
-
-    def code(self, compile_id: Any) -> str | None:
-        """The code of the function that was last compiled with this id.
-
-        Of a backward, PyTorch reports only the id.
-        """
-        return self._codes.get(compile_id)
-
-    def recompile(self, thread: int, why: dict[str, str]) -> bool:
-        """Whether what ``thread`` compiles now is a recompile for ``why``.
-
-        The first compilation of another module of the same class is not: nothing has changed.
-        """
-        if "instance" in self._begun.get(thread, {}):
-            return False
-        self._reasons[thread] = why
-        return True
-
-    def circumstances(self, thread: int) -> dict[str, Any]:
-        """``caller``, ``dynamic`` and ``again`` of what ``thread`` compiles, where known."""
-        begun = self._begun.get(thread, {})
-        return {key: begun[key] for key in ("caller", "dynamic", "again") if key in begun}
-
-    def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """``values`` of a forward compilation that ended, with what is known since its begin.
-
-        The reasons reported at the begin replace the single one in PyTorch's record.
-        """
-        ended = dict(values)
-        ended.update(self.circumstances(thread))
-        reasons, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
-        left = ended.pop("left", None)
-        if left is not None and begun.get("fullgraph"):
-            ended["failure"] = left  # it has raised
-            if reasons is None and "reason" not in ended:
-                ended.pop("category", None)  # nothing was compiled before
-        else:
-            ended.pop("failure_reason", None)
-        if "category" in ended and "instance" in begun:
-            ended.pop("category")
-            ended.pop("reason", None)
-            ended["instance"] = begun["instance"]
-        elif "category" in ended and reasons is not None:
-            ended.update(reasons)
-        return ended
-
-
 class HookPointAbsentError(Exception):
     """This PyTorch does not have the hook point."""
 
@@ -247,11 +171,6 @@ def look_up() -> Iterator[None]:
         yield
     except (ImportError, AttributeError) as error:
         raise HookPointAbsentError(str(error)) from error
-
-
-def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
-    """The place of the user's function. Only the base name of its file leaves the process."""
-    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
 
 
 class Replaced:
@@ -290,149 +209,3 @@ class Replaced:
 
 
 Install = Callable[[Listener], Installed]
-
-
-class Hooks:
-    """The installed hooks, and the hook points that this PyTorch does not have."""
-
-    def __init__(self) -> None:
-        self._installed: dict[str, Installed] = {}
-        self._providers: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
-        self._excluded: set[str] = set()
-        self._missing: tuple[str, ...] = ()
-        self._watches: list[ImportWatch] = []
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._installed)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The names found missing in this PyTorch so far."""
-        lacking = [name for names in self._each("lacks") for name in names]
-        return tuple(dict.fromkeys((*self._missing, *lacking)))
-
-    def install(self, points: Sequence[tuple[str, Install]], listener: Listener) -> None:
-        """Install each hook. One that fails undoes what it did; the others are installed."""
-        missing, late = list(self._missing), set[str]()
-        for name, install in points:
-            if name in self._excluded:
-                continue
-            try:
-                self._installed[name] = installed = install(listener)
-                late.update(installed.late)
-            except HookPointAbsentError:
-                missing.append(name)
-            except Exception as error:  # noqa: BLE001 - an unsupported PyTorch version
-                missing.append(name)
-                report(f"hooks.{name}", error)
-        self._missing = tuple(missing)
-        self._providers = {}
-        if late:
-            watch = ImportWatch({module: partial(self._imported, module) for module in late})
-            self._watches.append(watch)
-            watch.start()
-
-    def _imported(self, module: str) -> None:
-        """Install the parts of hooks that waited for ``module``."""
-        for name, installed in tuple(self._installed.items()):
-            try:
-                if put := installed.late.get(module):
-                    put()
-            except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
-                report(f"hooks.{name}", error)
-
-    def lacks_events(self, phases: Iterable[str]) -> None:
-        """Record that phases took time without an event: the events have other names."""
-        if any(phases) and "events" in self._installed and EVENT_NAMES not in self._missing:
-            self._missing = (*self._missing, EVENT_NAMES)
-
-    def functions(self) -> list[Callable[..., Any]]:
-        """The agent's functions that Dynamo must skip."""
-        return [one for installed in tuple(self._installed.values()) for one in installed.functions]
-
-    def exclude(self, name: str) -> None:
-        """Remove one hook; if it is not installed yet, never install it."""
-        self._excluded.add(name)
-        self.uninstall(name)
-
-    def uninstall(self, name: str) -> None:
-        """Remove one hook, if it is installed."""
-        installed = self._installed.pop(name, None)
-        self._providers = {}
-        if installed is None or installed.uninstall is None:
-            return
-        try:
-            installed.uninstall()
-        except Exception as error:  # noqa: BLE001 - the other hooks are removed all the same
-            report(f"hooks.{name}", error)
-
-    def uninstall_all(self) -> None:
-        """Remove every hook, last first: a later one may wrap an earlier one."""
-        while self._watches:
-            self._watches.pop().stop()
-        for name in reversed(self.names):
-            self.uninstall(name)
-
-    def rearm(self) -> None:
-        """Install again what PyTorch dropped, and what an import has not reported."""
-        for watch in self._watches:
-            watch.check()
-        for _ in self._each("rearm"):
-            pass
-
-    def counters(self) -> dict[str, int]:
-        """PyTorch's cumulative counters."""
-        return {name: value for found in self._each("counters") for name, value in found.items()}
-
-    def graph_breaks(self) -> dict[str, int]:
-        """The count of graph breaks by reason."""
-        return {why: count for found in self._each("graph_breaks") for why, count in found.items()}
-
-    def break_place(self, reason: str) -> dict[str, Any]:
-        """The place of this reason's last break; empty if unknown."""
-        return dict(next(self._each("break_place", reason), {}))
-
-    def asynchronous(self) -> bool:
-        """Whether compiled code may be swapped in later, without an event."""
-        return any(self._each("asynchronous"))
-
-    def disabled(self) -> str:
-        """Which of ``record.DISABLED`` turns compilation off now."""
-        return next(filter(None, self._each("disabled")), "")
-
-    def optimizers(self) -> bool:
-        """Whether the process made an optimizer of ``torch.optim``."""
-        return any(self._each("optimizers"))
-
-    def precompiled(self) -> set[str]:
-        """Which code that was compiled ahead of time runs."""
-        return {kind for kinds in self._each("precompiled") for kind in kinds}
-
-    def uncompiled(self) -> tuple[int, int]:
-        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
-        return next(filter(any, self._each("uncompiled")), (0, 0))
-
-    def compiled_calls(self, evaluating: bool) -> int | None:
-        """Calls that ran compiled during evaluations; ``evaluating``: count them from now on."""
-        return next(self._each("compiled_calls", evaluating), None)
-
-    def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
-        return next(filter(None, self._each("memory")), ())
-
-    def _each(self, what: str, *args: Any) -> Iterator[Any]:
-        """Call the function ``what`` of each hook that provides it. A failing hook stops no other.
-
-        Most hooks provide none or one, so the providers are looked up once.
-        """
-        known = self._providers  # of now: another thread may uninstall a hook during the lookup
-        providers = known.get(what)
-        if providers is None:
-            found = [(name, getattr(one, what)) for name, one in tuple(self._installed.items())]
-            providers = known[what] = [pair for pair in found if pair[1] is not None]
-        for name, provide in providers:
-            try:
-                yield provide(*args)
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report(f"hooks.{name}", error)

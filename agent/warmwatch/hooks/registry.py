@@ -28,7 +28,6 @@ from warmwatch.hooks.dynamo import (
     precompiled,
     recompile_reasons,
 )
-from warmwatch.hooks.dynamo import compilations as code
 from warmwatch.hooks.inductor import (
     autotune_choices,
     cache_events,
@@ -47,7 +46,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("callbacks", events.install_callbacks),
     ("compilations", compilations.install),
     *compilations.REQUIRED,
-    ("compiled_code", code.require),
+    ("compiled_code", events.require),
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", fallbacks.install),
     ("flex_attention", fallbacks.check_flex_attention),

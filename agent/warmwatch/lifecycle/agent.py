@@ -7,8 +7,8 @@ from threading import RLock
 from typing import Any
 
 from warmwatch._guard import warn_once
-from warmwatch.hooks.imports import FRAMES, is_imported
-from warmwatch.hooks.points import Hooks, Install, Listener
+from warmwatch.hooks.installation import FRAMES, Hooks, is_imported
+from warmwatch.hooks.points import Install, Listener
 from warmwatch.hooks.redaction import words
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
@@ -37,7 +37,7 @@ def arm(
         _impose_mode(mode, hooks, listener)
     if losses is not None:
         hooks.install((("losses", losses()),), listener)
-    hide([*hooks.functions(), *FRAMES, Hooks._imported])
+    hide([*hooks.functions(), *FRAMES])
 
 
 def arm_precompiled(hooks: Hooks, listener: Listener) -> None:

@@ -15,7 +15,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, Any
 
 from warmwatch import _guard
-from warmwatch.hooks.imports import ImportWatch
+from warmwatch.hooks.installation import ImportWatch
 from warmwatch.process import process_tree
 from warmwatch.process.ending import End, current_end
 from warmwatch.process.settings import Settings, checked, settings_from

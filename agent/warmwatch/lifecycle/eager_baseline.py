@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warmwatch._guard import quietly, report, warn_once
-from warmwatch.hooks.points import HookPointAbsentError, Hooks
+from warmwatch.hooks.installation import Hooks
+from warmwatch.hooks.points import HookPointAbsentError
 from warmwatch.process.process_tree import is_data_worker, is_preparing
 from warmwatch.shared import record
 from warmwatch.steps.baseline import Baseline

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from warmwatch import _guard
-from warmwatch.hooks.imports import ImportWatch
+from warmwatch.hooks.installation import ImportWatch
 from warmwatch.lifecycle import api
 
 _FRAMEWORKS = ("transformers", "torchtitan")

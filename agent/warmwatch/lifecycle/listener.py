@@ -13,7 +13,7 @@ _EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
 
 if TYPE_CHECKING:
-    from warmwatch.hooks.points import Hooks
+    from warmwatch.hooks.installation import Hooks
     from warmwatch.hooks.redaction import Words
     from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState

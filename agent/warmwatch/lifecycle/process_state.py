@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.notify.console import LONG_SECONDS, Announcer, is_logged
 from warmwatch.notify.stack_dumps import StackWriter
-from warmwatch.notify.watches import ActivityWatch, Alarm, QuietWatch
+from warmwatch.process.threads import ActivityWatch, Alarm, QuietWatch
 from warmwatch.shared import record
 
 if TYPE_CHECKING:
-    from warmwatch.hooks.points import Hooks
+    from warmwatch.hooks.installation import Hooks
     from warmwatch.recorder.own_record import OwnRecord
 
 _SINCE = record.COMPILE_INDEX["active_since_ns"]

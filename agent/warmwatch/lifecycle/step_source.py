@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from warmwatch.steps.attribution import StepAttribution
 
 if TYPE_CHECKING:
-    from warmwatch.hooks.points import Hooks
+    from warmwatch.hooks.installation import Hooks
     from warmwatch.lifecycle.process_state import ProcessState
     from warmwatch.process.torch_state import Parameters
     from warmwatch.steps.steps import Steps

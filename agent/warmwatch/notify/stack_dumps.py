@@ -1,7 +1,7 @@
 """Stack dumps during long compilations, written to the record.
 
 Once an activity is as old as the limit, the stacks of all threads are written: names of functions,
-base names of files, lines. Each pause until the next dump is twice the one before (``watches.py``).
+base names of files, lines. Each pause until the next dump is twice the one before.
 That needs no permission, stops nothing and reads no source line. If a hang holds the interpreter's
 lock, nothing is written, and only py-spy can read the stacks.
 """

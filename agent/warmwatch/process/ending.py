@@ -13,7 +13,7 @@ from multiprocessing import parent_process, util
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.shared.user_frames import innermost
+from warmwatch.shared.user_code import innermost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

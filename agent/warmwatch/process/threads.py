@@ -1,21 +1,28 @@
-"""A thread that receives no signals, and a queue that runs work items one at a time.
+"""The agent's threads, and a queue that runs work items one at a time.
 
 Signals must reach the training's main thread, so the agent's threads mask them. The queue never
 blocks its caller: the thread that finds it idle runs all queued items.
+
+Two threads watch while there is something to watch: long activities, and quiet processes. An event
+that needs a watch starts its thread, and the thread ends when the need ends: an ordinary warm
+training has none. A watch needs the interpreter, so it calls nothing while a hang holds the GIL.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 
 # ``signal.pthread_sigmask`` runs Python code, in which a signal handler could raise.
 from _signal import pthread_sigmask  # type: ignore[import-not-found]
 from _thread import LockType, allocate_lock, get_ident, start_new_thread
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic_ns
 from typing import Any
 
-from warmwatch._guard import pass_on
+from warmwatch._guard import pass_on, report
 
 _ALL = signal.valid_signals()
 
@@ -101,3 +108,167 @@ class SerialQueue:
             finally:
                 if self._turn and self._turn[None] is mine:
                     del self._turn[None]
+
+
+_LONGEST_NAP = 5.0  # seconds: an activity may end without an event
+_RETRY_NS = 10**9  # the process was not warm when expected: the next attempt
+
+
+class WatchThread:
+    """At most one thread, which runs ``watch`` while it is ``needed``.
+
+    Args:
+        name: of the watch, for errors. needed: whether there is something to watch now.
+        watch: returns when that is over; it waits with :meth:`sleep`.
+    """
+
+    def __init__(self, name: str, needed: Callable[[], bool], watch: Callable[[], None]) -> None:
+        self._name, self._needed, self._watch = name, needed, watch
+        self._turn: dict[None, MaskedThread] = {}  # the thread that runs, if any
+        self._wake = locked()
+
+    @property
+    def runs(self) -> bool:
+        return bool(self._turn)
+
+    def start(self) -> None:
+        """Start the thread if it is needed and does not run. Never waits."""
+        if self._turn or not self._needed():
+            return
+        thread = MaskedThread(self._run)
+        try:
+            if self._turn.setdefault(None, thread) is thread:
+                thread.start()
+        finally:  # a signal handler may raise; without a thread the next event tries again
+            if self._turn.get(None) is thread and not thread.started():
+                self._turn.clear()
+
+    def wake(self) -> None:
+        """End the present :meth:`sleep`, or the next one."""
+        release(self._wake)
+
+    def sleep(self, seconds: float) -> None:
+        """On the thread: wait for this time, or until :meth:`wake`."""
+        self._wake.acquire(timeout=seconds)
+
+    def _run(self) -> None:
+        me = self._turn.get(None)
+        while True:
+            try:
+                self._watch()
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report(self._name, error)
+                return  # keep the turn: another thread would fail too
+            self._turn.clear()
+            # An event meanwhile may have found this thread still running.
+            if me is None or not self._needed():
+                return
+            if self._turn.setdefault(None, me) is not me:
+                return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """What to do when an activity is ``after`` seconds old.
+
+    Attributes:
+        act: called with its begin in monotonic nanoseconds, and whether it is the first call for
+            this activity. It may wait for a disk. again: call again; each pause is twice the one
+            before.
+    """
+
+    after: float
+    act: Callable[[int, bool], None]
+    again: bool = False
+
+
+class ActivityWatch:
+    """Calls ``alarms`` on a thread while an activity is in progress; needs no thread without
+    alarms.
+
+    Args:
+        since: begin of the activity in progress in monotonic nanoseconds, 0 if there is none.
+    """
+
+    def __init__(self, since: Callable[[], int], alarms: Sequence[Alarm]) -> None:
+        self._since, self._alarms = since, tuple(alarms)
+        self._thread = WatchThread("stacks", self._is_needed, self._follow)
+
+    @property
+    def runs(self) -> bool:
+        return self._thread.runs
+
+    def begun(self) -> None:
+        """An activity began on the calling thread: watch it."""
+        self._thread.start()
+
+    def ended(self) -> None:
+        """An activity ended on the calling thread: stop watching if no other is in progress."""
+        if self._thread.runs and not self._since():
+            self._thread.wake()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._alarms = ()
+        self._thread.wake()
+
+    def _is_needed(self) -> bool:
+        return bool(self._alarms and self._since())
+
+    def _follow(self) -> None:
+        """Watch until nothing is in progress, or :meth:`stop`."""
+        watched, due = 0, dict[Alarm, float]()
+        while (since := self._since()) and (alarms := self._alarms):
+            if since != watched:
+                watched, due = since, {alarm: alarm.after for alarm in alarms}
+            age = _age(since)
+            for alarm in [one for one in alarms if age >= due[one]]:
+                alarm.act(since, due[alarm] == alarm.after)
+                due[alarm] = 2 * _age(since) if alarm.again else math.inf
+            nap = min(due.values()) - _age(since)
+            self._thread.sleep(max(0.001, min(nap, _LONGEST_NAP)))
+
+
+def _age(since: int) -> float:
+    return (monotonic_ns() - since) / 1e9
+
+
+class QuietWatch:
+    """Calls ``act`` on a thread once a process without steps is warm.
+
+    Nothing happens in such a process when it becomes warm, so a thread waits for that: from the end
+    of an activity until the process is warm, marks steps or has an optimizer. It sleeps until the
+    earliest time at which the process can be warm.
+
+    Args:
+        due: that time in monotonic nanoseconds, as of now; ``None``: there is no need to wait.
+        act: reports it; called again after the next activity.
+    """
+
+    def __init__(self, due: Callable[[], int | None], act: Callable[[], None]) -> None:
+        self._due, self._act, self._stopped = due, act, False
+        self._thread = WatchThread("quiet", self._is_needed, self._wait)
+
+    def begun(self) -> None:
+        """An activity may have ended on the calling thread: wait from now on, if needed."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop waiting."""
+        self._stopped = True
+        self._thread.wake()
+
+    def _is_needed(self) -> bool:
+        return not self._stopped and self._due() is not None
+
+    def _wait(self) -> None:
+        while not self._stopped and (due := self._due()) is not None:
+            now = monotonic_ns()
+            if due > now:
+                self._thread.sleep((due - now) / 1e9)
+                continue
+            self._act()
+            due_now = self._due()
+            if due_now is None or due_now > now:
+                return
+            self._thread.sleep(_RETRY_NS / 1e9)  # the state is not what this watch expects

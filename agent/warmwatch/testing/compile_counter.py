@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 from warmwatch import _guard
-from warmwatch.hooks.imports import ImportWatch
-from warmwatch.hooks.points import Compiling, Hooks
+from warmwatch.hooks.dynamo.events import Compiling
+from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.redaction import Words, words
 from warmwatch.process.settings import settings_from
 from warmwatch.testing.compile_limits import Cause, Compiled, Place

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import Frame, ThreadStack
 PATIENCE = 20.0  # seconds
 _SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _DENIED = ("permission denied", "operation not permitted")
-_AGENTS = ("watches.py", "disk_flusher.py")
+_AGENTS = ("warmwatch/process/threads.py", "warmwatch/recorder/disk_flusher.py")
 _LONGEST = 4 << 20  # bytes of an answer
 _INSTALL = "pip install py-spy"
 MISSING = f"py-spy is not installed here: {_INSTALL}"
@@ -101,16 +101,15 @@ def parse(answer: bytes) -> tuple[ThreadStack, ...]:
     try:
         if len(answer) > _LONGEST:
             raise ValueError
-        threads = [_thread(one) for one in json.loads(answer)]
+        threads = [_thread(one) for one in json.loads(answer) if not _is_agents(one)]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         raise SourceError("what py-spy answers cannot be read: is it another version?") from None
-    theirs = [one for one in threads if one.main or not _is_agents(one)]
-    return tuple(sorted(theirs, key=lambda one: not one.main)[:MOST_THREADS])
+    return tuple(sorted(threads, key=lambda one: not one.main)[:MOST_THREADS])
 
 
-def _is_agents(one: ThreadStack) -> bool:
+def _is_agents(known: dict[str, Any]) -> bool:
     """Whether it is a thread of the agent, which is not of interest."""
-    return any(f.file in _AGENTS and f.name.endswith("_run") for f in one.frames[-1:])
+    return any(str(frame["filename"]).endswith(_AGENTS) for frame in known["frames"][-1:])
 
 
 def _thread(known: dict[str, Any]) -> ThreadStack:

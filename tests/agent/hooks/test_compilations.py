@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from warmwatch.hooks.dynamo.compilations import costs, phases, slowest
+from warmwatch.hooks.dynamo.events import Compiling
 
 FORWARD = SimpleNamespace(
     dynamo_cumulative_compile_time_us=1000,
@@ -68,3 +69,15 @@ def test_only_the_slowest_kernels_are_reported(
     kernels_json: str | None, kernels: list[list[object]]
 ) -> None:
     assert slowest(kernels_json) == kernels
+
+
+def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
+    """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
+    functions = Compiling()
+    functions.begun(1, {"id": "0/0", "code": "a"})
+    functions.begun(1, {"id": "1/0"})  # of which nothing is known
+    functions.begun(1, {"id": "0/0", "code": "b"})
+    assert (functions.code("0/0"), functions.code("1/0"), functions.code(None)) == ("b", None, None)
+    for number in range(5000):
+        functions.begun(1, {"id": f"{number}/9", "code": "c"})
+    assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from warmwatch.hooks.dynamo.compile_calls import way_of
-from warmwatch.hooks.hashes import of_value
+from warmwatch.ledger.compile_calls import PendingCalls
+from warmwatch.shared.user_code import of_value
 
 MODES = {
     "default": {},
@@ -80,3 +81,14 @@ def test_a_missing_value_is_unknown() -> None:
 def test_only_the_first_of_many_options_are_reported() -> None:
     _, _, options = requested(inductor(**{f"o{number:03}": number for number in range(500)}))
     assert len(options) == 50
+
+
+def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:
+    ways = PendingCalls()
+    for mode in ("default", "max-autotune", "default"):
+        ways.add({"mode": mode})
+    assert [way["mode"] for way in ways.take()] == ["default", "max-autotune"]
+    assert ways.take() == []
+    for number in range(50):
+        ways.add({"mode": str(number)})
+    assert len(ways.take()) == 18

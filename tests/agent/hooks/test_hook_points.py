@@ -11,7 +11,8 @@ import pytest
 from support import slots
 from support.trainings import result_of
 from warmwatch import _guard
-from warmwatch.hooks.points import Hooks, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.installation import Hooks
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 
 @pytest.fixture(name="reported")

@@ -12,8 +12,8 @@ from support import slots
 from support.ranks import SECOND, K, Rank
 from support.trainings import result_of, run, training
 from warmwatch.lifecycle import process_state
-from warmwatch.notify.watches import QuietWatch
 from warmwatch.process.settings import QUIET, settings_from
+from warmwatch.process.threads import QuietWatch
 from warmwatch.shared import verdict
 from warmwatch.shared.verdict import State
 

@@ -15,8 +15,8 @@ import pytest
 from support.records import wait_until
 from warmwatch import _guard
 from warmwatch.notify.stack_dumps import StackWriter
-from warmwatch.notify.watches import ActivityWatch, Alarm
 from warmwatch.process.settings import settings_from
+from warmwatch.process.threads import ActivityWatch, Alarm
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
 
@@ -93,7 +93,7 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     assert Path(__file__).name in {frame.file for frame in thread.frames}
     # of the watching thread; the compiling one may still be returning from `begun`
     assert not any(
-        f.file in ("stack_dumps.py", "watches.py") and not f.name.endswith(("begun", "start"))
+        f.file in ("stack_dumps.py", "threads.py") and not f.name.endswith(("begun", "start"))
         for look in looks
         for t in look.threads
         for f in t.frames

@@ -39,7 +39,7 @@ SPIED = [
         "pid": 7,
         "os_thread_id": 9,
         "frames": [
-            {"name": "WatchThread._run", "filename": "warmwatch/notify/watches.py", "line": 66}
+            {"name": "WatchThread._run", "filename": "warmwatch/process/threads.py", "line": 66}
         ],
     },
 ]

@@ -26,7 +26,8 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.compilers.triton_specializations import Memory, of_kernel, of_tuning
 from warmwatch.hooks.phases import TRITON_COMPILE, TRITON_TUNE
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, place
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.user_code import place
 
 _KIND = "triton"
 _quietly = functools.partial(quietly, "hooks.triton")

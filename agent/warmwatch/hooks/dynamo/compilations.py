@@ -1,25 +1,20 @@
 """One journal entry for each compilation, from PyTorch's ``CompilationMetrics``.
 
-Also reports the function that Dynamo is about to compile, and the compact, bounded costs of a
-compilation. If PyTorch renames ``log_compilation_event``, change this file.
+If PyTorch renames ``log_compilation_event``, change this file.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
-import sys
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.hooks.dynamo.events import read_breaks, read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
-from warmwatch.hooks.hashes import of_code
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up, place
-from warmwatch.shared.user_frames import is_library, nearest
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.shared.user_code import place
 
 _SLOWEST = 3
 # outermost first; each with the phase of its time outside the next one
@@ -147,8 +142,8 @@ def install(listener: Listener) -> Installed:
     return Installed(
         uninstall=uninstall,
         lacks=lacks,
-        counters=lambda: read_counters(counters),
-        graph_breaks=lambda: read_breaks(counters),
+        counters=functools.partial(read_counters, counters),
+        graph_breaks=functools.partial(read_breaks, counters),
         break_place=lambda reason: break_place(reasons or (), reason),
     )
 
@@ -207,7 +202,7 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
-    elif failure:  # a failure because the frame must be one graph, see ``points.Compiling``
+    elif failure:  # a failure because the frame must be one graph, see ``events.Compiling``
         values["left"] = failure
         values["failure_reason"] = getattr(metrics, "fail_reason", None)
     return {key: value for key, value in values.items() if value is not None}
@@ -258,11 +253,6 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
         yield "cache_counters"
 
 
-def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The count of graph breaks by reason. Creates no key."""
-    return dict(counters["graph_break"]) if "graph_break" in counters else {}
-
-
 def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
     """The innermost user line of the last break for ``reason``, if PyTorch recorded it."""
     head = reason.strip().partition("\n")[0]
@@ -271,175 +261,3 @@ def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
             frame = one.user_stack[-1]
             return place(frame.name, frame.filename, frame.lineno)
     return {}
-
-
-def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the slot's counter names. Creates no key."""
-
-    def of(group: str, name: str) -> int:
-        return counters[group].get(name, 0) if group in counters else 0
-
-    breaks = counters["graph_break"].values() if "graph_break" in counters else ()
-    return {
-        "graphs": of("stats", "unique_graphs"),
-        "graph_breaks": sum(breaks),
-        "cudagraph_skips": of("inductor", "cudagraph_skips"),
-        "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
-        "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
-        "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),
-        "cache_misses.aot_autograd": of("aot_autograd", "autograd_cache_miss"),
-    }
-
-
-EVENT = "dynamo"
-_MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
-_LOCALS = ("code", "compile_id", "one_graph", "locals")
-_STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
-_MOST_FRAMES = 24
-# What ``flex_attention`` compiles if it is called uncompiled (torch 2.6 to 2.15).
-FLEX, UNFUSED = "torch.nn.attention.flex_attention", "_flex_attention_hop_wrapper"
-# Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
-_AROUND = "torch/_dynamo/external_utils.py"
-
-
-_MOST_CODES = 4096
-
-
-def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
-    """Check that ``_compile`` exists and has the local variables that this file reads."""
-    with look_up():
-        from torch._dynamo import config, convert_frame
-
-        _ = (getattr(config, _STATIC), getattr(config, _AUTOMATIC))
-        known = inspect.unwrap(getattr(convert_frame, _FUNCTION)).__code__
-    names = {*known.co_varnames, *known.co_cellvars}
-    if absent := [name for name in _LOCALS if name not in names]:
-        raise HookPointAbsentError(f"{_FUNCTION}: {absent[0]}")
-    return Installed()
-
-
-def being_compiled() -> dict[str, Any]:
-    """Compile id, name, file, line and code of the present compilation; empty if unknown.
-
-    ``fullgraph``: a graph break raises. ``instance``: the number of the module, if others with the
-    same code were compiled and this one was not. ``caller``: the user's line that called library
-    code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are dynamic, or
-    none; absent by default, where only changed sizes are. ``again``: it was compiled before, and
-    ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and line that
-    called ``flex_attention`` uncompiled.
-    """
-    try:
-        known = _compiling()
-        return _identified(known, known.get("code"), known.get("compile_id"))
-    except Exception as error:  # noqa: BLE001 - the event is reported without it
-        report("hooks.code", error)
-        return {}
-
-
-def code_being_compiled() -> CodeType | None:
-    """The code that Dynamo compiles on this thread; ``None`` if unknown."""
-    code = _compiling().get("code")
-    return code if isinstance(code, CodeType) else None
-
-
-def _compiling() -> Mapping[str, Any]:
-    """The local variables of the innermost ``_compile`` on the stack; empty if there is none."""
-    frame: FrameType | None = sys._getframe(1)
-    for _ in range(_MOST_FRAMES):
-        if frame is None:
-            break
-        is_it = frame.f_code.co_name == _FUNCTION
-        if is_it and frame.f_globals.get("__name__") == _MODULE:
-            return frame.f_locals
-        frame = frame.f_back
-    return {}
-
-
-def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict[str, Any]:
-    if not isinstance(code, CodeType):
-        return {}
-    known: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
-    if not code.co_filename.endswith(_AROUND):
-        known["code"] = of_code(code)
-    if compiled.get("one_graph") is True:
-        known["fullgraph"] = True
-    if (dynamic := _dynamic()) is not None:
-        known["dynamic"] = dynamic
-    if _was_compiled(code) and getattr(compile_id, "frame_compile_id", None) == 0:
-        known["again"] = True
-    if (instance := _instances.number(code, compiled.get("locals"))) > 1:
-        known["instance"] = instance
-    names = compiled.get("globals")
-    module = names.get("__name__") if isinstance(names, dict) else None
-    if is_library(code.co_filename, module):
-        user = nearest(sys._getframe(1))
-        known["caller"] = f"{user['file']}:{user['line']}" if user else ""
-        if code.co_name == UNFUSED and module == FLEX:
-            known["unfused"] = user or {}
-    return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
-
-
-def _dynamic() -> bool | None:
-    """Whether all sizes are dynamic in this compilation, or none; ``None``: only changed sizes.
-
-    ``torch.compile(dynamic=...)`` sets these settings while it compiles (torch 2.6 to 2.15).
-    """
-    config = sys.modules.get("torch._dynamo.config")
-    if getattr(config, _STATIC, True) is False:
-        return True
-    return False if getattr(config, _AUTOMATIC, True) is False else None
-
-
-# Compiled entries live as long as the code object, so only a reset brings back a first id.
-_compiled: dict[int, weakref.ref[CodeType]] = {}
-
-
-def _was_compiled(code: CodeType) -> bool:
-    """Whether Dynamo compiled this code object before. Remembers it for the next call."""
-    before = _compiled.pop(id(code), None)
-    _compiled[id(code)] = weakref.ref(code)
-    if len(_compiled) > _MOST_CODES:
-        del _compiled[next(iter(_compiled))]
-    return before is not None and before() is code
-
-
-class _Instances:
-    """The modules compiled with each code: the code of a class, or of a wrapper."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, dict[int, weakref.ref[Any]]] = {}
-        self._counts: dict[int, int] = {}
-
-    def number(self, code: CodeType, values: Any) -> int:
-        """The number of this module of ``code``, from 1, at its first compilation; else 0."""
-        module = _module(code, values)
-        if module is None:
-            return 0
-        known = self._known.setdefault(id(code), {})
-        if (seen := known.get(id(module))) is not None and seen() is module:
-            return 0
-        known[id(module)] = weakref.ref(module)
-        self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        number = self._counts[id(code)]
-        if len(known) > _MOST_CODES:
-            del known[next(iter(known))]
-        if len(self._known) > _MOST_CODES:
-            oldest = next(iter(self._known))
-            del self._known[oldest], self._counts[oldest]
-        return number
-
-
-_instances = _Instances()
-
-
-def _module(code: CodeType, values: Any) -> Any:
-    """The module that runs this code: a method's first argument, or what a wrapper calls."""
-    if not isinstance(values, Mapping):
-        return None
-    if code.co_filename.endswith(_AROUND):
-        called = values.get("fn")
-        called = getattr(called, "__self__", called)
-    else:
-        called = values.get(code.co_varnames[0]) if code.co_argcount else None
-    module = sys.modules.get("torch.nn")
-    return called if module is not None and isinstance(called, module.Module) else None

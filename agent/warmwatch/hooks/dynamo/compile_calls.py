@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.hashes import of_value
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.user_code import of_value
 from warmwatch.shared.values import MOST_OPTIONS
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,79}")

@@ -23,7 +23,8 @@ from dataclasses import fields
 from typing import Any
 
 from warmwatch._guard import quietly, report
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, place
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.user_code import place
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
 _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")

@@ -21,8 +21,8 @@ from types import CodeType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.dynamo.compilations import FLEX, UNFUSED, being_compiled, code_being_compiled
-from warmwatch.hooks.imports import is_imported
+from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
+from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same arguments, the same pair.

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, place
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.hooks.redaction import guard
+from warmwatch.shared.user_code import place
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
 _FUNCTIONS = (

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly, report
-from warmwatch.hooks.imports import is_imported
+from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.compile_fx"

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.imports import is_imported
+from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.async_compile"

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from warmwatch.shared.user_frames import innermost, is_library, nearest
+from warmwatch.shared.user_code import innermost, is_library, nearest
 
 
 @pytest.mark.parametrize(

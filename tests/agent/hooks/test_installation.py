@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from support.trainings import environment
-from warmwatch.hooks.imports import ImportWatch
+from warmwatch.hooks.installation import ImportWatch
 
 # A module stands in for Dynamo: it is the import machinery that is looked at.
 BODY = """
 import importlib.util, sys, warnings
 from warmwatch import _guard
-from warmwatch.hooks.imports import ImportWatch
+from warmwatch.hooks.installation import ImportWatch
 warnings.simplefilter("ignore")
 arrived, errors, requested = [], [], []
 _guard.connect(lambda where, error: errors.append(f"{where}: {error}"))

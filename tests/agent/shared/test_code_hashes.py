@@ -9,9 +9,7 @@ from types import CodeType
 
 import pytest
 
-from warmwatch.hooks.hashes import of_code, of_value
-from warmwatch.hooks.points import Compiling
-from warmwatch.ledger.compile_calls import PendingCalls
+from warmwatch.shared.user_code import of_code, of_value
 
 FORWARD = """
 def forward(self, x):
@@ -30,8 +28,8 @@ def code_of(source: str, name: str = "forward") -> CodeType:
 def test_code_is_the_same_in_every_process() -> None:
     """Whatever the order of sets there is."""
     script = (
-        "import sys; sys.path[:0] = ['agent', 'tests/agent/hooks'];"
-        "import test_hashes as t; print(t.of_code(t.code_of(t.FORWARD)))"
+        "import sys; sys.path[:0] = ['agent', 'tests/agent/shared'];"
+        "import test_code_hashes as t; print(t.of_code(t.code_of(t.FORWARD)))"
     )
     found = {
         subprocess.run(
@@ -85,29 +83,6 @@ def test_different_settings_have_different_hashes_without_any_repr() -> None:
     endless: list[object] = []
     endless.append(endless)
     assert of_value(endless)
-
-
-def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:
-    ways = PendingCalls()
-    for mode in ("default", "max-autotune", "default"):
-        ways.add({"mode": mode})
-    assert [way["mode"] for way in ways.take()] == ["default", "max-autotune"]
-    assert ways.take() == []
-    for number in range(50):
-        ways.add({"mode": str(number)})
-    assert len(ways.take()) == 18
-
-
-def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
-    """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
-    functions = Compiling()
-    functions.begun(1, {"id": "0/0", "code": "a"})
-    functions.begun(1, {"id": "1/0"})  # of which nothing is known
-    functions.begun(1, {"id": "0/0", "code": "b"})
-    assert (functions.code("0/0"), functions.code("1/0"), functions.code(None)) == ("b", None, None)
-    for number in range(5000):
-        functions.begun(1, {"id": f"{number}/9", "code": "c"})
-    assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")
 
 
 def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> None:

@@ -1,6 +1,9 @@
-"""Short hashes of function code and option values, to compare two runs.
+"""The user's code: its place, the nearest user frame on a stack, and a hash to compare two runs.
 
-They are equal in every process and on every machine with the same minor version of Python. A hash
+Library code is PyTorch, the agent, the standard library and everything in a ``site-packages``
+folder. Only names of functions, base names of files and lines are returned. Every walk is bounded.
+
+Hashes are equal in every process and on every machine with the same minor version of Python. A hash
 does not reveal its input, but a guessed value can be tested. So a function's hash covers that a
 text exists, never the text. No object of the program is passed to ``repr``.
 """
@@ -8,9 +11,62 @@ text exists, never the text. No object of the program is passed to ``repr``.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+_INSTALLED = ("/site-packages/", "/dist-packages/")
+_STANDARD = f"{os.path.dirname(os.__file__)}/"  # noqa: PTH120 - no pathlib in the agent's imports
+_GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__ ")
+_PACKAGES = ("torch", "warmwatch", "triton")  # regardless of where they are installed
+_MOST_FRAMES = 200
+_MOST_RAISED = 5_000  # an endless recursion has 1,000 frames, unless the limit was raised
+
+
+def place(name: str | None, file: str | None, line: int | None) -> dict[str, Any]:
+    """The place of the user's function. Only the base name of its file leaves the process."""
+    return {"name": name, "file": file.rpartition("/")[2] if file else None, "line": line}
+
+
+def is_library(file: str, module: Any = None) -> bool:
+    """Whether the code in ``file``, of the module named ``module``, is a library's."""
+    if isinstance(module, str) and module.partition(".")[0] in _PACKAGES:
+        return True
+    if any(folder in file for folder in _INSTALLED) or file.startswith(_GENERATED):
+        return True
+    return file.startswith(_STANDARD)
+
+
+def nearest(frame: FrameType | None) -> dict[str, Any] | None:
+    """The user frame at ``frame`` or nearest above it; ``None`` if there is none."""
+    for _ in range(_MOST_FRAMES):
+        if frame is None:
+            return None
+        if not _is_librarys(frame):
+            return place(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
+    """The user frame nearest to where an exception was raised; ``None`` if there is none."""
+    found: TracebackType | None = None
+    for _ in range(_MOST_RAISED):
+        if raised is None:
+            break
+        if not _is_librarys(raised.tb_frame):
+            found = raised
+        raised = raised.tb_next
+    if found is None:
+        return None
+    code = found.tb_frame.f_code
+    return place(code.co_name, code.co_filename, found.tb_lineno)
+
+
+def _is_librarys(frame: FrameType) -> bool:
+    return is_library(frame.f_code.co_filename, frame.f_globals.get("__name__"))
+
 
 _CODE, _VALUE = 6, 3  # bytes
 _DEEPEST = 16
