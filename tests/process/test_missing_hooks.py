@@ -115,7 +115,7 @@ from support.torch_versions import LOGS_RECORD
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
-from warmwatch.hooks.dynamo import compilations as code, compilations
+from warmwatch.hooks.dynamo import compilations, events
 from warmwatch.hooks.inductor import flops
 
 class Without:
@@ -173,8 +173,8 @@ CASES = {
     "fail_type": lambda: field("fail_type"),
     "co_name": lambda: field("co_name"),
     "unique_graphs": lambda: patch.object(utils, "counters", Renamed("stats", "unique_graphs")),
-    "_compile": lambda: patch.object(code, "_FUNCTION", "_compile_frame"),
-    "locals of _compile": lambda: patch.object(code, "_LOCALS", ("code_object", "compile_id")),
+    "_compile": lambda: patch.object(events, "_FUNCTION", "_compile_frame"),
+    "locals of _compile": lambda: patch.object(events, "_LOCALS", ("code_object", "compile_id")),
     "events": unknown_events,
     "limit": lambda: patch.object(torch._dynamo, "convert_frame", Owner(convert_frame, *LIMITS)),
     "CatchErrorsWrapper.__call__": lambda: patch.object(

@@ -214,9 +214,9 @@ _AROUND = "torch/_dynamo/external_utils.py"
 
 def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     """Check that ``_compile`` exists and has the local variables that this file reads."""
-    with look_up():
-        from inspect import unwrap
+    from inspect import unwrap  # here: PyTorch imports it; a process that never compiles need not
 
+    with look_up():
         from torch._dynamo import config, convert_frame
 
         _ = (getattr(config, _STATIC), getattr(config, _AUTOMATIC))
