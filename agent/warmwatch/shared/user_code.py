@@ -17,7 +17,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
-_STANDARD = f"{os.path.dirname(os.__file__)}/"  # noqa: PTH120 - no pathlib in the agent's imports
+_STANDARD = f"{os.path.dirname(os.__file__)}/"
 _GENERATED = ("<frozen ", "<eval_with_key>", "<__array_function__ ")
 _PACKAGES = ("torch", "warmwatch", "triton")  # regardless of where they are installed
 _MOST_FRAMES = 200
