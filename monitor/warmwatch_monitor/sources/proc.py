@@ -94,12 +94,14 @@ def ancestors(pid: int) -> Iterator[int]:
 
 def machine_memory() -> tuple[int, int] | None:
     """Bytes of memory, and those available without swapping; ``None`` if they are not known."""
-    lines = (line.partition(":") for line in text(f"{PROC}/meminfo").splitlines())
-    found = {name: value.split()[0] for name, _, value in lines if value.strip()}
-    if "MemTotal" not in found or "MemAvailable" not in found:
-        return None
-    total, available = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
-    return total, min(available, total)  # of a container the total may be less
+    found: dict[str, int] = {}
+    for line in text(f"{PROC}/meminfo").splitlines():  # both are among its first lines
+        name, _, value = line.partition(":")
+        if name in ("MemTotal", "MemAvailable"):
+            found[name] = 1024 * int(value.split()[0])
+            if len(found) == 2:  # in a container the total may be less than what is available
+                return found["MemTotal"], min(found.values())
+    return None
 
 
 def stolen_seconds() -> float | None:
