@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct, field
@@ -41,8 +42,9 @@ class Labels:
         return {**self.values, own: value} if own else self.values
 
 
+@lru_cache(maxsize=8192)
 def pair(name: str, value: str) -> str:
-    """``name="value"``, escaped."""
+    """``name="value"``, escaped. Most are the same at each scrape."""
     return f'{name}="{value.translate(ESCAPES)}"'
 
 

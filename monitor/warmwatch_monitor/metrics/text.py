@@ -68,7 +68,8 @@ def encode(families: Iterable[Family], accept: str | None) -> tuple[bytes, str]:
         at = len(parts)
         parts.extend(_histograms(family) if family.type == "histogram" else _lines(family))
         if len(parts) > at:
-            parts.insert(at, header(family))
+            name = family.name if openmetrics else family.sample_name
+            parts.insert(at, header(name, family.help, family.type))
     if openmetrics:
         parts.append("# EOF")
     parts.append("")  # the last line ends, too
@@ -106,12 +107,12 @@ def _histograms(family: Family) -> Iterator[str]:
         yield f"{name}_sum{{{own}{after}}} {number(value.sum)}"
 
 
-def _plain_header(family: Family) -> str:
-    name = family.sample_name
-    type_ = "gauge" if family.type == "info" else family.type
-    return f"# HELP {name} {family.help.translate(_HELP_ESCAPES)}\n# TYPE {name} {type_}"
+@lru_cache(maxsize=1024)
+def _plain_header(name: str, help: str, type: str) -> str:
+    type_ = "gauge" if type == "info" else type
+    return f"# HELP {name} {help.translate(_HELP_ESCAPES)}\n# TYPE {name} {type_}"
 
 
-def _openmetrics_header(family: Family) -> str:
-    help = family.help.translate(ESCAPES)
-    return f"# HELP {family.name} {help}\n# TYPE {family.name} {family.type}"
+@lru_cache(maxsize=1024)
+def _openmetrics_header(name: str, help: str, type: str) -> str:
+    return f"# HELP {name} {help.translate(ESCAPES)}\n# TYPE {name} {type}"
