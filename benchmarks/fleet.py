@@ -49,9 +49,8 @@ BLOCK_SAMPLE_SECONDS, HOUR = 1800, 3600
 # of jobs that last an hour, those that ended within the daemon's retention of 15 minutes: settled
 ENDED, ENDED_SECONDS = GPUS * 15 // 60, 300.0
 RULES = Path(__file__).parents[1] / "dashboards" / "rules"
-# a job in its last state, and what Grafana fills in for a graph of all scrapes
+# what Grafana fills in for a graph of all scrapes, without the run
 VARIABLES = {
-    "run": f"job-0-{EARLIER_JOBS}-0",
     **dict.fromkeys(("rank", "gpu", "cluster", "node"), ".*"),
     "lines": "16",
     "rows": "50",
@@ -60,7 +59,8 @@ VARIABLES = {
     "__range": f"{EARLIER_JOBS * EARLIER_SECONDS + LAST_SECONDS}s",
 }
 _SAMPLE = re.compile(r"^(\w+)\{?(.*?)\}? (\S+)$")
-_GROWS = re.compile(r"_(total|sum|count|bucket|timestamp_seconds)$")
+# what an alert counts does not grow, or 9,000 alerts would fire
+_GROWS = re.compile(r"(?<!errors)(?<!after_warm)_(total|sum|count|bucket|timestamp_seconds)$")
 
 
 def measure() -> Iterator[Figure]:
@@ -240,11 +240,14 @@ def _costs(url: str, at: float) -> Iterator[Figure]:
         for group in groups
         for rule in group["rules"]
     ]
+    last = {"query": "topk(1, run:warmwatch_warm:min)", "time": f"{at:.3f}"}
+    (some,) = ask(url, "query", **last)["result"]
+    variables = {**VARIABLES, "run": some["metric"]["run"]}
     panels = [
         (
             one.where.partition(":")[0],
             one.where,
-            _cost(url, at, one.filled(**VARIABLES), one.instant),
+            _cost(url, at, one.filled(**variables), one.instant),
         )
         for one in dashboards.queries()
     ]

@@ -165,8 +165,10 @@ def _alerts() -> table.Panel:
 
 def _compiling() -> table.Panel:
     phase = f"warmwatch_compile_phase{{{NODE}}} == 1"
-    spent = f"rank:warmwatch_compile_seconds:sum{{{CLUSTER}}} and on (cluster, run, rank) {phase}"
-    longest = f"topk($rows, {spent})"
+    # of the phases there is a series each, so they are read only once
+    compiling = f"warmwatch_compiling{{{NODE}}} == 1"
+    spent = f"rank:warmwatch_compile_seconds:sum{{{CLUSTER}}}"
+    longest = f"topk($rows, {spent} and on (cluster, run, rank) {compiling})"
     panel = rows(
         About(
             title="Who compiles now",
