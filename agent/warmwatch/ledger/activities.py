@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from warmwatch.hooks.phases import is_preparation, phase_of
-from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 from warmwatch.shared.record import PHASES
@@ -26,9 +26,9 @@ _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 class Activities:
     """Open activities of each thread, and the counters that follow from them."""
 
-    def __init__(self, book: CounterStore, answers: Answers) -> None:
-        self._book, self._words, self._store = book, book.words, book.store
-        self._answers = answers
+    def __init__(self, counters: CounterStore, state: PytorchState) -> None:
+        self._counters, self._words, self._store = counters, counters.words, counters.store
+        self._state = state
         # In the order of the threads' begins: the first has been compiling longest.
         self._stacks: dict[int, _Stack] = {}
         self._background: dict[int, _Stack] = {}  # stacks that a step has passed
@@ -47,18 +47,16 @@ class Activities:
                 self._thread_ended = False
                 words[_SINCE] = now  # before the count: see ``look_closely`` in ``steps.py``
                 words[AT["begun"]] += 1
-                self._book.on_begin()  # after the count, so that the callback sees it
+                self._counters.on_begin()  # after the count, so that the callback sees it
                 words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
                 self._opened_episode = not words[AT["episode_began_ns"]]
                 if self._opened_episode:
                     words[AT["episode_began_ns"]] = now
                     words[AT["episode_began_steps"]] = self._store.steps()
                 if self._background:
-                    self._answers.at_end(
-                        now
-                    )  # counters that rose so far belong to that compilation
+                    self._state.at_end(now)  # counters that rose so far belong to that compilation
                 else:
-                    self._answers.at_begin()
+                    self._state.at_begin()
                 values = {"activity": words[AT["begun"]], "what": event}
                 self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
             stack = self._stacks.setdefault(thread, [])
@@ -143,7 +141,7 @@ class Activities:
             words[AT["longest_activity_ns"]] = max(words[AT["longest_activity_ns"]], took)
             self._nothing_active()
             words[AT["last_end_ns"]] = now
-            self._answers.at_end(now)
+            self._state.at_end(now)
             values = {"activity": words[AT["begun"]], "phase_ns": self._phase_ns()}
             self._store.note("end", now, values)
         if changed:
@@ -161,7 +159,7 @@ class Activities:
             self._store.note("background", now, {"seconds": (now - since) / 1e9})
         words[AT["background_since_ns"]] = min(self._background_since.values(), default=0)
         words[AT["background_ended_ns"]] = now
-        self._answers.at_end(now)
+        self._state.at_end(now)
         self._store.publish(words)
 
     def progress(self, of: str, done: int, total: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from warmwatch.ledger.activities import Activities
-from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
@@ -90,11 +90,11 @@ _MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
 class Compilations:
     """Counts compilations by kind, and writes a line for each."""
 
-    def __init__(self, book: CounterStore, answers: Answers, activities: Activities) -> None:
-        self._book, self._words, self._store = book, book.words, book.store
-        self._answers = answers
+    def __init__(self, counters: CounterStore, state: PytorchState, activities: Activities) -> None:
+        self._counters, self._words, self._store = counters, counters.words, counters.store
+        self._state = state
         self._written_keys = WrittenKeys()
-        self._told_skips = 0
+        self._reported_skips = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: set[Any] = set()
 
@@ -110,7 +110,7 @@ class Compilations:
         words[AT["recompiles_after_warm"]] += came_back and words[AT["warmups"]] > 0
         if phases := self._phases(now):
             values = {**values, "phase_us": phases}
-        if memory := self._answers.look_at_memory(now):
+        if memory := self._state.read_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
         self._store.publish(words)
         self._store.note("compilation", now, {"kind": kind, **values})
@@ -144,11 +144,13 @@ class Compilations:
         key = (frame, *(values.get(of) for of in ("name", "file", "line")))
         if key not in self._at_limit:
             self._at_limit.add(key)
-            self._book.count("fallbacks", "fallback", now, {**values, "steps": self._store.steps()})
+            self._counters.count(
+                "fallbacks", "fallback", now, {**values, "steps": self._store.steps()}
+            )
 
     def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
-        self._answers.count_skips()
+        self._state.count_skips()
         self._store.publish(self._words)
-        if self._told_skips < _MOST_SKIPS:
-            self._told_skips += 1
+        if self._reported_skips < _MOST_SKIPS:
+            self._reported_skips += 1
             self._store.note("cudagraph_skip", now, values)

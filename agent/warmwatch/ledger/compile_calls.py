@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 _MOST_WAYS = 20
@@ -32,8 +32,8 @@ class PendingCalls:
 class CompileCalls:
     """Reports what ``torch.compile`` was called with, once there is a record."""
 
-    def __init__(self, book: CounterStore, answers: Answers) -> None:
-        self._words, self._store, self._answers = book.words, book.store, answers
+    def __init__(self, counters: CounterStore, state: PytorchState) -> None:
+        self._words, self._store, self._state = counters.words, counters.store, state
         self._ways = PendingCalls()
         self._is_open = False
 
@@ -41,12 +41,12 @@ class CompileCalls:
         self._words[AT["wrappers"]] += 1
         self._ways.add(way)
         self._report_calls(now)
-        self._answers.look_whether_disabled()
+        self._state.read_disabled()
         self._store.publish(self._words)
 
     def opened(self, graphs: int, now: int) -> None:
         self._words[AT["graphs_before"]] = graphs
-        self._answers.look_for_optimizers()
+        self._state.read_optimizers()
         self._is_open = True
         self._report_calls(now)
         self._store.publish(self._words)
@@ -62,9 +62,9 @@ class CompileCalls:
             self._store.publish(self._words)
 
     def precompiled(self, kinds: Iterable[str]) -> None:
-        if self._answers.runs_ahead(kinds):
+        if self._state.read_precompiled(kinds):
             self._store.publish(self._words)
 
     def turned(self) -> None:
-        if self._answers.look_whether_disabled():
+        if self._state.read_disabled():
             self._store.publish(self._words)

@@ -98,27 +98,27 @@ class Pytorch(Protocol):
         """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
 
 
-class Answers:
+class PytorchState:
     """What was last read from PyTorch, and the changes since.
 
     Args:
-        word_break: formats the reason of a graph break.
+        redact_break: redacts the reason of a graph break.
 
     Attributes:
         on_purpose: whether the stance that turns compilation off is the agent's own.
     """
 
     def __init__(
-        self, book: CounterStore, pytorch: Pytorch, word_break: Callable[[str], str]
+        self, counters: CounterStore, pytorch: Pytorch, redact_break: Callable[[str], str]
     ) -> None:
-        self._words, self._store, self._pytorch = book.words, book.store, pytorch
-        self._word_break = word_break
+        self._words, self._store, self._pytorch = counters.words, counters.store, pytorch
+        self._redact_break = redact_break
         self.on_purpose: Callable[[], bool] = lambda: False
         self._before: Mapping[str, int] = {}
         self._breaks: Mapping[str, int] = {}
         self._uncompiled: tuple[int, int] = (0, 0)
         self._was_on_purpose = False
-        self._told_breaks: dict[str, int] = {}
+        self._reported_breaks: dict[str, int] = {}
         self._break_lines = 0
 
     def at_begin(self) -> None:
@@ -133,30 +133,30 @@ class Answers:
         for name, value in after.items():
             words[counter(name)] += max(0, value - self._before.get(name, 0))
         self._before = after
-        self.look_at_memory(now)
-        self.look_whether_disabled()
-        self.look_for_optimizers()
+        self.read_memory(now)
+        self.read_disabled()
+        self.read_optimizers()
         words[AT["asynchronous"]] |= self._pytorch.asynchronous()
-        self._tell_breaks(now)
+        self._report_breaks(now)
 
-    def _tell_breaks(self, now: int) -> None:
+    def _report_breaks(self, now: int) -> None:
         """Write a line for each graph break reason that occurred again, with its count."""
         rises: dict[str, int] = {}
         words: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
             if (rise := count - self._breaks.get(text, 0)) > 0:
-                reason = self._word_break(text)
+                reason = self._redact_break(text)
                 rises[reason] = rises.get(reason, 0) + rise
                 words[reason] = text
         for reason, rise in rises.items():
-            known = reason in self._told_breaks or len(self._told_breaks) < _MOST_BREAKS
+            known = reason in self._reported_breaks or len(self._reported_breaks) < _MOST_BREAKS
             if known and self._break_lines < _MOST_BREAK_LINES:
                 self._break_lines += 1
-                count = self._told_breaks[reason] = self._told_breaks.get(reason, 0) + rise
+                count = self._reported_breaks[reason] = self._reported_breaks.get(reason, 0) + rise
                 where = self._pytorch.break_place(words[reason])
                 self._store.note("graph_break", now, {"reason": reason, "count": count, **where})
 
-    def look_whether_disabled(self) -> bool:
+    def read_disabled(self) -> bool:
         """Read whether compilation is disabled; returns whether that changed."""
         words = self._words
         before, by = words[AT["disabled"]], self._pytorch.disabled()
@@ -185,12 +185,12 @@ class Answers:
                 words[AT["uncompiled_step"]] = steps + 1
         return True
 
-    def look_for_optimizers(self) -> None:
+    def read_optimizers(self) -> None:
         """Record whether the process made an optimizer: then its steps show when it is warm."""
         if not self._words[AT["optimizers"]]:
             self._words[AT["optimizers"]] = int(self._pytorch.optimizers())
 
-    def runs_ahead(self, kinds: Iterable[str] | None = None) -> bool:
+    def read_precompiled(self, kinds: Iterable[str] | None = None) -> bool:
         """Record which ahead-of-time compiled code runs; returns whether any is new.
 
         ``kinds``: of ``record.PRECOMPILED``; ``None``: check the calling thread.
@@ -200,7 +200,7 @@ class Answers:
             self._words[AT["precompiled"]] |= 1 << record.PRECOMPILED.index(kind)
         return self._words[AT["precompiled"]] != before
 
-    def look_at_memory(self, now: int) -> tuple[int, ...]:
+    def read_memory(self, now: int) -> tuple[int, ...]:
         """Record the allocator's present figures; returns its bytes, by ``record.MEMORY``."""
         found = self._pytorch.memory()
         if not found:

@@ -17,7 +17,7 @@ from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls
-from warmwatch.ledger.counters import Answers, CounterStore, Pytorch, Store, counter
+from warmwatch.ledger.counters import CounterStore, Pytorch, PytorchState, Store, counter
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End
@@ -31,8 +31,8 @@ _LARGEST_WORD = 2**64 - 1
 class Run:
     """What the user reported about the run's steps, and the run's end."""
 
-    def __init__(self, book: CounterStore, answers: Answers) -> None:
-        self._words, self._store, self._answers = book.words, book.store, answers
+    def __init__(self, counters: CounterStore, state: PytorchState) -> None:
+        self._words, self._store, self._state = counters.words, counters.store, state
 
     def worth(self, values: Mapping[str, int]) -> None:
         words, steps = self._words, self._store.steps()
@@ -50,7 +50,7 @@ class Run:
     def exit(self, end: End, now: int) -> None:
         if self._words[AT["end_code"]]:
             return  # a spawned child comes here when multiprocessing ends it, and again at exit
-        self._answers.look_at_memory(now)
+        self._state.read_memory(now)
         self._words[AT["end_code"]] = record.ENDS.index(end.how)
         self._words[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
         self._words[AT["ended_ns"]] = now
@@ -64,7 +64,7 @@ class Ledger:
     """Compile facts of one process.
 
     Args:
-        word_break: formats the reason of a graph break. clock: monotonic nanoseconds.
+        redact_break: redacts the reason of a graph break. clock: monotonic nanoseconds.
         quiet_ns: how long nothing may compile before a process without steps is warm; 0: never.
 
     Attributes:
@@ -75,32 +75,32 @@ class Ledger:
         self,
         store: Store,
         pytorch: Pytorch,
-        word_break: Callable[[str], str],
+        redact_break: Callable[[str], str],
         *,
         quiet_ns: int = 0,
         clock: Callable[[], int] = monotonic_ns,
     ) -> None:
         self._store, self._clock, self._queue = store, clock, SerialQueue()
-        self._book = book = CounterStore(store)
-        self.words = book.words
+        self._counters = counters = CounterStore(store)
+        self.words = counters.words
         self.words[AT["quiet_ns"]] = quiet_ns
-        self._answers = answers = Answers(book, pytorch, word_break)
-        self._activities = Activities(book, answers)
-        self._compilations = Compilations(book, answers, self._activities)
-        self._pausing = Pausing(book, pytorch)
-        self._compile_calls, self._run = CompileCalls(book, answers), Run(book, answers)
-        self.marks = StepFacts(book, answers, self._pausing, self._queue, clock)
+        self._state = state = PytorchState(counters, pytorch, redact_break)
+        self._activities = Activities(counters, state)
+        self._compilations = Compilations(counters, state, self._activities)
+        self._pausing = Pausing(counters, pytorch)
+        self._compile_calls, self._run = CompileCalls(counters, state), Run(counters, state)
+        self.marks = StepFacts(counters, state, self._pausing, self._queue, clock)
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
         self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation
 
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` when activity has begun, on any thread."""
-        self._book.on_begin = callback
+        self._counters.on_begin = callback
 
     def on_purpose(self, holds: Callable[[], bool]) -> None:
         """While ``holds()``, the stance that turns compilation off is the agent's own."""
-        self._answers.on_purpose = holds
+        self._state.on_purpose = holds
 
     def active_since(self) -> int:
         """Begin of the activity in progress in monotonic nanoseconds; 0 if there is none."""
@@ -234,7 +234,7 @@ class Ledger:
         """An error in the agent."""
         now = self._clock()
         values = {"where": where, "message": message[:500]}
-        self._queue.post(self._book.count, "agent_errors", "error", now, values)
+        self._queue.post(self._counters.count, "agent_errors", "error", now, values)
 
     def worth(self, values: Mapping[str, int]) -> None:
         """The user set the ``tokens`` or ``samples`` of a step, or both."""

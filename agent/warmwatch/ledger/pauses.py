@@ -193,13 +193,13 @@ class Pausing:
         pauses: those since the last step. training: the thread that marks the steps.
     """
 
-    def __init__(self, book: CounterStore, pytorch: Pytorch) -> None:
-        self._book, self._words, self._store = book, book.words, book.store
+    def __init__(self, counters: CounterStore, pytorch: Pytorch) -> None:
+        self._counters, self._words, self._store = counters, counters.words, counters.store
         self._pytorch = pytorch
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
-        self.pauses = Pauses(book.words)
+        self.pauses = Pauses(counters.words)
         self.training: int | None = None
 
     def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:
@@ -213,7 +213,7 @@ class Pausing:
     def ended(self, what: str, thread: int, now: int, steps: int) -> None:
         evaluations = self._words[AT["evaluations"]]
         if changed := self.pauses.ended(what, thread, now, steps):
-            self._book.on_begin()  # the step around it is not regular
+            self._counters.on_begin()  # the step around it is not regular
             if self._words[AT["evaluations"]] > evaluations:
                 self._evaluated()
         self._paused(changed)

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warmwatch.ledger.counters import Answers, CounterStore
+from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class IrregularSteps:
     """The first step, steps with activity, long steps, and the step that makes the rank warm."""
 
-    def __init__(self, book: CounterStore, answers: Answers, pauses: Pauses) -> None:
-        self._words, self._store = book.words, book.store
-        self._answers, self._pauses = answers, pauses
+    def __init__(self, counters: CounterStore, state: PytorchState, pauses: Pauses) -> None:
+        self._words, self._store = counters.words, counters.store
+        self._state, self._pauses = state, pauses
         self._left_out = LeftOut()
 
     def irregular(self, now: int, before: int, seen: int) -> None:
@@ -33,12 +33,12 @@ class IrregularSteps:
         words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
         words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
         words[AT["activities_seen"]] = seen
-        memory = dict(zip(record.MEMORY, self._answers.look_at_memory(now), strict=False))
+        memory = dict(zip(record.MEMORY, self._state.read_memory(now), strict=False))
         if memory and not before:
             self._store.note("first_step", now, memory)
-        self._answers.look_whether_disabled()
-        self._answers.runs_ahead()
-        self._answers.count_skips()
+        self._state.read_disabled()
+        self._state.read_precompiled()
+        self._state.count_skips()
 
     def passed(self, seen: int) -> None:
         self._words[AT["activities_seen"]] = seen
@@ -79,13 +79,13 @@ class IrregularSteps:
 
     def slow(self, now: int) -> None:
         """Record what may explain a slow step."""
-        if self._answers.look_at_memory(now):
+        if self._state.read_memory(now):
             self._store.publish(self._words)
 
     def warm(self, now: int, steps: int) -> None:
         words = self._words
-        self._answers.look_at_memory(now)
-        self._answers.runs_ahead()
+        self._state.read_memory(now)
+        self._state.read_precompiled()
         if words[AT["asynchronous"]]:
             return  # it may still compile in the background
         if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
@@ -102,7 +102,7 @@ class IrregularSteps:
         active = words[AT["active_since_ns"]]
         if activities is not None and (active or words[AT["begun"]] != activities):
             return
-        self._answers.runs_ahead()
+        self._state.read_precompiled()
         words[AT["settled"]] = 1 + words[AT["begun"]]
         words[AT["settled_ns"]] = now
         words[AT["settled_by"]] = record.SETTLED_BY.index(by)
@@ -115,7 +115,7 @@ class IrregularSteps:
         words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
         how = {} if by is None else {"by": by}
         if not words[AT["begun"]]:  # eager: there was no warm-up
-            self._answers.look_whether_disabled()
+            self._state.read_disabled()
             self._store.publish(words)
             self._store.note("eager", now, {"at": self._store.steps(), **how}, essential=True)
             return
@@ -137,15 +137,15 @@ class StepFacts:
 
     def __init__(
         self,
-        book: CounterStore,
-        answers: Answers,
+        counters: CounterStore,
+        state: PytorchState,
         pausing: Pausing,
         queue: SerialQueue,
         clock: Callable[[], int],
     ) -> None:
-        self._book, self._queue, self._clock = book, queue, clock
+        self._counters, self._queue, self._clock = counters, queue, clock
         self._pausing, self._pauses = pausing, pausing.pauses
-        self._steps = IrregularSteps(book, answers, pausing.pauses)
+        self._steps = IrregularSteps(counters, state, pausing.pauses)
 
     def resumed(self, now: int, last: int, duration: int) -> int:
         """The length of a clean step that is not the first, without its pauses.
@@ -189,9 +189,9 @@ class StepFacts:
         clean = not (touched or baseline)
         values = {"n": steps, "seconds": seconds, "clean": clean}
         if touched or steps == 1:
-            self._queue.post(self._book.noted, "step", now, values)
+            self._queue.post(self._counters.noted, "step", now, values)
         else:
-            self._queue.post(self._book.store.publish, self._book.words)
+            self._queue.post(self._counters.store.publish, self._counters.words)
         return rest
 
     def passed(self, seen: int) -> None:
@@ -206,7 +206,7 @@ class StepFacts:
         """The baseline steps are over; ``median_ns``: the median of those that ran eagerly."""
         now = self._clock()
         values = {"steps": steps, "median_ns": median_ns}
-        self._queue.post(self._book.noted, "baseline", now, values)
+        self._queue.post(self._counters.noted, "baseline", now, values)
 
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None

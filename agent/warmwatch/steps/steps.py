@@ -265,7 +265,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         nonlocal low, high, place, within, done, before
         try:
             if id_of(optimizer) != regular:
-                ask(optimizer)
+                judge(optimizer)
                 return
             now = clock()
             last = before
@@ -284,7 +284,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             failed(error)
 
-    def ask(optimizer: Any) -> None:
+    def judge(optimizer: Any) -> None:
         """Handle any call but the regular ones."""
         if id(optimizer) != leader and not is_step(optimizer):
             return
@@ -326,7 +326,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         if count == warm_up.warm_at:
             become_warm(now, count)
         elif duration > suspect and count > warm_up.warm_at:
-            look_whether_long(count, last + duration, duration)
+            check_length(count, last + duration, duration)
 
     def mark_closely(now: int) -> None:
         """Handle a step that may not be clean."""
@@ -360,7 +360,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def usual() -> int:
         return usual_ns(slot[_CLEAN_BINS], ring)
 
-    def look_whether_long(count: int, now: int, duration: int) -> None:
+    def check_length(count: int, now: int, duration: int) -> None:
         nonlocal suspect
         length = usual()
         suspect = worth_a_look_ns(length)
@@ -404,8 +404,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             new_ledger.on_begin(on_activity)
 
     def wrap_rare(wrap: Callable[[Any], Any]) -> None:
-        nonlocal ask, mark, failed
-        ask, mark, failed = wrap(ask), wrap(mark), wrap(failed)
+        nonlocal judge, mark, failed
+        judge, mark, failed = wrap(judge), wrap(mark), wrap(failed)
 
     ledger.on_begin(on_activity)
     return Steps(

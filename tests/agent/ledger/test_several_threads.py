@@ -16,7 +16,7 @@ import pytest
 
 from support.ranks import K, Rank
 from warmwatch.ledger.activities import Activities
-from warmwatch.ledger.counters import Answers
+from warmwatch.ledger.counters import PytorchState
 from warmwatch.process.settings import Settings
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.shared import record
@@ -178,7 +178,7 @@ def test_no_activity_is_missed_that_begins_while_a_step_is_marked_closely(
     assert turn > 40
 
 
-@pytest.mark.parametrize("entering", [Activities.begin, Answers.at_begin])
+@pytest.mark.parametrize("entering", [Activities.begin, PytorchState.at_begin])
 def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
     entering: FunctionType, others: list[ThreadPoolExecutor]
 ) -> None:
@@ -216,7 +216,7 @@ def after_calls(code: CodeType) -> set[int]:
     [
         (inner(_steps.make_steps, "on_step"), 2 * K),
         (inner(_steps.make_steps, "on_step"), K - 1),
-        (inner(_steps.make_steps, "ask"), K - 1),
+        (inner(_steps.make_steps, "judge"), K - 1),
         (inner(_steps.make_steps, "mark"), K - 1),
         (JUDGED, K - 1),
         (STORED, K - 1),
