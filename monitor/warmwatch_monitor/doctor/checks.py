@@ -22,7 +22,7 @@ from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
 from warmwatch_monitor.model import RecordReading, Refusal
-from warmwatch_monitor.pipeline.feed import NOT_YET, Feed
+from warmwatch_monitor.pipeline.poller import NOT_YET, Feed
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.listed import RECORDS
 from warmwatch_monitor.sources.nvml.source import NvmlSource

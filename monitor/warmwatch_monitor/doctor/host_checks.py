@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.doctor.checks import Finding, Mark
 from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
-from warmwatch_monitor.pipeline.feed import Feed
+from warmwatch_monitor.pipeline.poller import Feed
 
 _PATIENCE_SECONDS = 10.0
 _MOST_THREADS = 32  # PyTorch uses one for each processor, at most this many

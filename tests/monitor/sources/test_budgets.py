@@ -41,8 +41,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, fair_shares
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.pipeline.feed import Feed
-from warmwatch_monitor.pipeline.poller import Poller
+from warmwatch_monitor.pipeline.poller import Feed, Poller
 from warmwatch_monitor.settings import Settings, parse_address
 from warmwatch_monitor.sources.listed import RECORDS, Readings
 from warmwatch_monitor.sources.records import directory as directories
