@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from warmwatch.shared import record
 from warmwatch.shared.values import VERDICTS
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.sources.records import journal, journal_lines
+from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
 
 
@@ -67,7 +67,7 @@ def lookups_in(folder: str) -> list[Lookup]:
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(min(status.st_size, journal.LARGEST))
+            data = file.read(min(status.st_size, journal_lines.LARGEST_JOURNAL))
     found: list[Lookup] = []
     first: dict[str, Mapping[str, str]] = {}
     room = _PARTS

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.journal import (
+from warmwatch_monitor.sources.records.followed_record import (
     CHUNK,
-    LARGEST,
     MOST_BREAKS,
     MOST_EVENTS,
     Journal,
 )
+from warmwatch_monitor.sources.records.journal_lines import LARGEST_JOURNAL
 
 GOOD = '{"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}'
 BAD = {
@@ -216,7 +216,7 @@ def test_a_long_journal_is_read_completely_at_first(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     reasons = [line("graph_break", n, reason=f"r{n}", count=1) for n in range(5)]
     path.write_text("".join(f"{one}\n" for one in reasons) + many(60_000))
-    assert 4 * CHUNK < path.stat().st_size < LARGEST
+    assert 4 * CHUNK < path.stat().st_size < LARGEST_JOURNAL
     followed = Journal()
     assert follow(followed, path)
     assert [one.id for one in followed.compilations] == [

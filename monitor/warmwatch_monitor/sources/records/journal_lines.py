@@ -24,6 +24,7 @@ from warmwatch_monitor.model import (
     Recompile,
 )
 
+LARGEST_JOURNAL = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
 LONGEST_NAME = 300

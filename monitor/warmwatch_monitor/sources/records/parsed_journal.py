@@ -13,7 +13,7 @@ from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphB
 from warmwatch_monitor.model.budgets import JOURNALS_CACHED
 from warmwatch_monitor.model.records import CompileCauses
 from warmwatch_monitor.model.run_summary import Wrapping
-from warmwatch_monitor.sources.records import journal, journal_lines
+from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
 
 _MOST = 20_000
@@ -24,7 +24,7 @@ def causes_in(folder: str) -> CompileCauses:
     with Folder(folder) as opened:
         descriptor, status = opened.open(record.JOURNAL)
         with os.fdopen(descriptor, "rb") as file:
-            data = file.read(min(status.st_size, journal.LARGEST))
+            data = file.read(min(status.st_size, journal_lines.LARGEST_JOURNAL))
     lines = _Lines()
     for line in data.splitlines()[:_MOST]:
         lines.take(line)
@@ -143,7 +143,7 @@ def parse_journal(folder: str) -> ParsedJournal:
 def _content(folder: Folder) -> bytes:
     descriptor, status = folder.open(record.JOURNAL)
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(min(status.st_size, journal.LARGEST))
+        return file.read(min(status.st_size, journal_lines.LARGEST_JOURNAL))
 
 
 def _parsed(data: bytes) -> ParsedJournal:
