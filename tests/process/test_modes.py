@@ -379,4 +379,6 @@ def test_drift_is_that_of_the_losses_the_script_prints(records: Path, tmp_path: 
     assert (drift["noise"], default["max_drift_exceeded"]) == (noise, True)
     assert noise == 0
     assert default["peak_resident_bytes"] > 10**8
+    assert 0 < default["guard_seconds"] < default["steady"]["value"]
+    assert table["rows"][0]["guard_seconds"] is None
     assert "eager again" in done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from warmwatch.shared.record.loss_file import rank_of, rows_of
+from warmwatch.shared.record.loss_file import GUARDS, rank_of, rows_of
 
 Losses = Mapping[int, tuple[tuple[int, float], ...]]  # by rank: step and loss of each pass
 
@@ -54,6 +54,11 @@ def read_losses(folder: Path) -> Losses:
         if len(rows) > len(found.get(rank, ())):
             found[rank] = rows
     return found
+
+
+def read_guard_seconds(folder: Path) -> float | None:
+    """Seconds of guard checks for a step of the rank with the most; ``None`` if none measured."""
+    return max((float(file.read_text()) for file in folder.glob(f"*{GUARDS}")), default=None)
 
 
 def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift | None:

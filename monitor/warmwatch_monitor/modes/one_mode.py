@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note, plain, rewrite
 from warmwatch_monitor.run.launched import Launched, boot
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _PAUSE_SECONDS = 0.5
 _EXIT_SECONDS = 30.0  # how long an exit may take before it is ended as well
+_GUARD_SECONDS = 20.0  # how long guard checks may take to be measured
 MODE, LOSSES = "WARMWATCH_MODE", "WARMWATCH_LOSSES"
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it: no disk is waited for
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to compile nothing
@@ -70,14 +72,16 @@ def attempt(
         OSError: it cannot be started.
     """
     from warmwatch.shared.phrases import duration
+    from warmwatch_monitor.compare.comparison import EAGER
     from warmwatch_monitor.modes.bounded import bounded
-    from warmwatch_monitor.modes.drift import read_losses
+    from warmwatch_monitor.modes.drift import read_guard_seconds, read_losses
     from warmwatch_monitor.modes.table import Tried
     from warmwatch_monitor.run.environment import environment
 
     launch = uuid.uuid4().hex
-    run = _Followed(Launched(launch), steps, timeout, over, stops, progress)
     with _output(place) as output, _loss_folder(wanted=losses) as folder:
+        guards = None if mode == EAGER else folder
+        run = _Followed(Launched(launch), steps, timeout, over, stops, progress, guards)
         base = environment_of(mode, {**os.environ, **caches}, folder)
         code, why = bounded(
             command,
@@ -88,6 +92,7 @@ def attempt(
             hurry=lambda: stops.count > 1,
         )
         recorded = read_losses(folder) if folder else {}
+        guard_seconds = read_guard_seconds(guards) if guards else None
     seconds = time.monotonic() - run.began
     progress.clear()
     note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
@@ -101,6 +106,7 @@ def attempt(
         seconds=seconds,
         output=None if place is None else str(place),
         losses=recorded,
+        guard_seconds=guard_seconds,
         resident_bytes=run.resident_bytes,
     )
 
@@ -154,8 +160,11 @@ class _Followed:
         over: str,
         stops: Stops,
         progress: Progress,
+        guards: Path | None,
     ) -> None:
         self._launched, self._stops, self._progress = launched, stops, progress
+        self._guards, self._measured = guards, ""
+        self._measured_at = 0.0
         self._steps, self._timeout, self._over = steps, timeout, over
         self._last: Snapshot | None = None
         self._exits_since: float | None = None
@@ -163,9 +172,11 @@ class _Followed:
         self.began = time.monotonic()
 
     def poll(self) -> str | None:
-        """Why to end it now; ``None``: continue."""
+        """Why to end it now; ``None``: continue. Guard checks are measured after the steps."""
         from warmwatch_monitor.modes.table import enough
 
+        if self._measured:
+            return self._measured if self._has_guards() else None
         self._last = self._launched.snapshot()
         run = _main(self._last)
         self._note_memory(run)
@@ -173,8 +184,22 @@ class _Followed:
         if self._stops.count:
             return "interrupted"
         if run is not None and enough(run, self._steps) and not self._exits(run):
-            return "steady" if self._steps is None else "steps"
+            return self._then_guards("steady" if self._steps is None else "steps")
         return self._over if time.monotonic() - self.began > self._timeout else None
+
+    def _then_guards(self, why: str) -> str | None:
+        if self._guards is None:
+            return why
+        self._measured, self._measured_at = why, time.monotonic()
+        (self._guards / REQUEST).touch()
+        return None
+
+    def _has_guards(self) -> bool:
+        """Whether guard checks were measured, or this took too long."""
+        assert self._guards is not None
+        late = time.monotonic() - self._measured_at > _GUARD_SECONDS
+        ranks, found = (len(list(self._guards.glob(f"*{end}"))) for end in (SUFFIX, GUARDS))
+        return late or bool(self._stops.count) or found >= ranks
 
     def _exits(self, run: RunView) -> bool:
         """Whether it exits by itself: a signal would then kill it before it has a status."""

@@ -47,6 +47,7 @@ class Tried(Struct, frozen=True, kw_only=True):
         seconds: duration of the script.
         output: file with its output.
         losses: recorded losses of each rank.
+        guard_seconds: of guard checks for a step, after the steps were measured.
         resident_bytes: the most resident memory of a rank, as far as it was polled.
     """
 
@@ -58,6 +59,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     output: str | None = None
     losses: Losses = field(default_factory=dict)
+    guard_seconds: float | None = None
     resident_bytes: int | None = None
 
 
@@ -77,6 +79,7 @@ class Row(Struct, frozen=True, kw_only=True):
         against_default: break-even against the default mode, if that is not the baseline.
         total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
         peak_resident_bytes: the most resident memory of a rank's process.
+        guard_seconds: time of guard checks for a step, of the rank with the most.
         drift: how far its losses are from eager's. max_drift_exceeded: whether that is too far.
         compiled: whether there was compile activity.
         wrappings, agent_errors: from its ranks. gpus: number of GPUs used.
@@ -114,6 +117,7 @@ class Row(Struct, frozen=True, kw_only=True):
     against_default: BreakEven | None = None
     total_seconds: float | None = None
     peak_resident_bytes: int | None = None
+    guard_seconds: float | None = None
     drift: Drift | None = None
     max_drift_exceeded: bool | None = None
     compiled: bool = False
@@ -340,6 +344,7 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
         output=tried.output,
         others=tried.others,
         peak_resident_bytes=tried.resident_bytes,
+        guard_seconds=tried.guard_seconds,
     )
     account = tried.account
     if account is None or not account.ranks or compared is None:

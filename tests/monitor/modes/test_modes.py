@@ -255,6 +255,19 @@ def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
     assert "evaluation" not in text(made(*usual()))
 
 
+def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
+    step = H100_TABLE["default"]
+    for share, named in ((0.009, False), (0.031, True), (None, False)):
+        default = tried("default", account("default", *step))
+        (row,) = made(default).rows
+        assert row.steady is not None
+        seconds = share and share * row.steady.value
+        of = made(replace(default, guard_seconds=seconds))
+        assert ("guard checks take" in text(of)) is named
+        assert ("of each step (3 %)" in text(of)) is named
+        assert json.loads(as_text(of))["rows"][0]["guard_seconds"] == seconds
+
+
 def test_drift_is_shown_beside_its_noise_and_limited() -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
     of = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-3)

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from warmwatch._guard import quietly
+from warmwatch.hooks.dynamo.guard_cost import GuardCost
 from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
 from warmwatch.shared.record.loss_file import MOST_ROWS, ROW, SIZE, STEP, UNUSED_ROW, name_of
 
@@ -113,6 +114,8 @@ class _Losses:
             return
         with self._without_modes():
             self._record(loss)
+        if self._pid == os.getpid() and self._known:
+            self._guards.passed(self._steps())
 
     def _record(self, loss: Any) -> None:
         if loss.numel() != 1 or not loss.is_floating_point():
@@ -158,6 +161,7 @@ class _Losses:
             os.close(descriptor)
         self._mapping[:] = UNUSED_ROW * MOST_ROWS
         self._rows = itertools.count()
+        self._guards = GuardCost(self._torch, self._folder, path.stem)
         self._known = True
         return True
 

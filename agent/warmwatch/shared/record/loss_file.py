@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 
 SUFFIX = ".losses"
+GUARDS = ".guards"  # file with the seconds of guard checks in a step
+REQUEST = "measure-guards"  # exists when guard checks are to be measured
 ROW = struct.Struct("<qd")
 STEP = struct.Struct("<q")
 UNUSED_ROW = struct.pack("<qQ", 0, 2**64 - 1)

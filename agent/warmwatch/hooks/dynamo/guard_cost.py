@@ -1,0 +1,82 @@
+"""Time of guard checks, for ``warmwatch modes``: PyTorch's profiler for half a second of steps.
+
+That command measures the steps first. Then it creates the file ``REQUEST`` in the folder of the
+losses, and this profiles the CPU from the next step on. PyTorch records one event for each look-up
+of compiled code, which checks its guards. A program that uses a profiler itself is left alone.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST
+
+_EVENT = "TorchDynamo Cache Lookup"
+_LEAST_NS, _LEAST_STEPS = 5 * 10**8, 3
+_MOST_NS = 10 * 10**9  # steps that take longer are measured once
+
+
+class GuardCost:
+    """Measures once. :meth:`passed` is called at each backward pass, with the steps so far."""
+
+    def __init__(self, torch: Any, folder: Path, name: str) -> None:
+        self._torch, self._request = torch, folder / REQUEST
+        self._result = folder / f"{name}{GUARDS}"
+        self._profiler: Any = None
+        self._over = False
+        self._steps: int | None = None  # at the pass before
+        self._began = (0, 0)  # steps, nanoseconds
+
+    def passed(self, steps: int) -> None:
+        """Begin or end at the first pass after a step, so that whole steps are measured."""
+        before, self._steps = self._steps, steps
+        if self._over or steps == before:
+            return
+        if self._profiler is None:
+            if before is not None and self._request.exists():
+                self._begin(steps)
+            return
+        took, count = time.monotonic_ns() - self._began[1], steps - self._began[0]
+        if (took >= _LEAST_NS and count >= _LEAST_STEPS) or took >= _MOST_NS:
+            self._end(count)
+
+    def _begin(self, steps: int) -> None:
+        profiler = self._torch.profiler
+        if self._torch.autograd._profiler_enabled():
+            self._over = True
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler = profiler.profile(activities=[profiler.ProfilerActivity.CPU])
+            self._profiler.start()
+        self._began = steps, time.monotonic_ns()
+
+    def _end(self, count: int) -> None:
+        self._over, profiled = True, self._profiler
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profiled.stop()
+        self._profiler = None
+        # not its ``events()``, which builds a Python object of each operation
+        events = profiled.profiler.kineto_results.events()
+        found = sorted((e.start_ns(), e.duration_ns()) for e in events if e.name() == _EVENT)
+        part = self._result.with_suffix(".part")
+        part.write_text(repr(of_a_step([took for _, took in found], count) / 1e9))
+        part.replace(self._result)
+
+
+def of_a_step(lookups: Sequence[int], steps: int) -> float:
+    """Nanoseconds of the look-ups in a step, from those of ``steps`` steps in order.
+
+    The median step, so that a moment in which another program had the core does not count. If
+    the steps made unequal numbers of them, the mean.
+    """
+    each, rest = divmod(len(lookups), steps)
+    if rest or not each:
+        return sum(lookups) / steps
+    return median(sum(lookups[at : at + each]) for at in range(0, len(lookups), each))

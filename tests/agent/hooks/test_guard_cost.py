@@ -1,0 +1,74 @@
+"""The time of guard checks, which ``warmwatch modes`` requests after the measured steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from warmwatch.hooks.dynamo.guard_cost import GuardCost, of_a_step
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST
+
+
+@pytest.mark.parametrize(
+    ("lookups", "steps", "expected"),
+    [
+        ([10, 1, 12, 1, 900, 1], 3, 13),
+        ([10, 10, 12, 10, 11], 4, 53 / 4),
+        ([7], 2, 3.5),
+        ([], 3, 0),
+    ],
+    ids=["two a step", "unequal numbers", "not in each step", "none"],
+)
+def test_guard_checks_of_a_step(lookups: list[int], steps: int, expected: float) -> None:
+    assert of_a_step(lookups, steps) == expected
+
+
+@pytest.fixture
+def passes(tmp_path: Path) -> Iterator[Iterator[None]]:
+    """Each next() is a step: two calls of compiled code and one backward pass."""
+    compiled = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+    cost = GuardCost(torch, tmp_path, "0-1")
+
+    def steps() -> Iterator[None]:
+        for step in range(10**6):
+            compiled(compiled(torch.ones(2, 4))).sum().backward()
+            cost.passed(step)
+            yield
+
+    yield steps()
+    torch.compiler.reset()
+
+
+def test_it_is_measured_once_and_only_if_requested(
+    tmp_path: Path, passes: Iterator[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch.hooks.dynamo.guard_cost._LEAST_NS", 0)
+    for _ in range(3):
+        next(passes)
+    assert not torch.autograd._profiler_enabled()
+    (tmp_path / REQUEST).touch()
+    next(passes)
+    assert torch.autograd._profiler_enabled()
+    for _ in range(3):
+        next(passes)
+    assert not torch.autograd._profiler_enabled()
+    (result,) = tmp_path.glob(f"*{GUARDS}")
+    assert 0 < float(result.read_text()) < 1
+    result.unlink()
+    for _ in range(8):
+        next(passes)
+    assert not list(tmp_path.glob(f"*{GUARDS}"))
+
+
+def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path, passes: Iterator[None]) -> None:
+    next(passes)
+    (tmp_path / REQUEST).touch()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        next(passes)
+        assert torch.autograd._profiler_enabled()
+    next(passes)
+    assert not torch.autograd._profiler_enabled()
+    assert not list(tmp_path.glob(f"*{GUARDS}"))
