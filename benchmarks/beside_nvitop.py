@@ -1,8 +1,9 @@
 """The daemon beside nvitop-exporter; ``python -m benchmarks.beside_nvitop``.
 
 Both poll the GPU once a second, the daemon also its records, and both are scraped once a second at
-the same time, while one attached training runs. Needs ``nvitop-exporter`` on PATH, for example in
-an environment of its own. Without a GPU both read the tests' stand-in for NVIDIA's library.
+the same time, while one attached training runs. The daemon polls less a minute after the last
+compile activity, so measuring begins then. Needs ``nvitop-exporter`` on PATH, for example in an
+environment of its own. Without a GPU both read the tests' stand-in for NVIDIA's library.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import psutil
 from benchmarks import served, standin
 from benchmarks.figure import Figure
 
-WATCHED, PAUSE = 60.0, 10.0
+WATCHED, PAUSE = 120.0, 70.0
 # a training for a machine without a GPU: ten steps a second, which leave the processors idle
 PACED = """
 import time, warmwatch.auto, torch
