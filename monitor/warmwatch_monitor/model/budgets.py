@@ -37,7 +37,7 @@ FIRST_LISTING_SECONDS = 0.06  # until a directory was listed once, since no run 
 SHARE_OF_A_CORE = 0.11
 LONGEST_PAUSE = 1.0
 HISTORY_SECONDS = 0.05  # CPU time for writing runs to the history, once a second
-HISTORY_SHARE = 0.04  # of a core, above which it pauses longer
+HISTORY_SHARE = 0.03  # of a core, above which it pauses longer
 JOURNALS_CACHED = 4 << 20  # bytes of journals that the history keeps parsed
 
 # what can be left out, as /status and warmwatch_left_out_total name it

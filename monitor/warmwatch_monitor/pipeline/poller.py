@@ -26,6 +26,7 @@ from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import (
     LONGEST_PAUSE,
+    POLL_LONGEST,
     REQUESTED_OF_A_PEER,
     REQUESTING_PEERS,
     SHARE_OF_A_CORE,
@@ -305,7 +306,8 @@ class Poller:
     def _publish_until_stopped(self) -> None:
         before_ns = self._clock.monotonic_ns()
         while not self._stopping.is_set():
-            self._fresh.wait(self._pause)
+            # longer than a busy daemon's pause and poll: publishing in between doubles its work
+            self._fresh.wait(max(self._pause, LONGEST_PAUSE + POLL_LONGEST))
             if self._clock.monotonic_ns() - before_ns > _LATE_AFTER_PAUSES * self._pause * 1e9:
                 self._awake()
             self._fresh.clear()
