@@ -83,7 +83,7 @@ def test_training_and_monitor_share_the_directory_that_their_images_name() -> No
         assert "WARMWATCH_DIR=/run/warmwatch" in instructions(service, "ENV")[0]
     options = compose()["volumes"]["records"]["driver_opts"]["o"].split(",")
     group = instructions("monitor", "USER")[0].partition(":")[2]
-    assert {"mode=3777", f"gid={group}"} <= {*options}
+    assert {"mode=3777", f"gid={group}", "size=256m", "nr_inodes=16k"} <= {*options}
 
 
 def test_prometheus_may_ask_the_monitor_by_the_name_that_it_has_on_their_network() -> None:
