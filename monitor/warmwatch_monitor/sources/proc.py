@@ -87,9 +87,14 @@ def pids() -> list[int]:
 
 
 def ancestors(pid: int) -> Iterator[int]:
-    """The parent of a process, its parent, and so on."""
-    while pid := stat(pid).parent:
-        yield pid
+    """The parent of a process, its parent, and so on, until one that may not be read."""
+    parent = stat(pid).parent
+    while parent:
+        yield parent
+        try:
+            parent = stat(parent).parent
+        except OSError:  # it has ended, or ``hidepid`` hides it
+            return
 
 
 def machine_memory() -> tuple[int, int] | None:

@@ -78,6 +78,19 @@ def test_a_command_line_is_split_at_nulls_or_else_at_spaces(
     assert proc.command(7) == parts
 
 
+def test_ancestors_end_at_one_that_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So they do where ``hidepid`` hides the processes of other users."""
+    for pid, parent in ((7, 6), (6, 5)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (sh) S {parent}{' 0' * 20}")
+    monkeypatch.setattr(proc, "PROC", str(tmp_path))
+    assert [*proc.ancestors(7)] == [6, 5]
+    with pytest.raises(FileNotFoundError):
+        next(proc.ancestors(5))
+
+
 @pytest.mark.parametrize(
     ("lines", "known"),
     [
