@@ -48,14 +48,25 @@ def painted(text: str, style: str) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 
 
-_QUALIFIED = r"(?:warm|runs eagerly),? but [^:;,]+"
+SOME_UNREAD = "some records cannot be read"
+_RECORDS = "records"
+_QUALIFIED = r": ((?:warm|runs eagerly),? but [^:;,]+)"  # behind the name, which may be shortened
 
 
 def overview(answer: Mapping[str, Any]) -> str:
     """The headline above a row for each run: ``3 runs: 1 compiling, 2 warm``.
 
-    The answer's own headline, which lists the runs, if fewer than two live.
+    The answer's own headline, which lists the runs, if fewer than two live. In any case it says if
+    there may be more runs.
     """
+    head = _overview(answer)
+    shown = head, *answer.get("details", ())
+    lost = any(one["source"] == _RECORDS and not one["up"] for one in answer.get("sources", ()))
+    missing = answer["runs"] and lost and not any(SOME_UNREAD in words for words in shown)
+    return f"{head}; {SOME_UNREAD}" if missing else head
+
+
+def _overview(answer: Mapping[str, Any]) -> str:
     living = [run for run in answer["runs"] if run["state"] not in ENDED_STATES]
     if len(living) < 2:
         return str(answer["summary"])
@@ -66,5 +77,5 @@ def overview(answer: Mapping[str, Any]) -> str:
 
 def _qualified(run: Mapping[str, Any]) -> str:
     """Its state; ``warm but slower`` if its sentence begins so."""
-    found = re.match(_QUALIFIED, str(run["summary"]).removeprefix(f"{run['run']}: "))
-    return found[0] if found else str(run["state"])
+    found = re.search(_QUALIFIED, str(run["summary"]))
+    return found[1] if found else str(run["state"])

@@ -18,7 +18,7 @@ from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
-from warmwatch_monitor.output.states import STYLES
+from warmwatch_monitor.output.states import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.table import lines
@@ -73,6 +73,18 @@ def test_a_name_that_is_too_long_for_a_column_has_its_own_line(width: int) -> No
     header = next(line for line in output if " state " in line)
     assert cells(header)[:2] == ["rank", "state"]
     assert len(header) <= width
+
+
+def test_the_line_above_several_runs_counts_them_and_hides_no_unread_record() -> None:
+    views = [b.in_every_state(name)["warm"] for name in ("gpt2", LONG)]
+    lost = replace(b.HEALTH, up=False, error="/run/warmwatch has disappeared")
+    answer = status(b.snapshot(*views, sources=(lost,)))
+    assert overview(answer) == "2 runs: 2 warm; some records cannot be read"
+    assert overview({**answer, "runs": answer["runs"][:1]}).count("cannot be read") == 1
+    slower = replace(views[1].judgement, conditions=("slower",))
+    assert overview(status(b.snapshot(views[0], replace(views[1], judgement=slower)))) == (
+        "2 runs: 1 warm, 1 warm but slower than before"
+    )
 
 
 def test_a_single_run_has_no_name_column() -> None:

@@ -25,6 +25,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.machine import AGREEING
 from warmwatch_monitor.output.amounts import limited, limited_shortly
+from warmwatch_monitor.output.states import SOME_UNREAD
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
@@ -64,7 +65,6 @@ _WHEN_SEEN = (
 _AWAITED = "waiting for the first step or compilation of the command"
 NO_RUN = f"{_NO_RUN}; {_HOW_TO_ATTACH}; {_WHEN_SEEN}"
 
-_SOME_UNREAD = "some records cannot be read"
 _RECORDS = "records"
 # state -> the condition with which its sentence begins
 _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
@@ -90,7 +90,7 @@ def answer(snapshot: Snapshot) -> Headline:
     words = several(
         RunWords(run.run, run.state, _brief(run), run_answer(run)) for run in snapshot.runs
     )
-    return more_important(_SOME_UNREAD, words) if _unread(snapshot) else words
+    return more_important(SOME_UNREAD, words) if _unread(snapshot) else words
 
 
 def summary(snapshot: Snapshot) -> str:
