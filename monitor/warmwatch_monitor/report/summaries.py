@@ -75,19 +75,29 @@ def _as_the_daemon_has_them(found: Sequence[RunSummary], settings: Settings) -> 
         answered = None
     answer = answered[0] if answered else {"runs": ()}
     runs = {(run["run"], run["owner"], run["state"]): run for run in answer["runs"]}
-    known = ((one, runs.get((one.run, one.owner, one.state))) for one in found)
-    return [one if run is None else _with_answer(one, run) for one, run in known]
+    known = [(one, runs.get((one.run, one.owner, one.state))) for one in found]
+    newer = [one if run is None else _with_answer(one, run) for one, run in known]
+    if settings.history.directory is None:
+        return newer
+    from warmwatch_monitor.history.store import merged
+
+    # the history has what an earlier daemon measured
+    return [merged(one, new) for one, new in zip(found, newer, strict=True)]
 
 
 def _with_answer(account: RunSummary, run: Mapping[str, Any]) -> RunSummary:
+    """``account`` with the answers of ``run``; as it is if that is another start of the run."""
     from msgspec.structs import replace
 
-    ranks = {rank["rank"]: rank for rank in run["ranks"]}
-    return replace(
-        account,
-        summary=run["summary"],
-        ranks=tuple(replace(one, answer=ranks.get(one.rank, one.answer)) for one in account.ranks),
-    )
+    answers = {(rank["rank"], rank["attached_at"]): rank for rank in run["ranks"]}
+    ranks = []
+    for one in account.ranks:
+        answer = answers.get((one.rank, one.answer.get("attached_at")))
+        if answer is None:
+            return account
+        # an older daemon does not have every key
+        ranks.append(replace(one, answer={**one.answer, **answer}))
+    return replace(account, summary=run["summary"], ranks=tuple(ranks))
 
 
 def last_like(account: RunSummary) -> RunSummary | None:

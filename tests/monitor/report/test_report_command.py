@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import accounts
+from support import builders as b
 from support import reported as a
 from support.browser import chromium
 from support.builders import EPOCH
@@ -83,6 +84,32 @@ def test_a_report_of_a_living_run_has_the_sentence_of_the_daemon(
         assert slower not in run("report", "--dir", str(tmp_path)).stdout
         answer["runs"][0]["state"] = "compiling"  # it has changed since
         assert slower not in run("report", **of_these).stdout
+
+
+def test_a_daemon_replaces_no_other_start_and_nothing_that_only_the_history_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon was restarted, so it has measured less; a run's name may be used again."""
+    energy = {"compile_joules": 700.0, "covered_seconds": 100.0}
+    before = replace(a.account(b.view(b.WARM), answers={"energy": energy}), seen=time.time())
+    environ = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    Store(load_history_settings(environ)).save([before])
+    less = {"compile_joules": 1.0, "covered_seconds": 1.0}
+    rank = {**before.ranks[0].answer, "steps": 999, "energy": less}
+    del rank["evidence"]  # an older daemon does not have every key
+    run = {"run": before.run, "owner": before.owner, "state": "warm", "summary": "gpt2: slower"}
+    monkeypatch.setattr(
+        summaries, "from_daemon", lambda _: ({"runs": [{**run, "ranks": [rank]}]}, 0)
+    )
+    (found,) = summaries.accounts(("gpt2",))
+    answer = found.ranks[0].answer
+    assert (found.summary, answer["steps"]) == ("gpt2: slower", 999)
+    assert answer["energy"] == energy
+    assert answer["evidence"] == before.ranks[0].answer["evidence"]
+    rank["attached_at"] += 1.0  # it started again
+    assert summaries.accounts(("gpt2",)) == (before,)
 
 
 def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path: Path) -> None:
