@@ -142,19 +142,31 @@ def test_a_killed_training_is_gone_at_the_next_poll(
     assert only(source) is reading, "and stays so"
 
 
+@pytest.mark.parametrize(
+    "program", [(sys.executable, "-c", "input()"), ("/bin/cat",)], ids=["python", "cat"]
+)
 def test_a_process_that_executed_another_program_is_gone(
-    tmp_path: Path, training: Training, hands: Hands
+    training: Training, hands: Hands, program: tuple[str, ...]
 ) -> None:
-    """Its pid and its start are the same, but it has the slot no longer open."""
+    """Its pid and its start are the same, but it has the slot no longer open.
+
+    A signal that kills the other program is none of the training's.
+    """
     source = hands.source(training.folder.parent)
     assert only(source).alive
     assert training.process.stdin is not None
-    training.process.stdin.write(f"os.execv({sys.executable!r}, ['python', '-c', 'input()'])\n")
+    training.process.stdin.write(f"os.execv({program[0]!r}, {program!r})\n")
     training.process.stdin.flush()
     wait_until(lambda: lock_is_free(training.folder))
     only(source)
     hands.turn(2.1)
     assert not only(source).alive
+    followed = source._exits.follow(training.process.pid)
+    os.kill(training.process.pid, signal.SIGABRT)
+    training.process.wait()
+    wait_until(lambda: followed is not None and followed.death is not None)
+    hands.turn(11)
+    assert only(source).death is None
 
 
 def test_the_agent_locks_its_record_again_at_the_next_rare_write(
@@ -194,7 +206,7 @@ def _nobody(_pid: int, _inode: int = 0, _owner: int = 0) -> Holder | None:
     return None
 
 
-_ASKING_NOBODY = {"find": _nobody, "ask": presence, "named": _nobody}
+_ASKING_NOBODY = {"find": _nobody, "presence_of": presence, "named": _nobody}
 
 
 @pytest.fixture
@@ -324,8 +336,8 @@ def test_a_process_is_gone_when_its_pid_is_reused_or_it_is_exiting(
     [
         (5000, 20, Presence.THERE),
         (9000, 20, Presence.THERE),
-        (4999, 20, Presence.GONE),  # the same program again: python that executes python
-        (9000, 21, Presence.GONE),
+        (4999, 20, Presence.REPLACED),  # the same program again: python that executes python
+        (9000, 21, Presence.REPLACED),
         (None, None, Presence.THERE),  # not readable: a kernel thread, or a sandbox
     ],
 )

@@ -68,7 +68,7 @@ ENDS = {
     ),
     "killed": (
         lost(),
-        "lost after 12 steps; no exit record: killed by a signal, or ended by os._exit",
+        "lost after 12 steps; no exit record: killed by a signal, or ended by os._exit or os.exec",
         ("lost", None, None),
     ),
 }

@@ -26,7 +26,8 @@ SENTENCES = {
     "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
     "finished": "gpt2: finished after 3602 steps",
     "failed": "gpt2: failed after 3602 steps with an uncaught exception",
-    "lost": "gpt2: lost after 0 steps; no exit record: killed by a signal, or ended by os._exit",
+    "lost": "gpt2: lost after 0 steps; no exit record: killed by a signal, or ended by os._exit or "
+    "os.exec",
 }
 
 

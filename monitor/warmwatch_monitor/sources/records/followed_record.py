@@ -388,6 +388,8 @@ class FollowedRecord:
             self._life.note(found, now_ns, ours=self._origin.shares_boot(found.slot.identity))
             if self._life.pid is not None:
                 self._ending = self._exits.follow(self._life.pid) or self._ending
+            elif self._life.replaced:
+                self._ending = None  # what ends later is another program
             self._modified = found.modified
             self.run = found.slot.identity.run
             if (

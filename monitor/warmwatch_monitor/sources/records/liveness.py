@@ -135,6 +135,7 @@ class Presence(Enum):
 
     THERE = "there"
     GONE = "gone"
+    REPLACED = "replaced"  # it runs another program (exec)
     UNKNOWN = "unknown"
 
 
@@ -186,7 +187,7 @@ def presence(known: Holder, inode: int, root: str = proc.PROC) -> Presence:
     if fields[_STATE] in "ZX" or int(fields[_FLAGS]) & _EXITING:
         return Presence.GONE
     if _runs_another_program(known, _status(known.pid, root)):
-        return Presence.GONE
+        return Presence.REPLACED
     return Presence.UNKNOWN if _has_open(known.pid, inode, root) is False else Presence.THERE
 
 
@@ -266,6 +267,7 @@ class Life:
         gone_ns: when it was first found gone after it had been alive; ``None`` if it lives, or
             was never seen alive.
         rests: nothing of it has changed for a while after it was gone.
+        replaced: its process runs on without the record, most likely as another program.
     """
 
     def __init__(
@@ -282,7 +284,7 @@ class Life:
         self._since_ns: int | None = None
         self.alive = False
         self.gone_ns: int | None = None
-        self.rests = False
+        self.rests = self.replaced = False
 
     @property
     def pid(self) -> int | None:
@@ -333,7 +335,9 @@ class Life:
         if self._holder is None and self._since_ns is None:  # not seen before
             self._holder = self._named(reading.slot.identity.pid, reading.inode, reading.owner)
         there = self._presence(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
-        if there is Presence.GONE:  # from now on only a change can bring it back
+        runs_on = self._holder is not None and there is Presence.UNKNOWN
+        self.replaced = runs_on or there is Presence.REPLACED
+        if there in (Presence.GONE, Presence.REPLACED):  # only a change can bring it back
             self._holder = self._sign_ns = None
         if end:  # a change proves nothing any more, and it may have closed all its files
             return self._holder is not None

@@ -352,7 +352,7 @@ def _end_of_run(run: RunView) -> str:
     if len(run.ranks) == 1 and None not in signals:
         return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
-        return "no exit record: killed by a signal, or ended by os._exit"
+        return "no exit record: killed by a signal, or ended by os._exit or os.exec"
     if run.ended_together is False:
         return ""
     within = f" within {duration(max(1.0, max(known) - min(known)))}" if known else ""
