@@ -103,7 +103,11 @@ def ranks(*gone: float | None, living: int = 0) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("gone", "when", "together"),
-    [((3.0, 4.2, 5.0), " within 2.0 s", True), ((None, None), "", None)],
+    [
+        ((3.0, 4.2, 5.0), " within 2.0 s", True),
+        ((None, None), "", None),
+        ((3.0, None), "", None),
+    ],
 )
 def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_killed(
     gone: tuple[float | None, ...], when: str, together: bool | None
@@ -114,7 +118,18 @@ def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_
         "cancelled, or one was killed and then the others"
     )
     assert {rank["end"]["ended_together"] for rank in run["ranks"]} == {together}
-    assert ("a daemon that ran then has the signal" in run["details"]) is (together is None)
+    unseen = gone.count(None) == len(gone)
+    assert ("a daemon that ran then has the signal" in run["details"]) is unseen
+
+
+@pytest.mark.parametrize("gone", [3.0, None])
+def test_a_run_of_which_a_rank_has_finished_was_not_cancelled(gone: float | None) -> None:
+    done = b.as_rank(ended("finished", code=0).record.slot, 0, 2)
+    views = b.view(done, alive=False), lost(base=b.as_rank(TRAINED, 1, 2), gone=gone)
+    (run,) = b.runs(*views)
+    run = replace(run, ended_together=ended_together([view.record for view in views]))
+    words = summary(replace(b.snapshot(), runs=(run,)))
+    assert words == "gpt2: lost after 12 steps, rank 1 of 2"
 
 
 def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> None:

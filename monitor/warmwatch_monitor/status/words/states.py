@@ -353,9 +353,11 @@ def _end_of_run(run: RunView) -> str:
         return f"ended by {signals.pop()}"
     if len(run.ranks) == 1:
         return "no exit record: killed by a signal, or ended by os._exit or os.exec"
-    if run.ended_together is False:
+    all_lost = all(view.judgement.state is State.LOST for view in run.ranks)
+    if run.ended_together is False or not all_lost:
         return ""
-    within = f" within {duration(max(1.0, max(known) - min(known)))}" if known else ""
+    together = run.ended_together and known
+    within = f" within {duration(max(1.0, max(known) - min(known)))}" if together else ""
     if None not in signals:
         return f"all ranks ended{within} by {' and '.join(sorted(map(str, signals)))}"
     return f"all ranks ended{within}: cancelled, or one was killed and then the others"
