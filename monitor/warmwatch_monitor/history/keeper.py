@@ -149,9 +149,9 @@ class Keeper:
                 self._written[id] = _Written(now, _end(run))
 
     def _in_turns(self, runs: Iterable[RunView]) -> Iterator[RunView]:
-        """``runs``, each time the next one of the user who has waited longest."""
+        """``runs``, each time one of the user who has waited longest: the one that has itself."""
         waiting: defaultdict[int | None, deque[RunView]] = defaultdict(deque)
-        for run in runs:
+        for run in sorted(runs, key=self._written_at):
             waiting[run.who.owner_uid].append(run)
         self._served = {uid: self._served.get(uid, 0) for uid in waiting}
         while waiting:
@@ -161,6 +161,10 @@ class Keeper:
             yield waiting[uid].popleft()
             if not waiting[uid]:
                 del waiting[uid]
+
+    def _written_at(self, run: RunView) -> float:
+        before = self._written.get(id_of(run))
+        return float("-inf") if before is None else before.at
 
     def _account(self, run: RunView, snapshot: Snapshot) -> RunSummary:
         samples, gpus = self._traces.of(run, snapshot.epoch)

@@ -124,10 +124,10 @@ def raise_full(_: object) -> None:
     raise StoreError("the disk is full")
 
 
-def owned(uid: int, run: str) -> RunView:
-    finished = b.ended("finished")
-    known = replace(finished.identity, run=run, launch=f"job:{run}")
-    view = b.view(replace(finished, identity=known), alive=False)
+def owned(uid: int, run: str, *, alive: bool = False) -> RunView:
+    slot = b.WARM if alive else b.ended("finished")
+    known = replace(slot.identity, run=run, launch=f"job:{run}")
+    view = b.view(replace(slot, identity=known), alive=alive)
     who = replace(view.figures.who, owner_uid=uid)
     return b.runs(replace(view, figures=replace(view.figures, who=who)))[0]
 
@@ -149,6 +149,20 @@ def test_users_take_turns_within_the_budget_of_a_poll(
     assert {one.run for one in remembered(tmp_path)} == {"flood0", "gpt2"}
     keeper.finish()
     assert len(remembered(tmp_path)) == 6
+
+
+def test_no_run_waits_for_runs_of_its_user_that_are_due_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepers, "HISTORY_SECONDS", 0.0)  # one run a poll
+    time = Time()
+    keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, time.clock())
+    runs = tuple(owned(1_000, f"run{number}", alive=True) for number in range(3))
+    keeper.take(Snapshot(epoch=b.EPOCH, now_ns=b.NOW, runs=runs))
+    for _ in runs:
+        keeper.write_due()
+        time.passes(60)
+    assert {one.run for one in remembered(tmp_path)} == {"run0", "run1", "run2"}
 
 
 def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:
