@@ -95,8 +95,7 @@ def _with_answer(account: RunSummary, run: Mapping[str, Any]) -> RunSummary:
         answer = answers.get((one.rank, one.answer.get("attached_at")))
         if answer is None:
             return account
-        # an older daemon does not have every key
-        ranks.append(replace(one, answer={**one.answer, **answer}))
+        ranks.append(replace(one, answer=answer))
     return replace(account, summary=run["summary"], ranks=tuple(ranks))
 
 
