@@ -249,9 +249,15 @@ def _gpus(shown: Shown) -> list[Text]:
     return gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width)
 
 
+# the rank's line shows it; samples renew that line, but not the evidence
+_IN_PROGRESS = "compile activity in progress for "
+
+
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
     """The run's details and the evidence, without duplicates."""
-    yield from dict.fromkeys((*run.get("details", ()), *rank["evidence"]))
+    for words in dict.fromkeys((*run.get("details", ()), *rank["evidence"])):
+        if not words.startswith(_IN_PROGRESS):
+            yield words
 
 
 def _evidence(shown: Shown) -> list[Text]:

@@ -25,6 +25,10 @@ class RankThen(NamedTuple):
     compiled: float
     compiling: bool
 
+    def compiles_since(self, before: RankThen | None) -> bool:
+        """Whether it compiles now, or has compiled since ``before``."""
+        return self.compiling or (before is not None and self.compiled > before.compiled)
+
 
 class Frame(NamedTuple):
     """One moment. A GPU has its power in watts and its utilization."""
@@ -76,34 +80,39 @@ class History:
         self._cells -= _cells(self._frames.popleft())
 
     def steps(self, whose: Whose, since: float = -math.inf) -> list[Point]:
-        """Step lengths in seconds."""
+        """Lengths in seconds of steps without compilation, as on the page."""
         points: list[Point] = []
-        before: int | None = None
+        before: RankThen | None = None
+        compiled_at = -math.inf
         for frame in self._frames:
             rank = None if frame.at < since else frame.ranks.get(whose)
             if rank is None:
                 continue
-            if before is not None and rank.steps > before and rank.last_step is not None:
-                points.append((frame.at, rank.last_step))
-            before = rank.steps
+            if rank.compiles_since(before):
+                compiled_at = frame.at
+            if before is not None and rank.steps > before.steps and rank.last_step is not None:
+                began = frame.at - rank.last_step  # a step often ends a frame after its compilation
+                points += [(frame.at, rank.last_step)] if began >= compiled_at else []
+            before = rank
         return points
 
     def compiling(self, whose: Whose, since: float = -math.inf) -> list[Span]:
         """Intervals of compile activity."""
         spans: list[Span] = []
-        before: tuple[float, RankThen] | None = None
+        before: RankThen | None = None
+        began = 0.0
         for frame in self._frames:
             rank = None if frame.at < since else frame.ranks.get(whose)
             if rank is None:
                 before = None
                 continue
-            began = before[0] if before else frame.at
-            if rank.compiling or (before and rank.compiled > before[1].compiled):
+            began = began if before else frame.at
+            if rank.compiles_since(before):
                 if spans and spans[-1][1] == began:
                     spans[-1] = (spans[-1][0], frame.at)
                 else:
                     spans.append((began, frame.at))
-            before = frame.at, rank
+            before, began = rank, frame.at
         return spans
 
     def watts(self, uuid: str) -> list[Point]:

@@ -50,6 +50,18 @@ def test_each_step_is_a_point_of_one_poll() -> None:
     assert history.steps(WHOSE) == [(1.0, 1.0), (3.0, 2.0)]
 
 
+def test_a_step_with_compilation_is_no_point() -> None:
+    """Its 4 s show no speed, although it ends a poll after the compilation."""
+    history = seen(
+        answer(steps=0, seconds=1.0, phase="inductor"),
+        answer(steps=0, seconds=2.0),
+        answer(steps=1, seconds=2.0, length=4.0),
+        answer(steps=9, seconds=2.0, length=0.1),
+        answer(steps=15, seconds=2.2, length=0.1),
+    )
+    assert history.steps(WHOSE) == [(3.0, 0.1)]
+
+
 def test_compile_activity_between_two_polls_is_an_interval() -> None:
     """It was over before the second; what it took tells of it."""
     history = seen(
@@ -116,7 +128,7 @@ def test_the_daemons_history_precedes_the_samples() -> None:
     history.precede(frames(known))
     assert history.compiling(WHOSE) == [(-3.0, -2.0)], "and none where the two meet"
     assert history.watts(UUID) == [(-2.0, 5.0), (-1.0, 6.0), (0.0, 686.0), (1.0, 686.0)]
-    assert [at for at, _ in history.steps(WHOSE)] == [-2.0, -1.0, 0.0, 1.0]
+    assert [at for at, _ in history.steps(WHOSE)] == [-1.0, 0.0, 1.0]
 
 
 def test_the_daemons_history_is_cut_where_samples_begin() -> None:
