@@ -316,7 +316,7 @@ def test_against_a_command_in_the_same_job_nothing_needs_a_file(records: Path) -
     )
     assert done.returncode == 0, done.stderr
     assert "train: warm-up " in done.stderr
-    assert "steps long" not in done.stderr  # in seconds, of one machine
+    assert "as long as" not in done.stderr  # in seconds, of one machine
 
 
 @pytest.mark.long

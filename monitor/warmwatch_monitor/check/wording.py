@@ -42,9 +42,9 @@ def title(measure: str) -> str:
 
 
 def amount(measure: str, value: float) -> str:
-    """``3``, ``684 steps long``, ``12 s``."""
+    """``3``, ``as long as 684 steps``, ``12 s``."""
     if measure == RATIO:
-        return f"{value:,.0f} steps long" if value >= 100 else f"{value:.3g} steps long"
+        return f"as long as {value:,.0f} steps" if value >= 100 else f"as long as {value:.3g} steps"
     return duration(value) if measure == SECONDS else f"{value:g}"
 
 
@@ -215,7 +215,7 @@ def remark(of: Remark) -> str:
 
 
 def numbers(held: Iterable[Held]) -> str:
-    """The compared numbers in one line: ``2 graphs, 0 graph breaks, warm-up 684 steps long``."""
+    """The compared numbers: ``2 graphs, 0 graph breaks, warm-up as long as 684 steps``."""
     return ", ".join(
         f"{one.now:g} {_NOUNS[one.measure][one.now != 1]}"
         if one.measure in _NOUNS

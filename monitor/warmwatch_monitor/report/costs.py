@@ -109,9 +109,9 @@ _MOVES = frozenset({"grad_mode"})
 # the compiler phases that a cache saves; tracing always runs again
 _CACHED = ("inductor", "kernel_compile", "autotune")
 _NO_SPEED = {
-    "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks says "
-    "where): nothing of it is compiled. Of DistributedDataParallel around a container of PyTorch's "
-    "own (Sequential), compile the container before it is wrapped.",
+    "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows "
+    "where). With DistributedDataParallel around a container of PyTorch (Sequential), compile the "
+    "container before you wrap it.",
     "never_compiled": "Call the object that torch.compile gives back, in the training itself.",
 }
 
@@ -123,7 +123,7 @@ def to_do(
     breaks: Sequence[Break],
     what: Provenance,
 ) -> tuple[Remedy, ...]:
-    """Remedies, most expensive cause first."""
+    """Remedies: first what did not compile, then the most expensive cause."""
     dear = sorted(
         [
             *_recompiles(recompiled),
@@ -141,6 +141,10 @@ def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
     for name in sorted(NEEDS_A_PERSON - {"long_compile"}):
         if name in words:
             yield Remedy(about=words[name], what=_NO_SPEED[name])
+    if failures := rank["compile"].get("failures"):
+        yield Remedy(
+            about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
+        )
     if rank["compile"].get("disabled"):
         yield Remedy(
             about="compilation was turned off", what="Turn it on again, if that was not meant."
@@ -179,7 +183,7 @@ def _caches(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
         yield Remedy(
             about=f"cold compile caches ({', '.join(sorted(cold))})",
             what="Keep their directory from run to run (TORCHINDUCTOR_CACHE_DIR, "
-            "TRITON_CACHE_DIR). How much of it a warm cache saves, the next run shows.",
+            "TRITON_CACHE_DIR). The next run shows how much of it a warm cache saves.",
             saves=missed,
         )
 
@@ -227,10 +231,6 @@ def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator
         yield Remedy(
             about=f"{counted(eager, 'evaluation')} called no compiled function",
             what="Call the compiled model in evaluations too, not the one passed to torch.compile.",
-        )
-    if failures := compile.get("failures"):
-        yield Remedy(
-            about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
         )
 
 

@@ -26,7 +26,7 @@ def to_do(report: Report) -> Section | None:
     if not report.do:
         return None
     several = sum(bool(one.saves) for one in report.do) > 1
-    remarks = ("Each is the most that it could save alone: they do not add up.",) if several else ()
+    remarks = ("Each saving is a maximum for that remedy alone.",) if several else ()
     return Section(
         "What to do first", items=tuple(_item(one) for one in report.do), remarks=remarks
     )
@@ -192,8 +192,8 @@ def steady(report: Report) -> str:
     length, median = took(known.seconds), _median(known.seconds, known.median)
     spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
     spread = [f"median {median}", *spread] if median and median != length else spread
-    spread += [f"of {counted(known.count, 'clean step')}"] if known.count else []
-    spread.insert(0, "whole run")
+    whole = f"whole run: {counted(known.count, 'clean step')}" if known.count else "whole run"
+    spread.insert(0, whole)
     of_rank = " a rank" if len(report.ranks) > 1 else ""
     parts = [f"{length} ({', '.join(spread)})"]
     for value, noun in (
@@ -298,7 +298,7 @@ def _caches(report: Report) -> str:
     lookups = hits + sum(one.cache_misses for one in report.functions)
     if not were or not lookups:
         return were
-    return f"{were}; of this run's compilations {hits} of {lookups} were found in a cache"
+    return f"{were}; {hits} of {lookups} compilations of this run were found in a cache"
 
 
 def models(gpus: tuple[str, ...]) -> str | None:

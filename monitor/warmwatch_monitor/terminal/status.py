@@ -274,4 +274,4 @@ def outside(training: Answer) -> str:
     what = training["command"] or "a process"
     likely = LIKELY[training["likely_compiling"]]
     words = "; ".join(training["evidence"])
-    return f"{what} (pid {training['pid']}) {likely}, seen from outside: {words}"
+    return f"{what} (pid {training['pid']}) {likely}: {words}"

@@ -167,7 +167,7 @@ def test_a_cache_without_hits_is_not_called_warm() -> None:
     missed = [replace(one, cache="miss") for one in a.TWICE]
     what = replace(a.H100, caches={"inductor": "warm"})
     output = dict(facts(report(a.finished(compiled=missed, what=what)), moment))
-    found = "of this run's compilations 0 of 4 were found in a cache"
+    found = "0 of 4 compilations of this run were found in a cache"
     assert output["caches"] == f"inductor not empty at the start; {found}"
     output = dict(facts(report(a.finished(compiled=[], what=what)), moment))
     assert output["caches"] == "inductor not empty at the start"
@@ -180,6 +180,13 @@ def test_remedies_are_ordered_by_their_savings() -> None:
     assert saves == sorted(saves, reverse=True)
     assert len(saves) == 3
     assert "cold" in made.do[0].about  # 115 s of Inductor's and the kernels' time
+
+
+def test_a_failed_compilation_comes_before_savings() -> None:
+    """The recompile that failed saves little, and the failure may have ended the run."""
+    made = report(a.finished(answers={"compile.failures": 1}))
+    assert made.do[0].about == "1 compilation failed"
+    assert made.do[1].saves
 
 
 @pytest.mark.parametrize(
@@ -284,9 +291,7 @@ def test_an_ended_run_keeps_its_findings() -> None:
     output = " ".join(text(a.account(view)).split())
     assert "captured nothing: this is eager speed (3 graph breaks)" in output
     assert "TORCH_LOGS=graph_breaks" in output
-    assert (
-        "compile the container before it is wrapped" in output
-    )  # see tests/process/test_compiling
+    assert "compile the container before you wrap it" in output  # see tests/process/test_compiling
     assert "3 compilations" in output
     assert "compilations of graphs" not in output
     assert "it ran eagerly" in text(a.eager())

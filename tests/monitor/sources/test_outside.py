@@ -98,6 +98,6 @@ def test_the_evidence_holds_only_measured_values() -> None:
     ]
     assert words(Signs(workers_busy=0, workers_idle=0), 1) == [
         "no compile workers",
-        "1 of 2 polls so far, too few to judge (status --watch polls on)",
+        "only 1 of 2 polls so far (status --watch continues)",
     ]
     assert words(Signs(), 0) == []

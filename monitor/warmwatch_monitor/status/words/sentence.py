@@ -422,7 +422,7 @@ ATTACH = 'add "import warmwatch.auto" to its script to know'
 LIKELY = {
     True: "is likely to compile",
     False: "is likely not to compile",
-    None: "may compile or not",
+    None: "may or may not compile",
 }
 
 
@@ -431,7 +431,7 @@ def unattached_evidence(training: ObservedTraining) -> list[str]:
     polls = training.polls
     if not polls:
         return []
-    few = [f"{polls} of {AGREEING} polls so far, too few to judge (status --watch polls on)"]
+    few = [f"only {polls} of {AGREEING} polls so far (status --watch continues)"]
     return [*_signs(training.signs), *(few if polls < AGREEING else ())]
 
 
