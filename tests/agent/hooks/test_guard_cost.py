@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from warmwatch.hooks.dynamo.guard_cost import GuardCost, of_a_step
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST
+
+# PyTorch is imported in the tests: at the top, every worker would import it
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,8 @@ def test_guard_checks_of_a_step(lookups: list[int], steps: int, expected: float)
 @pytest.fixture
 def passes(tmp_path: Path) -> Iterator[Iterator[None]]:
     """Each next() is a step: two calls of compiled code and one backward pass."""
+    import torch
+
     compiled = torch.compile(torch.nn.Linear(4, 4), backend="eager")
     cost = GuardCost(torch, tmp_path, "0-1")
 
@@ -39,12 +42,15 @@ def passes(tmp_path: Path) -> Iterator[Iterator[None]]:
             yield
 
     yield steps()
+    cost.stop()
     torch.compiler.reset()
 
 
 def test_it_is_measured_once_and_only_if_requested(
     tmp_path: Path, passes: Iterator[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
     monkeypatch.setattr("warmwatch.hooks.dynamo.guard_cost._LEAST_NS", 0)
     for _ in range(3):
         next(passes)
@@ -63,12 +69,25 @@ def test_it_is_measured_once_and_only_if_requested(
     assert not list(tmp_path.glob(f"*{GUARDS}"))
 
 
-def test_a_profiler_of_the_program_is_left_alone(tmp_path: Path, passes: Iterator[None]) -> None:
+@pytest.mark.parametrize("first", [True, False], ids=["begins first", "begins meanwhile"])
+def test_a_profiler_of_the_program_is_left_alone(
+    tmp_path: Path, passes: Iterator[None], monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    import torch
+
+    monkeypatch.setattr("warmwatch.hooks.dynamo.guard_cost._LEAST_NS", 0)
+    request = tmp_path / REQUEST
     next(passes)
-    (tmp_path / REQUEST).touch()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+    if not first:
+        request.touch()
         next(passes)
+        assert torch.autograd._profiler_enabled()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        request.touch()
+        for _ in range(5):
+            next(passes)
         assert torch.autograd._profiler_enabled()
     next(passes)
     assert not torch.autograd._profiler_enabled()
+    assert sum(one.name == "TorchDynamo Cache Lookup" for one in theirs.events()) == 10
     assert not list(tmp_path.glob(f"*{GUARDS}"))

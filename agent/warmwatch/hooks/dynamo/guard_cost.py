@@ -2,21 +2,27 @@
 
 That command measures the steps first. Then it creates the file ``REQUEST`` in the folder of the
 losses, and this profiles the CPU from the next step on. PyTorch records one event for each look-up
-of compiled code, which checks its guards. A program that uses a profiler itself is left alone.
+of compiled code, which checks its guards. A program that uses a profiler itself is left alone: if
+one begins meanwhile, this ends first, or the two would end each other.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from warmwatch._guard import quietly
+from warmwatch.hooks.points import Replaced
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST
 
 _EVENT = "TorchDynamo Cache Lookup"
+# of ``torch.autograd.profiler``: what each profiler of a program calls
+_BEGINS = ("_prepare_profiler", "_enable_profiler")
 _LEAST_NS, _LEAST_STEPS = 5 * 10**8, 3
 _MOST_NS = 10 * 10**9  # steps that take longer are measured once
 
@@ -28,9 +34,32 @@ class GuardCost:
         self._torch, self._request = torch, folder / REQUEST
         self._result = folder / f"{name}{GUARDS}"
         self._profiler: Any = None
-        self._over = False
         self._steps: int | None = None  # at the pass before
         self._began = (0, 0)  # steps, nanoseconds
+        module, self._replaced, self._is_ours = torch.autograd.profiler, Replaced(), False
+        self._over = not all(hasattr(module, name) for name in _BEGINS)
+        if not self._over:
+            begins = [(module, name, self._noticing(getattr(module, name))) for name in _BEGINS]
+            self._replaced.put_all(begins)
+
+    def _noticing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original, updated=())
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_ours:
+                quietly("hooks.losses", self.stop)
+            return original(*args, **kwargs)
+
+        return self._torch.compiler.disable(begin)  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """Measure nothing from now on."""
+        self._over, profiled = True, self._profiler
+        self._profiler = None
+        self._replaced.undo()
+        if profiled is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                profiled.stop()
 
     def passed(self, steps: int) -> None:
         """Begin or end at the first pass after a step, so that whole steps are measured."""
@@ -48,20 +77,19 @@ class GuardCost:
     def _begin(self, steps: int) -> None:
         profiler = self._torch.profiler
         if self._torch.autograd._profiler_enabled():
-            self._over = True
+            self.stop()
             return
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._profiler = profiler.profile(activities=[profiler.ProfilerActivity.CPU])
-            self._profiler.start()
-        self._began = steps, time.monotonic_ns()
+            profiled = profiler.profile(activities=[profiler.ProfilerActivity.CPU])
+            self._over = self._is_ours = True
+            profiled.start()
+            self._over = self._is_ours = False
+        self._profiler, self._began = profiled, (steps, time.monotonic_ns())
 
     def _end(self, count: int) -> None:
-        self._over, profiled = True, self._profiler
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            profiled.stop()
-        self._profiler = None
+        profiled = self._profiler
+        self.stop()
         # not its ``events()``, which builds a Python object of each operation
         events = profiled.profiler.kineto_results.events()
         found = sorted((e.start_ns(), e.duration_ns()) for e in events if e.name() == _EVENT)

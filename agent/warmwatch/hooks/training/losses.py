@@ -86,11 +86,14 @@ class _Losses:
         self._torch, self._folder, self._rank, self._steps = torch, folder, rank, steps
         self._recording = True
         self._pid, self._known = -1, False
+        self._guards: GuardCost | None = None
         self._pinned: _Pinned | None = None
         self._unscaled: tuple[Any, Any] | None = None  # a scaled loss, weakly, and the original
 
     def stop(self) -> None:
         self._recording = False
+        if self._guards is not None:
+            quietly("hooks.losses", self._guards.stop)
 
     @contextmanager
     def _without_modes(self) -> Iterator[None]:
@@ -114,7 +117,7 @@ class _Losses:
             return
         with self._without_modes():
             self._record(loss)
-        if self._pid == os.getpid() and self._known:
+        if self._guards is not None and self._pid == os.getpid():
             self._guards.passed(self._steps())
 
     def _record(self, loss: Any) -> None:
@@ -148,7 +151,8 @@ class _Losses:
         """Whether this process has a file. Only ranks have one."""
         if self._pid == os.getpid():
             return self._known
-        self._pid, self._known, self._pinned = os.getpid(), False, None
+        self._pid, self._known = os.getpid(), False
+        self._pinned = self._guards = None
         rank = self._rank()
         if rank is None:
             return False
