@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import select
 import signal
 from pathlib import Path
 
 import pytest
 
 from support import slots
+from support.preloaded import TESTS, Preloaded
 from support.trainings import Training, environment, run, started
+
+VARIABLES = ({"MY_OWN": "1"}, {"MY_OWN": "2"}, {"OTHER": "3"})
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +82,21 @@ def test_its_record_is_that_of_a_process_without_a_fork(records: Path) -> None:
     identity = slots.read(slots.only(records)).identity
     assert identity.run == "train"
     assert identity.launch.startswith(f"process:{identity.pid}:")
+
+
+def test_one_process_forks_for_all_with_its_environment_and_outlives_a_killed_worker(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "one.py"
+    script.write_text("print('here')")
+    env = {"PYTHONPATH": str(TESTS)}
+    one, same, other = (Preloaded({**env, **more}, (), ("MY_",)) for more in VARIABLES)
+    assert all(fork.fits(env) for fork in (one, same))
+    assert not other.fits(env)
+    gone = Preloaded(env, (), ("MY_",))
+    assert select.select([gone._orders], [], [], 600)[0]
+    gone._orders.close()  # before it has read that it may send orders
+    for fork in (one, same):
+        with fork.start(script, tmp_path, env) as process:
+            assert (process.stdout.read(), process.wait()) == ("here\n", 0)
+    assert one._address == same._address != other._address

@@ -87,7 +87,8 @@ class Preloaded:
         self._environment, self._own = dict(environment), own
         self._orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         SHARED.mkdir(parents=True, exist_ok=True)
-        name = hashlib.sha256(repr((modules, own)).encode()).hexdigest()[:16]
+        given = sorted(one for one in environment.items() if not one[0].startswith(own))
+        name = hashlib.sha256(repr((modules, own, given)).encode()).hexdigest()[:16]
         self._address, self._errors = SHARED / name, SHARED / f"{name}.stderr"
         with (SHARED / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -189,7 +190,9 @@ def serve(modules: Sequence[str]) -> CodeType:
             if number in children:
                 _tell_end(number, *children.pop(number), ready)
                 continue
-            order, streams, _, _ = socket.recv_fds(clients[number], _MOST, _STREAMS)
+            order, streams = b"", list[int]()
+            with suppress(ConnectionError):  # it is gone, and has not read all
+                order, streams, _, _ = socket.recv_fds(clients[number], _MOST, _STREAMS)
             if not order:
                 ready.unregister(number)
                 clients.pop(number).close()
