@@ -103,7 +103,8 @@ class History:
             self._advance(second, snapshot.epoch)
             for view in self._with_room([view for run in snapshot.runs for view in run.ranks]):
                 self._take_rank(view, second, snapshot)
-            for gpu in snapshot.gpus[: self._most_gpus]:
+            gpus = snapshot.gpus[: self._most_gpus]
+            for gpu in sorted(gpus, key=lambda one: one.uuid not in self.gpus):  # evict no other
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
                 self.called[gpu.uuid] = gpu
                 for name, column in series.columns.items():

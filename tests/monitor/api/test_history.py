@@ -178,6 +178,14 @@ def test_a_flood_of_another_user_evicts_no_honest_rank(pause: float) -> None:
     assert len([count for count in steps if count is not None]) >= 4
 
 
+def test_a_new_mig_device_evicts_one_that_is_gone_and_no_other_gpu() -> None:
+    first, second, gone, new = (b.gpu(uuid=f"GPU-{name}") for name in ("1", "2", "gone", "new"))
+    history = recorded(at(0, gpus=(first, second, gone)), most_gpus=3)
+    history.take(at(1, gpus=(first, new, second)))
+    found = {one["uuid"]: one["power_watts"].count(None) for one in columns(history)["gpus"]}
+    assert found == {"GPU-1": 0, "GPU-2": 0, "GPU-new": 1}
+
+
 def test_a_rank_without_data_for_an_hour_is_evicted() -> None:
     history = recorded(at(0, STATES["warm"]), at(SECONDS, b.in_every_state("bert")["warm"]))
     assert [run for run, _ in history.ranks] == ["bert"]
