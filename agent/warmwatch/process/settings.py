@@ -214,7 +214,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
     ),
     "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
     "WARMWATCH_QUIET": (
-        "30",
+        f"{QUIET:g}",
         "seconds without compilation after which a process that marks no steps is warm, or off",
     ),
     "WARMWATCH_AFTER_WARM": (
@@ -226,7 +226,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
         "1: record reasons and errors without redaction, values of the program included",
     ),
     "WARMWATCH_STACKS": (
-        "60",
+        f"{STACKS:g}",
         "seconds of one compilation after which its stacks are recorded, or off",
     ),
     "WARMWATCH_EXPECTED_RANKS": (

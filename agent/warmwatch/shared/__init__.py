@@ -3,5 +3,5 @@ words.
 
 May import: nothing else of ours. The agent's ``shared`` room is the only one that the monitor
 imports. A change begins in ``record/`` for the format, ``verdict.py`` for a state, ``reasons.py``
-for a term.
+for a recompile reason in plain words.
 """

@@ -5,6 +5,8 @@ one assignment, exports and views only read it. ``None`` is "not known", never 0
 are nanoseconds (``*_ns``); everything else is seconds, bytes, and seconds since the epoch.
 
 Readings hold raw data. For a rank, exports and views use only its Figures.
+A change begins in ``machine.py`` (a reading), ``figures.py`` (a figure of a rank), or
+``snapshot.py`` (what is published).
 The closed lists of names, and the stack types, are re-exported from the record format.
 """
 
