@@ -53,7 +53,7 @@ class Listed(Struct, frozen=True):
     warmup_seconds: float | None
     """Length of the first warm-up."""
     compile_seconds: float | None
-    """Compile time."""
+    """Compile time; null if all of it was before the agent attached."""
     compilations: int | None
     """Compilations, forward and backward."""
     recompiles: int | None

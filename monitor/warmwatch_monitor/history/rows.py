@@ -38,7 +38,7 @@ def run_row(account: RunSummary) -> dict[str, Any]:
         "first_step_seconds": _most(answers, "step_seconds", "first"),
         "step_seconds": _clean_step(answers),
         "warmup_seconds": _most(answers, "warmup", "first", "seconds"),
-        "compile_seconds": _most(answers, "compile", "seconds"),
+        "compile_seconds": _compile_seconds(answers),
         "compilations": _most(answers, "compile", "compilations"),
         "recompiles": _most(answers, "compile", "recompiles"),
         "script": what.script,
@@ -68,7 +68,7 @@ def rank_rows(account: RunSummary) -> list[dict[str, Any]]:
             "attached": one.answer.get("attached_at"),
             "steps": one.answer.get("steps"),
             "step_seconds": _clean_step([one.answer]),
-            "compile_seconds": _most([one.answer], "compile", "seconds"),
+            "compile_seconds": _compile_seconds([one.answer]),
             "left_out": one.left_out,
             "first_step_bytes": one.first_step_bytes,
             "death": None if one.death is None else _text(one.death),
@@ -263,6 +263,12 @@ def _clean_step(answers: Sequence[Mapping[str, Any]]) -> Any:
     """Step length of the slowest rank: ``typical``, or ``median`` in rows of older versions."""
     keys = ("typical", "median")
     return next(filter(None, (_most(answers, "step_seconds", key) for key in keys)), None)
+
+
+def _compile_seconds(answers: Sequence[Mapping[str, Any]]) -> float | None:
+    """``None`` if all of it was before the agent attached."""
+    seconds: float | None = _most(answers, "compile", "seconds")
+    return seconds or (None if _most(answers, "compile", "graphs_before") else seconds)
 
 
 def _most(answers: Sequence[Mapping[str, Any]], *keys: str) -> Any:

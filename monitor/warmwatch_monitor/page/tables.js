@@ -14,7 +14,7 @@ export function showTables(answer, newest, place) {
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
     ...of, state: rank.state, compiles: rank.compile.phase, phase: rank.compile.phase ?? beside(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
-    step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: sampled?.compile_seconds ?? rank.compile.seconds, graphs: rank.compile.graphs,
+    step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: (sampled?.compile_seconds ?? rank.compile.seconds) || (rank.compile.graphs_before ? null : 0), graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
   const more = document.getElementById("more-ranks");

@@ -85,6 +85,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     lengths = [length for rank in ranks if (length := a_step(rank)) is not None]
     ages = [age for rank in ranks if (age := rank.get("last_step_age_seconds")) is not None]
     compiled = max(rank["compile"]["seconds"] for rank in ranks)
+    unseen = any(rank["compile"].get("graphs_before") for rank in ranks)
     clean = min(rank["clean_steps"] for rank in ranks) if lives(first) else None
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
@@ -95,7 +96,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "clean": _count(clean),
         "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
         "last step": _age(max(ages)) if ages else "",
-        "compiled": brief(compiled) if compiled else "none",
+        "compiled": brief(compiled) if compiled else "" if unseen else "none",
         "recompiles": _count(compile["recompiles"]),
         "breaks": _count(compile["graph_breaks"]),
         "pid": _count(first["pid"]) if len(ranks) == 1 else "",

@@ -14,6 +14,7 @@ import pytest
 
 from support import accounts as a
 from support import builders as b
+from support import reported
 from support.accounts import BEGAN
 from support.daemon import daemon_process
 from support.filesystems import NotHereError, full, mounted
@@ -182,6 +183,21 @@ def test_a_narrow_terminal_drops_columns_and_truncates_no_cell() -> None:
         assert row.startswith("abcdefgh  a-long-name-of-a-run  finished")
         assert "36 ms" in row
     assert "node-0001.cluster.example" in row
+
+
+@pytest.mark.parametrize(("before", "seconds", "cell"), [(0, 0.0, "none"), (1, None, None)])
+def test_what_compiled_before_the_agent_attached_is_unknown(
+    tmp_path: Path, before: int, seconds: float | None, cell: str | None
+) -> None:
+    slot = b.ended(
+        "finished", replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=before))
+    )
+    a.store(tmp_path).save([reported.account(b.view(slot, alive=False))])
+    done = warmwatch("runs", "--json", WARMWATCH_STATE=str(tmp_path))
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["compile_seconds"] == seconds
+    header, row = lines([run], BEGAN, 200, colour=False)
+    assert ("compiled" in header, "none" in row) == (cell is not None, cell is not None)
 
 
 # How a run is named.

@@ -53,6 +53,13 @@ def test_one_table_lists_live_runs_first_and_the_worst_of_them_on_top() -> None:
     assert {state.value for state in State} == set(STYLES)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_compiled_before_the_agent_attached_is_not_none(before: int) -> None:
+    slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=before))
+    (row,) = table(shown(b.view(slot)))
+    assert ("none" in row) is not bool(before)
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_exceeds_the_width_and_no_cell_is_truncated(width: int) -> None:
     widest = shown(*every_state(), width=250)
