@@ -197,6 +197,7 @@ def test_a_script_that_exits_already_is_not_killed_meanwhile(records: Path) -> N
     (row,) = json.loads(done.stdout)["rows"]
     seen = (row["outcome"], row["ended_by"], row["state"], row["code"])
     assert seen == ("measured", "itself", "finished", 0)
+    assert "warmwatch: eager: finished after 30 steps" in done.stderr
 
 
 def test_ctrl_c_ends_it_and_shows_what_is_known(records: Path, tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def attempt(
         guard_seconds = read_guard_seconds(guards) if guards else None
     seconds = time.monotonic() - run.began
     progress.clear()
-    note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
     account, others = run.ended(by_us=why is not None)
+    note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
         mode=mode,
         account=account,
@@ -224,7 +224,7 @@ class _Followed:
         return f"; about {took(seconds)} left" if seconds and seconds >= 1 else ""
 
     def words(self) -> str:
-        """Its state at the last poll, in words."""
+        """Its state at the last poll, or its end if it ended by itself."""
         return self._words(None if self._last is None else _main(self._last))
 
     def _words(self, run: RunView | None) -> str:
@@ -242,7 +242,7 @@ class _Followed:
 
         after = self._launched.ended()
         self._launched.remember()
-        snapshot = self._last if by_us and self._last is not None else after
+        self._last = snapshot = self._last if by_us and self._last is not None else after
         run = _main(snapshot)
         if run is None:
             return None, ()
