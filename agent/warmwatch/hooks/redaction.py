@@ -86,6 +86,7 @@ def recompile(text: str) -> str:
     return "\n".join(map(guard, lines[:_LINES]))[:REASON_LIMIT]
 
 
+@lru_cache(maxsize=64)  # one recompile needs each of its lines several times
 def guard(line: str) -> str:
     """One guard and its place: ``0/0: lr == 0.1  # sgd.py:31 in step``."""
     reduced, comment = _scanned(line[:_LOOKED_AT])

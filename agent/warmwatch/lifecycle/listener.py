@@ -95,7 +95,6 @@ class HookListener:
         process.ledger.end(event)
         if not process.ledger.words[_SINCE]:
             process.record.set_hooks(self._hooks.names, self._hooks.missing)
-            process.watch.ended()
             process.quiet.begun()
             self._after_warm.activity_ended()
 

@@ -4,8 +4,9 @@ Signals must reach the training's main thread, so the agent's threads mask them.
 blocks its caller: the thread that finds it idle runs all queued items.
 
 Two threads watch while there is something to watch: long activities, and quiet processes. An event
-that needs a watch starts its thread, and the thread ends when the need ends: an ordinary warm
-training has none. A watch needs the interpreter, so it calls nothing while a hang holds the GIL.
+that needs a watch starts its thread, and the thread ends some seconds after the need: an ordinary
+warm training has none. A watch needs the interpreter, so it calls nothing while a hang holds the
+GIL.
 """
 
 from __future__ import annotations
@@ -186,12 +187,16 @@ class ActivityWatch:
     """Calls ``alarms`` on a thread while an activity is in progress; needs no thread without
     alarms.
 
+    A compilation may take a millisecond, so its begin and end only set and read flags while the
+    thread is there. The thread never sleeps longer than an activity that begins meanwhile may
+    take, and ends after a sleep in which none began.
+
     Args:
         since: begin of the activity in progress in monotonic nanoseconds, 0 if there is none.
     """
 
     def __init__(self, since: Callable[[], int], alarms: Sequence[Alarm]) -> None:
-        self._since, self._alarms = since, tuple(alarms)
+        self._since, self._alarms, self._begun = since, tuple(alarms), False
         self._thread = WatchThread("stacks", self._is_needed, self._follow)
 
     @property
@@ -200,12 +205,8 @@ class ActivityWatch:
 
     def begun(self) -> None:
         """An activity began on the calling thread: watch it."""
+        self._begun = True
         self._thread.start()
-
-    def ended(self) -> None:
-        """An activity ended on the calling thread: stop watching if no other is in progress."""
-        if self._thread.runs and not self._since():
-            self._thread.wake()
 
     def stop(self) -> None:
         """Stop watching."""
@@ -216,17 +217,21 @@ class ActivityWatch:
         return bool(self._alarms and self._since())
 
     def _follow(self) -> None:
-        """Watch until nothing is in progress, or :meth:`stop`."""
+        """Watch until no activity was in progress during a whole sleep, or :meth:`stop`."""
         watched, due = 0, dict[Alarm, float]()
-        while (since := self._since()) and (alarms := self._alarms):
-            if since != watched:
-                watched, due = since, {alarm: alarm.after for alarm in alarms}
-            age = _age(since)
-            for alarm in [one for one in alarms if age >= due[one]]:
-                alarm.act(since, due[alarm] == alarm.after)
-                due[alarm] = 2 * _age(since) if alarm.again else math.inf
-            nap = min(due.values()) - _age(since)
-            self._thread.sleep(max(0.001, min(nap, _LONGEST_NAP)))
+        while (alarms := self._alarms) and (self._begun or self._since()):
+            self._begun = False
+            since = self._since()
+            naps = [_LONGEST_NAP, *(alarm.after for alarm in alarms)]
+            if since:
+                if since != watched:
+                    watched, due = since, {alarm: alarm.after for alarm in alarms}
+                age = _age(since)
+                for alarm in [one for one in alarms if age >= due[one]]:
+                    alarm.act(since, due[alarm] == alarm.after)
+                    due[alarm] = 2 * _age(since) if alarm.again else math.inf
+                naps.append(min(due.values()) - _age(since))
+            self._thread.sleep(max(0.001, min(naps)))
 
 
 def _age(since: int) -> float:

@@ -69,10 +69,13 @@ def overwrite_in_place(file: int) -> None:
         pass_on(error)
 
 
+_encoded = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` makes one at each call
+
+
 def line_of(event: str, t: int, values: Mapping[str, Any]) -> bytes:
     """One line of the journal; values that are ``None`` are left out."""
     present = {k: v for k, v in values.items() if v is not None}
-    line = json.dumps({"t": t, "event": event, **present}, separators=(",", ":")) + "\n"
+    line = _encoded({"t": t, "event": event, **present}) + "\n"
     return line.encode("utf-8", "backslashreplace")
 
 

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic_ns
+from typing import Any
 
 import pytest
 
 from support.records import wait_until
 from warmwatch import _guard
 from warmwatch.notify.stack_dumps import StackWriter
+from warmwatch.process import threads
 from warmwatch.process.settings import settings_from
 from warmwatch.process.threads import ActivityWatch, Alarm
 from warmwatch.shared.record import STACKS
@@ -57,7 +59,6 @@ class Watched:
 
     def end(self) -> None:
         self.since = 0
-        self.watch.ended()
 
     @property
     def watches(self) -> bool:
@@ -101,7 +102,10 @@ def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) ->
     assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
 
 
-def test_the_thread_is_there_while_something_is_in_progress_and_then_only(tmp_path: Path) -> None:
+def test_the_thread_ends_after_the_activity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_LONGEST_NAP", 0.01)
     with watched(tmp_path, after=1000) as one:
         one.watch.begun()
         assert not one.watches, "nothing has begun"
@@ -111,6 +115,25 @@ def test_the_thread_is_there_while_something_is_in_progress_and_then_only(tmp_pa
             one.end()
             wait_until(lambda: not one.watches)
     assert one.looks() == []
+
+
+def test_one_thread_watches_many_short_activities_without_being_woken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, woken = list[Any](), list[threads.WatchThread]()
+    start = threads.start_new_thread
+
+    def counted_start(*args: Any) -> int:
+        started.append(args)
+        return start(*args)
+
+    monkeypatch.setattr(threads, "start_new_thread", counted_start)
+    monkeypatch.setattr(threads.WatchThread, "wake", lambda thread: woken.append(thread))
+    with watched(tmp_path, after=0.05) as one:
+        for _ in range(100):
+            one.begin()
+            one.end()
+        assert (len(started), woken) == (1, [])
 
 
 def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path) -> None:

@@ -268,13 +268,14 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
     if not isinstance(code, CodeType):
         return {}
     known: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
+    was_compiled, digest = _remembered(code)
     if not code.co_filename.endswith(_AROUND):
-        known["code"] = of_code(code)
+        known["code"] = digest
     if compiled.get("one_graph") is True:
         known["fullgraph"] = True
     if (dynamic := _dynamic()) is not None:
         known["dynamic"] = dynamic
-    if _was_compiled(code) and getattr(compile_id, "frame_compile_id", None) == 0:
+    if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
         known["again"] = True
     if (instance := _instances.number(code, compiled.get("locals"))) > 1:
         known["instance"] = instance
@@ -300,16 +301,18 @@ def _dynamic() -> bool | None:
 
 
 # Compiled entries live as long as the code object, so only a reset brings back a first id.
-_compiled: dict[int, weakref.ref[CodeType]] = {}
+_compiled: dict[int, tuple[weakref.ref[CodeType], str]] = {}  # with its hash
 
 
-def _was_compiled(code: CodeType) -> bool:
-    """Whether Dynamo compiled this code object before. Remembers it for the next call."""
-    before = _compiled.pop(id(code), None)
-    _compiled[id(code)] = weakref.ref(code)
+def _remembered(code: CodeType) -> tuple[bool, str]:
+    """Whether Dynamo compiled this code object before, and its hash. Remembers it."""
+    before, digest = _compiled.pop(id(code), (None, ""))
+    known = before is not None and before() is code
+    digest = digest if known else of_code(code)
+    _compiled[id(code)] = weakref.ref(code), digest
     if len(_compiled) > _MOST_CODES:
         del _compiled[next(iter(_compiled))]
-    return before is not None and before() is code
+    return known, digest
 
 
 class _Instances:

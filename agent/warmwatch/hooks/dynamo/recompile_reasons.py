@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from warmwatch._guard import report
@@ -119,6 +120,7 @@ def most_specific_first(reasons: list[str]) -> str:
     return "\n".join(specific + others)
 
 
+@lru_cache(maxsize=64)  # one recompile needs that of a reason several times
 def category_of(reason: str) -> str:
     """The category of a recompile reason: that of the guard in its first line.
 
