@@ -148,9 +148,11 @@ def is_steady(readings: Readings, now_ns: int) -> bool:
     found = readings.of(RECORDS)
     slots = [one.slot for one in found.records if one.alive] if found else []
     return not any(
-        slot.compile.active_since_ns
-        or now_ns - max(slot.compile.last_end_ns, slot.header.attached_ns) < _STEADY_NS
-        for slot in slots
+        counts.active_since_ns
+        or counts.background_since_ns
+        or now_ns - max(counts.last_end_ns, counts.background_ended_ns, header.attached_ns)
+        < _STEADY_NS
+        for counts, header in ((slot.compile, slot.header) for slot in slots)
     )
 
 

@@ -207,8 +207,13 @@ def test_the_energy_counter_is_read_less_often_while_nothing_compiles(
         (CompileCounts(active_since_ns=b.ago(90)), 300, True, False),
         (CompileCounts(), 59, True, False),
         (CompileCounts(active_since_ns=b.ago(90)), 300, False, True),
+        (CompileCounts(background_since_ns=b.ago(90)), 300, True, False),
+        (CompileCounts(background_ended_ns=b.ago(59)), 300, True, False),
     ],
-    ids=["nothing for a minute", "compiled lately", "compiles", "just attached", "gone"],
+    ids=[
+        *("nothing for a minute", "compiled lately", "compiles", "just attached", "gone"),
+        *("compiles in another thread", "compiled lately in another thread"),
+    ],
 )
 def test_when_nothing_compiles(
     compile: CompileCounts, attached: float, alive: bool, steady: bool
