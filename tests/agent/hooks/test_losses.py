@@ -44,6 +44,7 @@ def test_a_loss_is_stored_once_it_has_arrived(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path: Path) -> None:
     import torch
+    import torch._dynamo  # as when the hook is installed
     from torch.utils._python_dispatch import TorchDispatchMode
 
     dispatched: list[str] = []
