@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.daemon import completed
+from support.records import environment as records_environment
 from support.trainings import PRELUDE, environment
 
 CHECK = [sys.executable, "-m", "warmwatch_monitor", "check"]
@@ -93,8 +95,15 @@ def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path
 # What must not pass; nothing of it trains.
 
 
+def refused(
+    records: Path, *options: str, command: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    env = records_environment(WARMWATCH_DIR=str(records))
+    return completed("check", *options, "--", *command, env=env, cwd=records.parent)
+
+
 def test_without_a_baseline_it_prints_the_command_and_runs_nothing(records: Path) -> None:
-    done = checked(records, "--baseline", "no.toml", command=("touch", "ran"))
+    done = refused(records, "--baseline", "no.toml", command=("touch", "ran"))
     assert done.returncode == 2
     assert "`warmwatch check --baseline no.toml --update -- CMD`" in done.stderr
     assert not (records.parent / "ran").exists()
@@ -115,7 +124,7 @@ def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
 ) -> None:
     base = records.parent / "base.toml"
     base.write_text(SMALL)
-    done = checked(records, "--baseline", "base.toml", *update, command=command)
+    done = refused(records, "--baseline", "base.toml", *update, command=command)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert base.read_text() == SMALL
@@ -276,7 +285,7 @@ def test_wrong_use_is_reported_before_anything_runs(
         (records.parent / f"{name}.toml").write_text(f"schema = 1\ntolerance = {value}\n")
     (records.parent / "base.toml").write_text(SMALL)
     (records.parent / "newer.toml").write_text("schema = 2")
-    done = checked(records, *options, command=("touch", "ran"))
+    done = refused(records, *options, command=("touch", "ran"))
     assert done.returncode == 2
     assert words in done.stderr
     assert not (records.parent / "ran").exists()
@@ -300,7 +309,7 @@ def test_in_a_directory_that_was_removed_a_file_is_given_from_the_root(records: 
 @pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--junit", "<?xml")])
 def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, begins: str) -> None:
     (records.parent / "base.toml").write_text(SMALL)
-    done = checked(records, "--baseline", "base.toml", option, "-", command=("true",))
+    done = refused(records, "--baseline", "base.toml", option, "-", command=("true",))
     assert done.returncode == 5, done.stderr
     assert done.stdout.startswith(begins)
     assert not (records.parent / "-").exists()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -17,9 +15,9 @@ import pytest
 
 from support import builders as b
 from support import dashboards
-from support.daemon import daemon
+from support.daemon import completed, daemon
 from support.prometheus import prometheus_process, query
-from support.records import compiling, ended, environment, held, wait_until, warm, write_record
+from support.records import compiling, ended, held, wait_until, warm, write_record
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
@@ -82,16 +80,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]
         yield prometheus, whole
 
 
-def ask(*words: str, command: str = "status") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", command, *words],
-        env=environment(),
-        text=True,
-        capture_output=True,
-        check=False,
-    )
-
-
 def summary(url: str, run: str) -> str:
     with urllib.request.urlopen(f"{url}/status?run={run}", timeout=60) as reply:
         return str(json.load(reply)["summary"])
@@ -113,7 +101,7 @@ def test_prometheus_gives_the_sentences_of_one_daemon_with_all_ranks(
 ) -> None:
     """Sentence, states and counts, for ranks 0 and 1 on one host and 2 and 3 on another."""
     prometheus, whole = fleet
-    output = ask(run, "--prometheus", prometheus, "--json")
+    output = completed("status", run, "--prometheus", prometheus, "--json")
     answer = json.loads(output.stdout)
     expected = summary(whole, run)
     assert timeless(answer["summary"]) == timeless(expected)
@@ -123,17 +111,17 @@ def test_prometheus_gives_the_sentences_of_one_daemon_with_all_ranks(
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1, 2, 3]
     assert found["ranks"][2]["compile"]["recompiles"] == 2
     assert found["ranks"][0]["step_seconds"]["p99"] is None  # no series tells
-    plain = ask(run, "--prometheus", prometheus)
+    plain = completed("status", run, "--prometheus", prometheus)
     assert timeless(plain.stdout.splitlines()[0]) == timeless(expected)
 
 
 def test_ranks_on_a_host_that_is_not_scraped_are_missing(fleet: tuple[str, str]) -> None:
-    output = ask("half", "--prometheus", fleet[0])
+    output = completed("status", "half", "--prometheus", fleet[0])
     assert "2 of 4 ranks (ranks 2-3) are not seen here" in output.stdout
 
 
 def test_a_rank_that_restarts_on_another_host_has_its_own_state(fleet: tuple[str, str]) -> None:
-    answer = json.loads(ask("moved", "--prometheus", fleet[0], "--json").stdout)
+    answer = json.loads(completed("status", "moved", "--prometheus", fleet[0], "--json").stdout)
     assert [run["state"] for run in answer["runs"]] == ["warm"]
 
 
@@ -141,22 +129,22 @@ def test_an_unknown_run_and_an_address_without_prometheus_are_reported_in_one_li
     fleet: tuple[str, str], tmp_path: Path
 ) -> None:
     prometheus, whole = fleet
-    unknown = ask("bert", "--prometheus", prometheus)
+    unknown = completed("status", "bert", "--prometheus", prometheus)
     assert unknown.returncode == 5
     known = "gpt2, half, mixed, moved, other"
     assert unknown.stderr == f"warmwatch: no run named 'bert'; runs here: {known}\n"
     for url in (whole, "http://127.0.0.1:1"):
-        other = ask("--prometheus", url)
+        other = completed("status", "--prometheus", url)
         assert (other.returncode, other.stderr.count("\n")) == (6, 1)
         assert "give the address of a Prometheus server" in other.stderr
-    assert ask("--prometheus", "localhost:9090").returncode == 2
-    both = ask("--prometheus", "http://127.0.0.1:1", "--dir", str(tmp_path))
+    assert completed("status", "--prometheus", "localhost:9090").returncode == 2
+    both = completed("status", "--prometheus", "http://127.0.0.1:1", "--dir", str(tmp_path))
     assert (both.returncode, "give one" in both.stderr) == (2, True)
 
 
 def test_one_waits_for_a_run_over_two_hosts_by_name_or_pattern(fleet: tuple[str, str]) -> None:
     def wait(*words: str) -> tuple[int, str]:
-        done = ask(*words, command="wait")
+        done = completed("wait", *words)
         return done.returncode, done.stdout + done.stderr
 
     prometheus, _ = fleet
@@ -219,9 +207,9 @@ def test_a_name_is_every_users_run_of_that_name(tmp_path: Path) -> None:
             ("gpt2@alice@bob", {"gpt2@alice@bob"}),
             ("*@alice", {"gpt2@alice", "gpt2-large@alice"}),
         ):
-            output = ask(requested, "--prometheus", prometheus, "--json")
+            output = completed("status", requested, "--prometheus", prometheus, "--json")
             assert {run["run"] for run in json.loads(output.stdout)["runs"]} == runs, requested
-        waited = ask("gpt2-large", "--prometheus", prometheus, command="wait")
+        waited = completed("wait", "gpt2-large", "--prometheus", prometheus)
         assert (waited.returncode, waited.stderr) == (0, "")
 
 
@@ -240,7 +228,7 @@ def test_of_a_thousand_ranks_the_one_that_all_wait_for_is_named(tmp_path: Path) 
         for rank in range(1000)
     ]
     with scraped(tmp_path, *views, only=OF_A_RANK) as prometheus:
-        answer = json.loads(ask("--prometheus", prometheus, "--json").stdout)
+        answer = json.loads(completed("status", "--prometheus", prometheus, "--json").stdout)
         (run,) = answer["runs"]
         assert len(run["ranks"]) == 1000
         assert run["ranks"][0]["limited_by"]["evidence"] == [

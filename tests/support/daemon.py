@@ -1,4 +1,4 @@
-"""A real daemon on a free port."""
+"""The program in a process of its own: a daemon on a free port, or a command until its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def daemon_process(
     """
     words = ("serve", "--address", "127.0.0.1:0", *arguments)
     quiet = {"WARMWATCH_LOG_FORMAT": "off", **variables}  # its pipe is not read
-    with _started(words, environment(**quiet), before) as process:
+    with _started(words, environment(**quiet), before=before) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -41,14 +41,29 @@ def daemon_process(
             process.terminate()
 
 
+def completed(
+    *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """``warmwatch`` with these words, at its end. Its standard input is empty."""
+    with _started(words, env or environment(), cwd=cwd) as process:
+        output, errors = process.communicate(timeout=600)
+    return subprocess.CompletedProcess(words, process.wait(), output, errors)
+
+
 def _started(
-    words: Sequence[str], env: Mapping[str, str], before: Callable[[], None] | None
+    words: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    cwd: Path | None = None,
+    before: Callable[[], None] | None = None,
 ) -> Process:
     """A Python that has imported its libraries forks it, where that can become it."""
     if before is None and "FRESH_PYTHONS" not in os.environ and _preloaded().fits(env):
-        return _preloaded().start(Path(program.__file__), Path.cwd(), env, arguments=words)
+        return _preloaded().start(Path(program.__file__), cwd or Path.cwd(), env, arguments=words)
     return subprocess.Popen(
         [sys.executable, "-m", "warmwatch_monitor", *words],
+        cwd=cwd,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

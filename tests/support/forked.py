@@ -52,7 +52,8 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it still writes and its errors, once it is over."""
+        """What it still writes and its errors, once it is over. It gets no more input."""
+        self.stdin.close()
         with ThreadPoolExecutor() as readers:
             rest = [
                 readers.submit(stream.read) if stream is not None else None

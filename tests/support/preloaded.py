@@ -24,6 +24,7 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
@@ -57,13 +58,15 @@ COMPILER = (
     "torch._inductor.fx_passes.quantization",
     "torch.distributed.tensor.experimental",
 )
-# with what `warmwatch serve` imports
+# with what `warmwatch serve` imports, and most commands
 DAEMON = (
     *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.routes"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
+    *("warmwatch_monitor.check.command", "warmwatch_monitor.modes.command"),
+    *("warmwatch_monitor.terminal.status", "warmwatch_monitor.wait.command"),
 )
 # Variables that are read after the fork: by the agent, the monitor, the scenarios and pytest.
-OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_")
+OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_", "TZ")
 # Variables that are read even where Inductor is imported already.
 OWN_OF_COMPILER = (
     *(*OWN_OF_DAEMON, "SCENARIO_", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
@@ -269,6 +272,7 @@ def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) 
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
+    time.tzset()
     sys.argv[:] = argv
     sys.path[0] = str(Path(script).parent)
     main = vars(sys.modules["__main__"])

@@ -8,8 +8,6 @@ import os
 import select
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from hashlib import sha256
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.daemon import daemon_process
+from support.daemon import completed, daemon_process
 from support.nvml import Standin, board
 from support.records import environment, held, wait_until, warm, write_record
 from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
@@ -39,14 +37,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 def refused(*arguments: str, **variables: str) -> str:
     """The message of a daemon that exits immediately."""
-    done = subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=environment(**variables),
-    )
+    done = completed("serve", *arguments, env=environment(**variables))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     return done.stderr
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.daemon import daemon, daemon_process
+from support.daemon import completed, daemon, daemon_process
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch_monitor.server.logs import DaemonLog
@@ -33,14 +33,7 @@ def status(url: str) -> dict[str, Any]:
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """A daemon that must exit immediately."""
-    return subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", "serve", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=environment(**variables),
-    )
+    return completed("serve", *arguments, env=environment(**variables))
 
 
 def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from support import accounts as a
 from support import builders as b
 from support import reported
 from support.accounts import BEGAN
-from support.daemon import daemon_process
+from support.daemon import completed, daemon_process
 from support.filesystems import NotHereError, full, mounted
 from support.records import compiling, ended, environment, held, warm, write_record
 from support.values import replace
@@ -29,13 +29,7 @@ from warmwatch_monitor.terminal.runs import lines
 
 
 def warmwatch(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "warmwatch_monitor", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(TZ="UTC", **variables),
-    )
+    return completed(*words, env=environment(TZ="UTC", **variables))
 
 
 def filled(directory: Path) -> Store:
