@@ -54,16 +54,7 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
     assert re.findall(r"(?:url\(|@import) *[\"']?(?:https?:)?//", styles) == []
 
 
-@pytest.mark.parametrize(
-    ("added", "complaint"),
-    [
-        ("[x](nowhere.md)", "nowhere.md"),
-        ("[x](second.md#no-such-heading)", "no-such-heading"),
-    ],
-)
-def test_a_dead_link_and_an_orphan_fail_the_build(
-    added: str, complaint: str, tmp_path: Path
-) -> None:
+def test_dead_links_and_an_orphan_fail_the_build(tmp_path: Path) -> None:
     docs = tmp_path / "source" / "docs"
     docs.mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "conf.py", docs)
@@ -72,9 +63,14 @@ def test_a_dead_link_and_an_orphan_fail_the_build(
     (docs / "README.md").write_text(index)
     (docs / "second.md").write_text("# Second\n")
     assert build(docs.parent, tmp_path / "good").returncode == 0
-    (docs / "second.md").write_text(f"# Second\n\n{added}\n")
+    links = "[x](nowhere.md)\n\n[x](second.md#no-such-heading)"
+    (docs / "second.md").write_text(f"# Second\n\n{links}\n")
     (docs / "orphan.md").write_text("# Orphan\n")
     built = build(docs.parent, tmp_path / "bad")
     assert built.returncode == 1
-    assert complaint in built.stderr
-    assert "orphan.md: WARNING: document isn't included in any toctree" in built.stderr
+    for complaint in (
+        "nowhere.md",
+        "no-such-heading",
+        "orphan.md: WARNING: document isn't included in any toctree",
+    ):
+        assert complaint in built.stderr

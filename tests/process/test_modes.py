@@ -150,16 +150,6 @@ def test_a_mode_that_pytorch_does_not_have_leaves_the_scripts_own(tmp_path: Path
     assert slots.read(folder).compile.agent_errors == 1
 
 
-# as little for the C++ compiler as can be
-ENDLESS = """
-weight = torch.nn.Parameter(torch.ones(4)); o = torch.optim.SGD([weight], lr=.1)
-compiled = torch.compile(lambda x: (x * weight).sum(), mode="reduce-overhead")
-while True:
-    loss = compiled(torch.ones(4)); loss.backward(); o.step(); o.zero_grad()
-    print(repr(loss.item()), flush=True)
-"""
-
-
 def printed(log: Path) -> list[float]:
     return [float(line) for line in log.read_text().splitlines() if re.fullmatch(r"[\d.e-]+", line)]
 
@@ -182,17 +172,19 @@ def command(
 
 
 # As at the end of Python's exit: the handler of SIGINT is gone, and the process still lives.
+# Registered before the agent's, its function runs after that. The steps stand in for a training's.
 SLOW_EXIT = """
 import atexit, signal, time
 atexit.register(lambda: (signal.signal(signal.SIGINT, signal.SIG_DFL), time.sleep(1.5)))
+import warmwatch
+warmwatch.attach()
+for _ in range(30): warmwatch.step()
 """
 
 
 def test_a_script_that_exits_already_is_not_killed_meanwhile(records: Path) -> None:
-    body = ENDLESS.replace("while True:", "for _ in range(30):")
-    line, env = command(records, body, "--mode", "eager", "--steps", "30", "--json")
-    script = Path(line[-1])
-    script.write_text(SLOW_EXIT + script.read_text())  # before the agent's: it runs after that
+    line, env = command(records, "", "--mode", "eager", "--steps", "30", "--json")
+    Path(line[-1]).write_text(SLOW_EXIT)
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     (row,) = json.loads(done.stdout)["rows"]
     seen = (row["outcome"], row["ended_by"], row["state"], row["code"])

@@ -332,8 +332,11 @@ def alternating(seed: int, count: int) -> Iterator[float]:
 
 
 SERIES = [
-    *[pytest.param(shared, seed, 20_000, id=f"shared-{seed}") for seed in range(14)],
-    *[pytest.param(alternating, seed, 20_000, id=f"lengths-{seed}") for seed in range(6)],
+    *[
+        pytest.param(made, seed, 20_000, id=f"{name}-{seed}", marks=[pytest.mark.long] * (seed % 2))
+        for made, name, seeds in ((shared, "shared", 14), (alternating, "lengths", 6))
+        for seed in range(seeds)
+    ],
     *[
         pytest.param(made, seed, 100_000, id=f"{name}-{seed}-long", marks=pytest.mark.long)
         for made, name in ((shared, "shared"), (alternating, "lengths"))
