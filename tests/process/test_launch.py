@@ -30,6 +30,15 @@ model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 train(torch.compile(model, backend="eager"), o, 5)
 """
 
+# stands in for a training where PyTorch would only take time
+MARKED = """
+import warmwatch
+warmwatch.attach()
+with warmwatch.activity("build"): warmwatch.step()
+for _ in range(4): warmwatch.step()
+print("mine alone")
+"""
+
 # its compile workers are processes of Inductor
 COMPILED_IN_RANK_1 = """
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
@@ -84,7 +93,7 @@ def test_ranks_are_ranks_and_launchers_and_compile_workers_are_none(records: Pat
 
 
 def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) -> None:
-    train = script(records.parent, PRELUDE + EAGER + "print('mine alone')")
+    train = script(records.parent, MARKED)
     state = records.parent / "state"
     env = environment(records, WARMWATCH_STATE=str(state))
     done = started(sys.executable, train, options=("--report", "--watch"), env=env)
