@@ -300,6 +300,7 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     assert len(set(grounds)) == 2
 
 
+@pytest.mark.slow
 def test_tables_and_charts_are_legible_on_a_phone(
     tmp_path: Path,
 ) -> None:

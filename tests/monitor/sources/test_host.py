@@ -111,6 +111,7 @@ def test_a_waiting_worker_is_idle_and_the_pool_s_parent_is_not_a_worker(tmp_path
     assert (reading.workers_busy, reading.workers_idle) == (0, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["busy", "tool", "short"])
 def test_a_worker_is_busy_if_it_or_its_tool_uses_cpu(tmp_path: Path, work: str) -> None:
     """``short``: the tool ends before the second poll; its time is in the worker's child time."""

@@ -142,6 +142,7 @@ def test_a_missing_library_is_reported_and_looked_up_again(
     assert len(source.read()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", ["unloaded", "shut down", "upgraded", "lost", "reset", "uncounted"]
 )

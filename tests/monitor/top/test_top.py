@@ -192,6 +192,7 @@ def test_a_filter_shows_matching_rows_until_esc() -> None:
     looks(same(every_state()), LARGE, then)
 
 
+@pytest.mark.slow
 def test_the_plots_fill_the_rest_of_the_screen() -> None:
     def height(text: str) -> int:
         lines = text.splitlines()
@@ -202,6 +203,7 @@ def test_the_plots_fill_the_rest_of_the_screen() -> None:
     assert height(two_rows) > height(four_rows)
 
 
+@pytest.mark.slow
 def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
     tall = drawn(training(4, 40), (120, 90)).splitlines()
     below = tall[next(at for at, line in enumerate(tall) if "2 min ago" in line) :]
