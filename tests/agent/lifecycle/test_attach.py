@@ -182,12 +182,13 @@ def left():
     return counts, list(map(functions, owners))
 def threads():
     return len(os.listdir("/proc/self/task"))
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(model, o, 1)  # PyTorch's CUDA builds start threads for the first backward
 alone = threads()
 def open_ones():  # a thread that has let everything go is there for a moment still
     until = time.monotonic() + 60
     while threads() > alone and time.monotonic() < until: time.sleep(.01)
     return threads(), len(os.listdir("/proc/self/fd"))
-model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 def turn():
     warmwatch.attach()
     train(torch.compile(model, backend="eager"), o, 2)
