@@ -15,7 +15,7 @@ from warmwatch_monitor.model.snapshot import RankView
 
 # Times the load or the step length; shares of the time, the clock or the limit.
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
-_WAITS_MORE = 0.1  # share of the time beyond the share in the other ranks
+_WAITS_MORE = 0.1  # share of the time beyond the share in the other ranks, for batches or a CPU
 _RETRY_EVERY_NS = 10 * 10**9  # a retry takes 10 ms to 1 s: fewer cannot slow each step
 _LOCKSTEP = 2  # so few steps apart, ranks wait for each other: none of them is slower
 
@@ -223,7 +223,7 @@ def _waits(view: RankView) -> bool:
 
 
 def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
-    """Why ``slow`` may be slower than ``others``: differences of its GPUs and of its input."""
+    """Why ``slow`` may be slower than ``others``: differences of GPUs, input and CPUs."""
     whose = f"of rank {slow.rank}"
     own_gpus, other_gpus = slow.gpus, [view.gpus for view in others]
     for read, least, size, unit, what in (
@@ -243,6 +243,10 @@ def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
     if own is not None and usual is not None and own > usual + _WAITS_MORE:
         share = f"{100 * own:.0f} % of its time ({100 * usual:.0f} in others)"
         yield f"rank {slow.rank} waits for batches {share}"
+    own, usual = _queued(slow), _median(map(_queued, others))
+    if own is not None and usual is not None and own > usual + _WAITS_MORE:
+        share = f"{100 * own:.0f} % of the time in which it could run"
+        yield f"rank {slow.rank} waits for a CPU {share} ({100 * usual:.0f} in others)"
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -251,6 +255,11 @@ def _median(values: Iterable[float | None]) -> float | None:
 
     known = list(values)
     return median(one for one in known if one is not None) if known and None not in known else None
+
+
+def _queued(view: RankView) -> float | None:
+    """The share of the time in which its main thread had no CPU, of that in which it could run."""
+    return view.process.queued_ratio if view.process else None
 
 
 def _waiting(view: RankView) -> float | None:

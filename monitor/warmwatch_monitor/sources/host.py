@@ -136,6 +136,7 @@ class _Followed:
         self._group = memory_group(pid)
         self._workers_memory: WorkersMemory | None = None
         self._memory_left: int | None = None
+        self._queued_ratio: float | None = None
         self._compilers = Compilers()
         self._seen: tuple[Compiler, ...] = ()
 
@@ -156,6 +157,7 @@ class _Followed:
             self._look_at_pool(now_ns, children)
             use = limit(self._group)
             self._memory_left = max(0, use.limit - use.used) if use else None
+            self._queued_ratio = proc.queued_ratio(self._pid)
         busy, idle = self._workers
         return ProcessReading(
             pid=self._pid,
@@ -170,6 +172,7 @@ class _Followed:
             private_bytes=private,
             workers_memory=self._workers_memory,
             memory_left_bytes=self._memory_left,
+            queued_ratio=self._queued_ratio,
         )
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:

@@ -73,6 +73,18 @@ def memory(pid: int) -> tuple[int, int]:
     return resident, resident - shared
 
 
+def queued_ratio(pid: int) -> float | None:
+    """The share of the time in which the main thread had no CPU, of that in which it could run.
+
+    Since it began. ``None`` if it is not known, or the kernel was built without it.
+    """
+    try:
+        ran, queued, _ = map(int, text(f"{PROC}/{pid}/schedstat").split())
+    except (OSError, ValueError):
+        return None
+    return queued / (ran + queued) if ran else None
+
+
 def command(pid: int) -> tuple[str, ...]:
     """The command line of a process; empty for a zombie and for a thread of the kernel."""
     words = text(f"{PROC}/{pid}/cmdline")

@@ -15,7 +15,14 @@ from support.values import replace
 from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
 from warmwatch.shared.values import MOST_RANKS
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import GpuReading, LimitedBy, RankView, RecordReading, with_laggard
+from warmwatch_monitor.model import (
+    GpuReading,
+    LimitedBy,
+    ProcessReading,
+    RankView,
+    RecordReading,
+    with_laggard,
+)
 from warmwatch_monitor.pipeline.runs import compiled_ns, group
 from warmwatch_monitor.status.document import MOST_MISSING_LISTED
 from warmwatch_monitor.status.words.sentence import numbers, summary
@@ -271,6 +278,27 @@ def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
     cause = "rank 1 waits for batches 30 % of its time (2 in others)"
     run = of_views(fast, with_step(slow, 2.5))
     assert run["skew"]["differences"] == [f"{words}: {cause}"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "cause"),
+    [
+        (0.45, ": rank 1 waits for a CPU 45 % of the time in which it could run (2 in others)"),
+        (0.1, ""),
+        (None, ""),
+    ],
+)
+def test_a_rank_that_waits_longer_for_a_cpu_is_named(ratio: float | None, cause: str) -> None:
+    views = [
+        b.view(
+            b.as_rank(b.WARM, rank, 3),
+            process=ProcessReading(pid=7, cpu_seconds=9.0, resident_bytes=1, queued_ratio=queued),
+        )
+        for rank, queued in enumerate((0.02, ratio, 0.02))
+    ]
+    run = of_views(views[0], with_step(views[1], 1.8), views[2])
+    words = "rank 1 takes 80 % longer for a step than the others"
+    assert run["skew"]["differences"] == [words + cause]
 
 
 def test_the_rank_that_the_others_wait_for_has_its_causes() -> None:

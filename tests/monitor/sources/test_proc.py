@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -40,6 +41,18 @@ def test_a_process_reads_as_psutil_reads_it() -> None:
         process.communicate(b"\n")
     with pytest.raises(OSError):  # noqa: PT011 - which one depends on the moment
         proc.stat(pid)
+
+
+def test_processes_that_share_a_cpu_wait_for_it() -> None:
+    spin = (
+        f"import os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\nwhile True: pass"
+    )
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", spin]))
+            stack.callback(process.kill)
+        wait_until(lambda: 0.25 < (proc.queued_ratio(process.pid) or 0.0) < 1)
+    assert proc.queued_ratio(process.pid) is None
 
 
 def test_a_name_may_have_spaces_and_parentheses_and_is_read_whole(tmp_path: Path) -> None:
