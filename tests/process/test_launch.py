@@ -327,6 +327,27 @@ def test_a_command_that_ignores_ctrl_z_is_not_left_behind() -> None:
         assert beside.returncode == 5
 
 
+def test_ctrl_z_while_the_command_ends_does_not_stop_the_launcher() -> None:
+    snippet = (
+        "import os, signal\n"
+        "from warmwatch_monitor.run.process import attend\n"
+        "def poll():\n"
+        "    os.kill(os.getpid(), signal.SIGTSTP)\n"
+        "    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
+        "line = ('sh', '-c', 'sleep 0.5; exit 5')\n"
+        "status = attend(line, os.environ, poll=poll, stopped=lambda: None, seconds=0.05)\n"
+        "raise SystemExit(os.waitstatus_to_exitcode(status))\n"
+    )
+    # in a group of its own whose parent is in the same session: Ctrl-Z stops no orphaned group
+    with subprocess.Popen([sys.executable, "-c", snippet], preexec_fn=os.setpgrp) as beside:
+        _, status = os.waitpid(beside.pid, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            beside.kill()
+        else:
+            beside.returncode = os.waitstatus_to_exitcode(status)
+    assert beside.returncode == 5
+
+
 def test_a_folder_named_warmwatch_next_to_the_script_does_not_hide_the_agent(
     tmp_path: Path,
 ) -> None:

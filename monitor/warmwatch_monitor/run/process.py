@@ -75,6 +75,8 @@ def attend(
             elif ended:
                 if got is not None:  # a signal arrived while it ended
                     _report(got, received)
+                # SIGCHLD is taken before a SIGTSTP, which would stop us once it is not blocked
+                signal.sigtimedwait({signal.SIGTSTP}, 0)
                 return status
             if got is None:
                 poll()
