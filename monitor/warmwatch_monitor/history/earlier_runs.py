@@ -7,9 +7,12 @@ the estimates and nothing else.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from itertools import islice
+from operator import itemgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -27,6 +30,7 @@ from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
 from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
+from warmwatch_monitor.model.budgets import HISTORY_SHARE
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
@@ -53,10 +57,20 @@ class _Queries:
 
 
 class EarlierRuns:
-    """Earlier runs by record. ``is_due``: whether to query the history for a record."""
+    """Earlier runs by record. ``is_due``: whether to query the history for a record.
 
-    def __init__(self, store: Store, is_due: Callable[[RecordReading], bool]) -> None:
-        self._store, self._is_due = store, is_due
+    Each query parses the record's journal. After ``within`` seconds of CPU time the other records
+    wait, users in turn: the journals of one user's thousand runs take minutes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        is_due: Callable[[RecordReading], bool],
+        within: float = float("inf"),
+    ) -> None:
+        self._store, self._is_due, self._within = store, is_due, within
+        self._rests_until = float("-inf")
         self._cache: dict[str, _Cached] = {}
         self._deaths: Mapping[tuple[str, int, float], Death] | None = None
         self._killed: dict[str, RankHistory] = {}
@@ -70,10 +84,8 @@ class EarlierRuns:
         used = owned(records, gpus)
         there = {one.folder for one in records}
         self._cache = {folder: one for folder, one in self._cache.items() if folder in there}
-        queries = _Queries(self._store)
-        for one in records:
-            if self._is_due(one):
-                self._query(queries, one, used[one.folder])
+        if time.monotonic() >= self._rests_until:
+            self._query_in_turns([one for one in records if self._is_due(one)], used)
         return killed | {folder: one.known for folder, one in self._cache.items()}
 
     def _with_deaths(self, records: Iterable[RecordReading]) -> dict[str, RankHistory]:
@@ -91,14 +103,41 @@ class EarlierRuns:
             self._killed[one.folder] = known[one.folder]
         return dict(self._killed)
 
-    def _query(self, queries: _Queries, one: RecordReading, gpus: tuple[GpuReading, ...]) -> None:
-        counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
-        calls = min(counts.wrappers, _MOST_CALLS)
-        key = calls, names, one.slot.identity, counts.warmups > 0
-        before = self._cache.get(one.folder)
-        if before is None or before.key != key:
+    def _query_in_turns(
+        self, due: list[RecordReading], used: Mapping[str, tuple[GpuReading, ...]]
+    ) -> None:
+        keys = {one.folder: _key(one, used[one.folder]) for one in due}
+        queries, began = _Queries(self._store), time.thread_time()
+        for one in self._in_turns(due, keys):
+            names = tuple(gpu.name for gpu in used[one.folder])
             known = _explained(partial(_earlier, queries, one, names))
-            self._cache[one.folder] = _Cached(key, known)
+            self._cache[one.folder] = _Cached(keys[one.folder], known)
+            if (spent := time.thread_time() - began) > self._within:
+                self._rests_until = time.monotonic() + spent / HISTORY_SHARE
+                return
+
+    def _in_turns(
+        self, due: list[RecordReading], keys: Mapping[str, object]
+    ) -> list[RecordReading]:
+        """The records to query, first those of users with the fewest results."""
+        results = Counter(_user(one) for one in due if one.folder in self._cache)
+        turns = list[tuple[int, RecordReading]]()
+        for one in due:
+            before = self._cache.get(one.folder)
+            if before is None or before.key != keys[one.folder]:
+                turns.append((results[_user(one)], one))
+                results[_user(one)] += 1
+        return [one for _, one in sorted(turns, key=itemgetter(0))]
+
+
+def _user(one: RecordReading) -> int | None:
+    return one.owner.uid if one.owner else None
+
+
+def _key(one: RecordReading, gpus: tuple[GpuReading, ...]) -> object:
+    """What the earlier runs of a record depend on."""
+    counts, names = one.slot.compile, tuple(gpu.name for gpu in gpus)
+    return min(counts.wrappers, _MOST_CALLS), names, one.slot.identity, counts.warmups > 0
 
 
 def _explained(query: Callable[[], T]) -> T:

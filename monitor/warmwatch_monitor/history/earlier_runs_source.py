@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.model import RankHistory, RecordReading
+from warmwatch_monitor.model.budgets import HISTORY_SECONDS
 from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, NVML, RECORDS, Readings, Source
 
@@ -46,7 +47,8 @@ def earlier_runs_source(
             from warmwatch_monitor.history.earlier_runs import EarlierRuns
             from warmwatch_monitor.history.store import Store
 
-            made.append(EarlierRuns(Store(settings, patience=patience), is_due))
+            within = HISTORY_SECONDS if late else float("inf")  # a command reads once
+            made.append(EarlierRuns(Store(settings, patience=patience), is_due, within))
         return made[0].read(records, others.of(NVML) or ())
 
     return (
