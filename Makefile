@@ -4,7 +4,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-WORKERS ?= 3
+WORKERS ?= 4
 SECONDS ?= 60
 
 # A worker that has nothing left takes tests over from the other.
@@ -27,7 +27,7 @@ demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (u
 	touch $@
 
 # mypy uses one core, so the tests begin beside it.
-test: $(READY) ## lint, type-check and run the test suite, in about 10 minutes on two cores
+test: $(READY) ## lint, type-check and run the test suite, in about 8 minutes on two cores
 	tests/support/install-programs.sh
 	$(MAKE) --no-print-directory lint & \
 	$(BIN)/python -m pytest $(SPREAD) -m "not long and not install" $(PYTEST_ARGS); tests=$$?; \
