@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 4
 SECONDS ?= 60
 
-# A worker that has nothing left takes tests over from the other.
+# A worker that has nothing left takes tests over from the others.
 SPREAD := -n $(WORKERS) --dist worksteal
 
 .PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean

@@ -8,11 +8,9 @@ the estimates and nothing else.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from itertools import islice
-from operator import itemgetter
 from typing import TypeVar
 
 from msgspec import Struct
@@ -30,7 +28,7 @@ from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
 from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
-from warmwatch_monitor.model.budgets import HISTORY_SHARE
+from warmwatch_monitor.model.budgets import HISTORY_SHARE, Turns
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.pipeline.runs import owned
 from warmwatch_monitor.sources.records.parsed_journal import parse_journal
@@ -70,6 +68,7 @@ class EarlierRuns:
         within: float = float("inf"),
     ) -> None:
         self._store, self._is_due, self._within = store, is_due, within
+        self._turns = Turns[RecordReading]()
         self._rests_until = float("-inf")
         self._cache: dict[str, _Cached] = {}
         self._deaths: Mapping[tuple[str, int, float], Death] | None = None
@@ -108,7 +107,8 @@ class EarlierRuns:
     ) -> None:
         keys = {one.folder: _key(one, used[one.folder]) for one in due}
         queries, began = _Queries(self._store), time.thread_time()
-        for one in self._in_turns(due, keys):
+        new = [one for one in due if self._is_new(one, keys[one.folder])]
+        for one in self._turns.of(new, _user):
             names = tuple(gpu.name for gpu in used[one.folder])
             known = _explained(partial(_earlier, queries, one, names))
             self._cache[one.folder] = _Cached(keys[one.folder], known)
@@ -116,18 +116,9 @@ class EarlierRuns:
                 self._rests_until = time.monotonic() + spent / HISTORY_SHARE
                 return
 
-    def _in_turns(
-        self, due: list[RecordReading], keys: Mapping[str, object]
-    ) -> list[RecordReading]:
-        """The records to query, first those of users with the fewest results."""
-        results = Counter(_user(one) for one in due if one.folder in self._cache)
-        turns = list[tuple[int, RecordReading]]()
-        for one in due:
-            before = self._cache.get(one.folder)
-            if before is None or before.key != keys[one.folder]:
-                turns.append((results[_user(one)], one))
-                results[_user(one)] += 1
-        return [one for _, one in sorted(turns, key=itemgetter(0))]
+    def _is_new(self, one: RecordReading, key: object) -> bool:
+        before = self._cache.get(one.folder)
+        return before is None or before.key != key
 
 
 def _user(one: RecordReading) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import id_of, summarize_run
 from warmwatch_monitor.history.traces import Past, Traces
 from warmwatch_monitor.model import RunView, Snapshot
-from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE
+from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE, Turns
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.records.parsed_journal import Journals
@@ -68,8 +68,7 @@ class Keeper:
         self._tried = False
         self._failed = float("-inf")
         self._rests_until = float("-inf")
-        self._served: dict[int | None, int] = {}  # by user, in which turn a run was last written
-        self._turns = 0
+        self._turns = Turns[RunView]()
         self._lock = threading.Lock()
 
     def take(self, snapshot: Snapshot) -> None:
@@ -120,7 +119,7 @@ class Keeper:
         began, done = time.thread_time(), list[RunView]()
 
         def accounts(snapshot: Snapshot) -> Iterator[RunSummary]:
-            turns = self._in_turns(due)
+            turns = self._turns.of(sorted(due, key=self._written_at), _owner)
             while not done or time.thread_time() - began <= within:
                 if (run := next(turns, None)) is None:
                     return
@@ -148,20 +147,6 @@ class Keeper:
             if (id := id_of(run)) not in refused:  # only refused runs are retried
                 self._written[id] = _Written(now, _end(run))
 
-    def _in_turns(self, runs: Iterable[RunView]) -> Iterator[RunView]:
-        """``runs``, each time one of the user who has waited longest: the one that has itself."""
-        waiting: defaultdict[int | None, deque[RunView]] = defaultdict(deque)
-        for run in sorted(runs, key=self._written_at):
-            waiting[run.who.owner_uid].append(run)
-        self._served = {uid: self._served.get(uid, 0) for uid in waiting}
-        while waiting:
-            uid = min(waiting, key=self._served.__getitem__)
-            self._turns += 1
-            self._served[uid] = self._turns
-            yield waiting[uid].popleft()
-            if not waiting[uid]:
-                del waiting[uid]
-
     def _written_at(self, run: RunView) -> float:
         before = self._written.get(id_of(run))
         return float("-inf") if before is None else before.at
@@ -183,6 +168,10 @@ class Keeper:
 
     def _now(self) -> float:
         return self._clock.monotonic_ns() / 1e9
+
+
+def _owner(run: RunView) -> int | None:
+    return run.who.owner_uid
 
 
 def _end(run: RunView) -> Hashable:

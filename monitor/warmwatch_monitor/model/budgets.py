@@ -8,10 +8,12 @@ the others divide the rest. So a flood by one user never takes away what another
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 # Records that are followed. An agent keeps the last 200 of its user, a node has some hundred ranks.
 RECORDS_OF_A_USER, RECORDS = 1024, 4096
@@ -52,3 +54,25 @@ def fair_shares(needs: Mapping[K, int], each: int, total: int) -> dict[K, int]:
         shares[key] = min(need, each, left // waiting)
         left, waiting = left - shares[key], waiting - 1
     return shares
+
+
+class Turns(Generic[T]):
+    """Users in turn: who was served longest ago comes first, also from one call to the next."""
+
+    def __init__(self) -> None:
+        self._served: dict[int | None, int] = {}  # by user, in which turn
+        self._turn = 0
+
+    def of(self, items: Iterable[T], user: Callable[[T], int | None]) -> Iterator[T]:
+        """``items``, users in turn; those of one user keep their order."""
+        waiting: defaultdict[int | None, deque[T]] = defaultdict(deque)
+        for item in items:
+            waiting[user(item)].append(item)
+        self._served = {uid: self._served.get(uid, 0) for uid in waiting}
+        while waiting:
+            uid = min(waiting, key=self._served.__getitem__)
+            self._turn += 1
+            self._served[uid] = self._turn
+            yield waiting[uid].popleft()
+            if not waiting[uid]:
+                del waiting[uid]
