@@ -61,15 +61,11 @@ def attempt(
     progress: Progress,
     losses: bool = False,
 ) -> Tried:
-    """Run ``command`` in ``mode``.
+    """Run ``command`` in ``mode``. Raises OSError: it cannot be started.
 
     Args:
         over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
-        place: path of the file for its output.
-        losses: record its losses.
-
-    Raises:
-        OSError: it cannot be started.
+        place: path of the file for its output. losses: record its losses.
     """
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
