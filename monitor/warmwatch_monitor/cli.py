@@ -154,14 +154,14 @@ def _overview(ctx: click.Context) -> None:
 
     No answer is a note, not an error.
     """
-    from warmwatch_monitor.client.answers import asker
+    from warmwatch_monitor.client.answers import answer_source
     from warmwatch_monitor.status.goals import lives
     from warmwatch_monitor.terminal.status import picture
 
     formatter = ctx.make_formatter()
     answer = None
     try:
-        answer = asker(None)()
+        answer = answer_source(None)()
         if any(map(lives, answer["runs"])) and is_redrawn() and sys.stdin.isatty():
             ctx.invoke(_command("top"))
             return

@@ -53,7 +53,7 @@ def _power() -> Samples:
     )
 
 
-RUN = a.account(
+RUN = a.run_summary(
     *(b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)),
     compiled=(
         replace(a.FORWARD, slowest_kernels=_KERNELS),

@@ -17,7 +17,7 @@ import pytest
 from psutil import STATUS_STOPPED, Process
 
 import warmwatch
-from support import accounts, slots
+from support import slots, stored_runs
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
 from warmwatch_monitor.run.environment import environment as launch_environment
@@ -103,7 +103,7 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     assert "clean steps" in output
     assert "Compiling: " in output
     assert "\x1b" not in done.stderr
-    (retained,) = accounts.store(state).listed()
+    (retained,) = stored_runs.store(state).listed()
     assert (retained.run, retained.state, retained.steps) == ("train", "finished", 5)
 
 

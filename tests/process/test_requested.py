@@ -266,7 +266,7 @@ def other(q): return flex_attention(q, q, q)
 q, double = torch.randn(1, 1, 128, 16), torch.randn(1, 1, 128, 16, dtype=torch.double)
 from warmwatch.lifecycle import api
 from warmwatch.shared.record import COMPILE_INDEX
-def fallbacks(): return api.attached.agent.ledger.words[COMPILE_INDEX["fallbacks"]]
+def fallbacks(): return api.attached.agent.ledger.block[COMPILE_INDEX["fallbacks"]]
 warned = []
 warnings.showwarning = lambda message, *rest: warned.append(str(message))
 counted = []

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support import scenarios
-from support.accounts import history_settings, store
 from support.accuracy import DOCUMENT, ESTIMATES
 from support.scenarios import Scenario
 from support.sources import settings
+from support.stored_runs import history_settings, store
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.history.summaries import summarize_run
 from warmwatch_monitor.model import Snapshot

@@ -75,7 +75,7 @@ H100 = Provenance(
 )
 
 
-def account(
+def run_summary(
     *views: RankView,
     compiled: tuple[Compiled, ...] = (),
     answers: dict[str, Any] | None = None,
@@ -136,19 +136,19 @@ SLOWER = {
 
 def warm(**rest: Any) -> RunSummary:
     """A run that compiled for 120 s in its first step, and again later; it still trains."""
-    return account(b.view(b.WARM), compiled=rest.pop("compiled", TWICE), **rest)
+    return run_summary(b.view(b.WARM), compiled=rest.pop("compiled", TWICE), **rest)
 
 
 def finished(**rest: Any) -> RunSummary:
     """The same, when it has ended."""
     view = b.view(b.ended("finished"), alive=False)
-    return account(view, compiled=rest.pop("compiled", TWICE), **rest)
+    return run_summary(view, compiled=rest.pop("compiled", TWICE), **rest)
 
 
 def eager(**rest: Any) -> RunSummary:
     """One that never compiled."""
     what = replace(H100, wrappings=())
-    return account(b.view(b.ended("finished", b.EAGER), alive=False), what=what, **rest)
+    return run_summary(b.view(b.ended("finished", b.EAGER), alive=False), what=what, **rest)
 
 
 def power(watts: float = 690.0) -> Samples:

@@ -64,7 +64,7 @@ _FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Redactors:
     """Formats the reasons of recompiles and graph breaks, and the agent's own errors."""
 
     recompile: Callable[[str], str]
@@ -72,11 +72,11 @@ class Words:
     error: Callable[[Exception], str]
 
 
-def words(*, full: bool) -> Words:
+def redactors(*, full: bool) -> Redactors:
     """PyTorch's and Python's text if ``full``, else without the user's values."""
     if full:
-        return Words(recompile=_whole, graph_break=_whole, error=_whole_error)
-    return Words(recompile=recompile, graph_break=graph_break, error=error)
+        return Redactors(recompile=_whole, graph_break=_whole, error=_whole_error)
+    return Redactors(recompile=recompile, graph_break=graph_break, error=error)
 
 
 def recompile(text: str) -> str:

@@ -27,7 +27,7 @@ class Activities:
     """Open activities of each thread, and the counters that follow from them."""
 
     def __init__(self, counters: CounterStore, state: PytorchState) -> None:
-        self._counters, self._words, self._store = counters, counters.words, counters.store
+        self._counters, self._block, self._store = counters, counters.block, counters.store
         self._state = state
         # In the order of the threads' begins: the first has been compiling longest.
         self._stacks: dict[int, _Stack] = {}
@@ -37,7 +37,7 @@ class Activities:
         self._opened_episode = False  # the activity in progress reopened a warm rank
 
     def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
-        words = self._words
+        block = self._block
         stack = self._background.get(thread) or self._stacks.get(thread)
         if stack is None:
             if is_preparation(event):
@@ -45,19 +45,19 @@ class Activities:
             if not self._stacks:
                 self._gap(now)
                 self._thread_ended = False
-                words[_SINCE] = now  # before the count: see ``look_closely`` in ``steps.py``
-                words[AT["begun"]] += 1
+                block[_SINCE] = now  # before the count: see ``judge_irregular`` in ``steps.py``
+                block[AT["begun"]] += 1
                 self._counters.on_begin()  # after the count, so that the callback sees it
-                words[AT["first_begin_ns"]] = words[AT["first_begin_ns"]] or now
-                self._opened_episode = not words[AT["episode_began_ns"]]
+                block[AT["first_begin_ns"]] = block[AT["first_begin_ns"]] or now
+                self._opened_episode = not block[AT["episode_began_ns"]]
                 if self._opened_episode:
-                    words[AT["episode_began_ns"]] = now
-                    words[AT["episode_began_steps"]] = self._store.steps()
+                    block[AT["episode_began_ns"]] = now
+                    block[AT["episode_began_steps"]] = self._store.steps()
                 if self._background:
                     self._state.at_end(now)  # counters that rose so far belong to that compilation
                 else:
                     self._state.at_begin()
-                values = {"activity": words[AT["begun"]], "what": event}
+                values = {"activity": block[AT["begun"]], "what": event}
                 self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
             stack = self._stacks.setdefault(thread, [])
         phase = phase_of(event)
@@ -65,7 +65,7 @@ class Activities:
             phase = stack[-1][1] if stack else _OTHER
         stack.append((event, phase))
         if self._account(now):
-            self._store.publish(words, renew_lock=False)
+            self._store.publish(block, renew_lock=False)
 
     def end(self, thread: int, event: str, now: int) -> None:
         stack = self._background.get(thread) or self._stacks.get(thread) or []
@@ -104,7 +104,7 @@ class Activities:
         passed, self._stacks = self._stacks, {}
         self._background.update(passed)
         if passed:
-            since = self._words[_SINCE]
+            since = self._block[_SINCE]
             self._background_since.update(
                 {thread: since for thread in passed if thread not in self._background_since}
             )
@@ -115,16 +115,16 @@ class Activities:
 
     def _step_passed(self, now: int) -> None:
         """The activity in progress continues in the background: no step waits for it."""
-        words = self._words
-        words[AT["background_since_ns"]] = min(self._background_since.values())
+        block = self._block
+        block[AT["background_since_ns"]] = min(self._background_since.values())
         if self._thread_ended:
             return  # a part of it ended in this step, which may have waited for it
-        words[AT["background"]] += 1
-        words[AT["ended"]] = words[AT["begun"]]
+        block[AT["background"]] += 1
+        block[AT["ended"]] = block[AT["begun"]]
         self._nothing_active()
         if self._opened_episode:
-            words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
-        values = {"activity": words[AT["begun"]], "background": True}
+            block[AT["episode_began_ns"]] = block[AT["episode_began_steps"]] = 0
+        values = {"activity": block[AT["begun"]], "background": True}
         self._store.note("end", now, {**values, "phase_ns": self._phase_ns()})
 
     def _ended(self, now: int, *, changed: bool) -> None:
@@ -132,70 +132,70 @@ class Activities:
 
         ``changed``: the current phase changed.
         """
-        words = self._words
+        block = self._block
         if self._background_since:
             self._background_ended(now)
-        if words[_SINCE] and not self._stacks:
-            words[AT["ended"]] = words[AT["begun"]]
-            took = now - words[_SINCE]
-            words[AT["longest_activity_ns"]] = max(words[AT["longest_activity_ns"]], took)
+        if block[_SINCE] and not self._stacks:
+            block[AT["ended"]] = block[AT["begun"]]
+            took = now - block[_SINCE]
+            block[AT["longest_activity_ns"]] = max(block[AT["longest_activity_ns"]], took)
             self._nothing_active()
-            words[AT["last_end_ns"]] = now
+            block[AT["last_end_ns"]] = now
             self._state.at_end(now)
-            values = {"activity": words[AT["begun"]], "phase_ns": self._phase_ns()}
+            values = {"activity": block[AT["begun"]], "phase_ns": self._phase_ns()}
             self._store.note("end", now, values)
         if changed:
-            self._store.publish(words, renew_lock=False)
+            self._store.publish(block, renew_lock=False)
 
     def _background_ended(self, now: int) -> None:
         """Account for the background compilations that have ended."""
-        words = self._words
+        block = self._block
         over = [thread for thread in self._background_since if thread not in self._background]
         if not over:
             return
         for thread in over:
             since = self._background_since.pop(thread)
-            words[AT["background_ns"]] += max(0, now - since)
+            block[AT["background_ns"]] += max(0, now - since)
             self._store.note("background", now, {"seconds": (now - since) / 1e9})
-        words[AT["background_since_ns"]] = min(self._background_since.values(), default=0)
-        words[AT["background_ended_ns"]] = now
+        block[AT["background_since_ns"]] = min(self._background_since.values(), default=0)
+        block[AT["background_ended_ns"]] = now
         self._state.at_end(now)
-        self._store.publish(words)
+        self._store.publish(block)
 
     def progress(self, of: str, done: int, total: int) -> None:
-        words, under_way = self._words, done < total and bool(self._stacks)
-        words[AT["progress_of"]] = (1 + record.PROGRESS.index(of)) * under_way
-        words[AT["progress_done"]] = done * under_way
-        words[AT["progress_total"]] = total * under_way
-        self._store.publish(words)
+        block, under_way = self._block, done < total and bool(self._stacks)
+        block[AT["progress_of"]] = (1 + record.PROGRESS.index(of)) * under_way
+        block[AT["progress_done"]] = done * under_way
+        block[AT["progress_total"]] = total * under_way
+        self._store.publish(block)
 
     def _nothing_active(self) -> None:
         for name in ("active_since_ns", "progress_of", "progress_done", "progress_total"):
-            self._words[AT[name]] = 0
+            self._block[AT[name]] = 0
 
     def _gap(self, now: int) -> None:
         """Count the time since the last activity, if it may be part of the same warm-up."""
-        words = self._words
-        gap = now - words[AT["last_end_ns"]] if words[AT["last_end_ns"]] else 0
-        if words[AT["longest_gap_ns"]] < gap <= _WARM_UP_GAPS * words[AT["quiet_ns"]]:
-            words[AT["longest_gap_ns"]] = gap
+        block = self._block
+        gap = now - block[AT["last_end_ns"]] if block[AT["last_end_ns"]] else 0
+        if block[AT["longest_gap_ns"]] < gap <= _WARM_UP_GAPS * block[AT["quiet_ns"]]:
+            block[AT["longest_gap_ns"]] = gap
 
     def _account(self, now: int) -> bool:
         """Account the time since the last change to the phase that was current.
 
         Returns whether the current phase is another one now.
         """
-        words = self._words
+        block = self._block
         current = 0
         for stack in self._stacks.values():
             current = stack[-1][1] + 1
             break
-        before = words[_PHASE]
+        before = block[_PHASE]
         if current == before:
             return False
         if before:
-            words[_PHASE_NS + before - 1] += max(0, now - words[_ACCOUNTED])
-        words[_PHASE], words[_ACCOUNTED] = current, now
+            block[_PHASE_NS + before - 1] += max(0, now - block[_ACCOUNTED])
+        block[_PHASE], block[_ACCOUNTED] = current, now
         return True
 
     # For other threads.
@@ -210,17 +210,17 @@ class Activities:
 
     def total_ns(self) -> int:
         """Compile time accounted so far, in nanoseconds."""
-        return sum(self._words[_PHASE_NS : _PHASE_NS + len(PHASES)])
+        return sum(self._block[_PHASE_NS : _PHASE_NS + len(PHASES)])
 
     def phases_at(self, now: int) -> list[int]:
         """Time of each of PHASES up to ``now``, including the current one."""
-        words = self._words
-        times = list(words[_PHASE_NS : _PHASE_NS + len(PHASES)])
-        if words[_PHASE]:
-            times[words[_PHASE] - 1] += max(0, now - words[_ACCOUNTED])
+        block = self._block
+        times = list(block[_PHASE_NS : _PHASE_NS + len(PHASES)])
+        if block[_PHASE]:
+            times[block[_PHASE] - 1] += max(0, now - block[_ACCOUNTED])
         return times
 
     def _phase_ns(self) -> dict[str, int]:
         """Accounted time of each phase, without zeros."""
-        times = self._words[_PHASE_NS : _PHASE_NS + len(PHASES)]
+        times = self._block[_PHASE_NS : _PHASE_NS + len(PHASES)]
         return {name: ns for name, ns in zip(PHASES, times, strict=True) if ns}

@@ -91,7 +91,7 @@ class Compilations:
     """Counts compilations by kind, and writes a line for each."""
 
     def __init__(self, counters: CounterStore, state: PytorchState, activities: Activities) -> None:
-        self._counters, self._words, self._store = counters, counters.words, counters.store
+        self._counters, self._block, self._store = counters, counters.block, counters.store
         self._state = state
         self._written_keys = WrittenKeys()
         self._reported_skips = 0
@@ -99,20 +99,20 @@ class Compilations:
         self._at_limit: set[Any] = set()
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
-        words = self._words
-        words[AT["compilations"] + record.KINDS.index(kind)] += 1
-        words[AT["failures"]] += "failure" in values
-        words[AT["new_instances"]] += "instance" in values
+        block = self._block
+        block[AT["compilations"] + record.KINDS.index(kind)] += 1
+        block[AT["failures"]] += "failure" in values
+        block[AT["new_instances"]] += "instance" in values
         if category := values.get("category"):
-            words[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
+            block[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
         # After a reset PyTorch does not call it a recompile, but the training waits for it again.
         came_back = bool(category) or ("again" in values and "instance" not in values)
-        words[AT["recompiles_after_warm"]] += came_back and words[AT["warmups"]] > 0
+        block[AT["recompiles_after_warm"]] += came_back and block[AT["warmups"]] > 0
         if phases := self._phases(now):
             values = {**values, "phase_us": phases}
         if memory := self._state.read_memory(now):
             values = {**values, "allocated": memory[0], "reserved": memory[1]}
-        self._store.publish(words)
+        self._store.publish(block)
         self._store.note("compilation", now, {"kind": kind, **values})
 
     def _phases(self, now: int) -> dict[str, int]:
@@ -127,7 +127,7 @@ class Compilations:
         return {name: (new - old) // 1000 for name, new, old in pairs if new - old >= 1000}
 
     def cached(self, word: int) -> None:
-        self._words[word] += 1  # published with the compilation, or at the activity's end
+        self._block[word] += 1  # published with the compilation, or at the activity's end
 
     def cache_lookup(self, now: int, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
         known = {name: values.get(name) for name in ("id", "key", "reason")}
@@ -150,7 +150,7 @@ class Compilations:
 
     def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
         self._state.count_skips()
-        self._store.publish(self._words)
+        self._store.publish(self._block)
         if self._reported_skips < _MOST_SKIPS:
             self._reported_skips += 1
             self._store.note("cudagraph_skip", now, values)

@@ -33,23 +33,23 @@ class CompileCalls:
     """Reports what ``torch.compile`` was called with, once there is a record."""
 
     def __init__(self, counters: CounterStore, state: PytorchState) -> None:
-        self._words, self._store, self._state = counters.words, counters.store, state
+        self._block, self._store, self._state = counters.block, counters.store, state
         self._ways = PendingCalls()
         self._is_open = False
 
     def wrapped(self, way: Mapping[str, Any], now: int) -> None:
-        self._words[AT["wrappers"]] += 1
+        self._block[AT["wrappers"]] += 1
         self._ways.add(way)
         self._report_calls(now)
         self._state.read_disabled()
-        self._store.publish(self._words)
+        self._store.publish(self._block)
 
     def opened(self, graphs: int, now: int) -> None:
-        self._words[AT["graphs_before"]] = graphs
+        self._block[AT["graphs_before"]] = graphs
         self._state.read_optimizers()
         self._is_open = True
         self._report_calls(now)
-        self._store.publish(self._words)
+        self._store.publish(self._block)
 
     def _report_calls(self, now: int) -> None:
         """Write a line for each call of ``torch.compile`` not yet reported."""
@@ -57,14 +57,14 @@ class CompileCalls:
             self._store.note("wrapped", now, way)
 
     def optimizer_made(self) -> None:
-        if not self._words[AT["optimizers"]]:
-            self._words[AT["optimizers"]] = 1
-            self._store.publish(self._words)
+        if not self._block[AT["optimizers"]]:
+            self._block[AT["optimizers"]] = 1
+            self._store.publish(self._block)
 
     def precompiled(self, kinds: Iterable[str]) -> None:
         if self._state.read_precompiled(kinds):
-            self._store.publish(self._words)
+            self._store.publish(self._block)
 
     def turned(self) -> None:
         if self._state.read_disabled():
-            self._store.publish(self._words)
+            self._store.publish(self._block)

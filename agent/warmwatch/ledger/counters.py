@@ -15,7 +15,7 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 class Store(Protocol):
     """Where the ledger stores its counters: this process's own record."""
 
-    def publish(self, words: array[int], *, renew_lock: bool = True) -> None:
+    def publish(self, block: array[int], *, renew_lock: bool = True) -> None:
         """Store the changed counters; ``renew_lock``: take the lock of the record again."""
 
     def note(
@@ -38,18 +38,18 @@ class CounterStore:
     """
 
     def __init__(self, store: Store) -> None:
-        self.words = array("Q", bytes(8 * record.COMPILE_WORDS))  # a list takes 4 us to pack
+        self.block = array("Q", bytes(8 * record.COMPILE_WORDS))  # a list takes 4 us to pack
         self.store = store
         self.on_begin: Callable[[], None] = lambda: None
 
     def noted(self, event: str, now: int, values: Mapping[str, Any]) -> None:
         """Publish the counters, and write a line."""
-        self.store.publish(self.words)
+        self.store.publish(self.block)
         self.store.note(event, now, values)
 
     def count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         """Increment one counter, and write a line."""
-        self.words[AT[word]] += 1
+        self.block[AT[word]] += 1
         self.noted(event, now, values)
 
 
@@ -111,7 +111,7 @@ class PytorchState:
     def __init__(
         self, counters: CounterStore, pytorch: Pytorch, redact_break: Callable[[str], str]
     ) -> None:
-        self._words, self._store, self._pytorch = counters.words, counters.store, pytorch
+        self._block, self._store, self._pytorch = counters.block, counters.store, pytorch
         self._redact_break = redact_break
         self.on_purpose: Callable[[], bool] = lambda: False
         self._before: Mapping[str, int] = {}
@@ -128,51 +128,51 @@ class PytorchState:
 
     def at_end(self, now: int) -> None:
         """Compile activity ended: add the increase of PyTorch's counters."""
-        words = self._words
+        block = self._block
         after = self._pytorch.counters()
         for name, value in after.items():
-            words[counter(name)] += max(0, value - self._before.get(name, 0))
+            block[counter(name)] += max(0, value - self._before.get(name, 0))
         self._before = after
         self.read_memory(now)
         self.read_disabled()
         self.read_optimizers()
-        words[AT["asynchronous"]] |= self._pytorch.asynchronous()
+        block[AT["asynchronous"]] |= self._pytorch.asynchronous()
         self._report_breaks(now)
 
     def _report_breaks(self, now: int) -> None:
         """Write a line for each graph break reason that occurred again, with its count."""
         rises: dict[str, int] = {}
-        words: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for text, count in self._pytorch.graph_breaks().items():
             if (rise := count - self._breaks.get(text, 0)) > 0:
                 reason = self._redact_break(text)
                 rises[reason] = rises.get(reason, 0) + rise
-                words[reason] = text
+                texts[reason] = text
         for reason, rise in rises.items():
             known = reason in self._reported_breaks or len(self._reported_breaks) < _MOST_BREAKS
             if known and self._break_lines < _MOST_BREAK_LINES:
                 self._break_lines += 1
                 count = self._reported_breaks[reason] = self._reported_breaks.get(reason, 0) + rise
-                where = self._pytorch.break_place(words[reason])
+                where = self._pytorch.break_place(texts[reason])
                 self._store.note("graph_break", now, {"reason": reason, "count": count, **where})
 
     def read_disabled(self) -> bool:
         """Read whether compilation is disabled; returns whether that changed."""
-        words = self._words
-        before, by = words[AT["disabled"]], self._pytorch.disabled()
+        block = self._block
+        before, by = block[AT["disabled"]], self._pytorch.disabled()
         on_purpose = by == "stance" and self.on_purpose()
         if on_purpose:
             by = ""
-        words[AT["disabled"]] = record.DISABLED.index(by)
-        if words[AT["disabled"]] != before:
-            words[AT["disabled_since_steps"]] = self._store.steps()
+        block[AT["disabled"]] = record.DISABLED.index(by)
+        if block[AT["disabled"]] != before:
+            block[AT["disabled_since_steps"]] = self._store.steps()
         rose = self._count_uncompiled(counts=not (on_purpose or self._was_on_purpose))
         self._was_on_purpose = on_purpose
-        return rose or words[AT["disabled"]] != before
+        return rose or block[AT["disabled"]] != before
 
     def _count_uncompiled(self, *, counts: bool) -> bool:
         """Whether a stance ran or refused further calls; calls of a baseline do not count."""
-        words, now = self._words, self._pytorch.uncompiled()
+        block, now = self._block, self._pytorch.uncompiled()
         rises = [max(0, new - old) for new, old in zip(now, self._uncompiled, strict=True)]
         self._uncompiled = now
         if not counts or not any(rises):
@@ -180,25 +180,25 @@ class PytorchState:
         steps = self._store.steps()
         for name, rise in zip(("eager_calls", "refused_calls"), rises, strict=True):
             if rise:
-                words[AT[f"{name}_since"]] = words[AT[f"{name}_since"]] or steps + 1
-                words[AT[name]] += rise
-                words[AT["uncompiled_step"]] = steps + 1
+                block[AT[f"{name}_since"]] = block[AT[f"{name}_since"]] or steps + 1
+                block[AT[name]] += rise
+                block[AT["uncompiled_step"]] = steps + 1
         return True
 
     def read_optimizers(self) -> None:
         """Record whether the process made an optimizer: then its steps show when it is warm."""
-        if not self._words[AT["optimizers"]]:
-            self._words[AT["optimizers"]] = int(self._pytorch.optimizers())
+        if not self._block[AT["optimizers"]]:
+            self._block[AT["optimizers"]] = int(self._pytorch.optimizers())
 
     def read_precompiled(self, kinds: Iterable[str] | None = None) -> bool:
         """Record which ahead-of-time compiled code runs; returns whether any is new.
 
         ``kinds``: of ``record.PRECOMPILED``; ``None``: check the calling thread.
         """
-        before = self._words[AT["precompiled"]]
+        before = self._block[AT["precompiled"]]
         for kind in self._pytorch.precompiled() if kinds is None else kinds:
-            self._words[AT["precompiled"]] |= 1 << record.PRECOMPILED.index(kind)
-        return self._words[AT["precompiled"]] != before
+            self._block[AT["precompiled"]] |= 1 << record.PRECOMPILED.index(kind)
+        return self._block[AT["precompiled"]] != before
 
     def read_memory(self, now: int) -> tuple[int, ...]:
         """Record the allocator's present figures; returns its bytes, by ``record.MEMORY``."""
@@ -206,9 +206,9 @@ class PytorchState:
         if not found:
             return ()
         *sizes, retries = found
-        self._words[AT["memory"] : AT["memory"] + len(sizes)] = array("Q", sizes)
-        self._words[AT["allocator_retries"]] = 1 + retries
-        self._words[AT["memory_ns"]] = now
+        self._block[AT["memory"] : AT["memory"] + len(sizes)] = array("Q", sizes)
+        self._block[AT["allocator_retries"]] = 1 + retries
+        self._block[AT["memory_ns"]] = now
         return tuple(sizes)
 
     def count_skips(self) -> Mapping[str, int]:
@@ -218,6 +218,6 @@ class PytorchState:
         """
         counters = self._pytorch.counters()
         skips = counters.get(_SKIPS, 0)
-        self._words[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
+        self._block[AT[_SKIPS]] += max(0, skips - self._before.get(_SKIPS, skips))
         self._before = {**self._before, _SKIPS: skips}
         return counters

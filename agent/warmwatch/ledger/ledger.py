@@ -25,36 +25,36 @@ from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
-_LARGEST_WORD = 2**64 - 1
+_LARGEST = 2**64 - 1
 
 
 class Run:
     """What the user reported about the run's steps, and the run's end."""
 
     def __init__(self, counters: CounterStore, state: PytorchState) -> None:
-        self._words, self._store, self._state = counters.words, counters.store, state
+        self._block, self._store, self._state = counters.block, counters.store, state
 
     def worth(self, values: Mapping[str, int]) -> None:
-        words, steps = self._words, self._store.steps()
+        block, steps = self._block, self._store.steps()
         for unit in ("tokens", "samples"):
             worth, before = AT[f"{unit}_per_step"], AT[f"{unit}_before"]
-            if words[worth]:
-                earned = words[before] + (steps - words[AT["worth_since"]]) * words[worth]
+            if block[worth]:
+                earned = block[before] + (steps - block[AT["worth_since"]]) * block[worth]
             else:  # reported late, it also applies to earlier steps
                 earned = steps * values.get(unit, 0)
-            words[before] = min(earned, _LARGEST_WORD)
-            words[worth] = values.get(unit, words[worth])
-        words[AT["worth_since"]] = steps
-        self._store.publish(words)
+            block[before] = min(earned, _LARGEST)
+            block[worth] = values.get(unit, block[worth])
+        block[AT["worth_since"]] = steps
+        self._store.publish(block)
 
     def exit(self, end: End, now: int) -> None:
-        if self._words[AT["end_code"]]:
+        if self._block[AT["end_code"]]:
             return  # a spawned child comes here when multiprocessing ends it, and again at exit
         self._state.read_memory(now)
-        self._words[AT["end_code"]] = record.ENDS.index(end.how)
-        self._words[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
-        self._words[AT["ended_ns"]] = now
-        self._store.publish(self._words)
+        self._block[AT["end_code"]] = record.ENDS.index(end.how)
+        self._block[AT["exit_code"]] = 0 if end.code is None else 1 + end.code
+        self._block[AT["ended_ns"]] = now
+        self._store.publish(self._block)
         ended = {"how": end.how, "exception": end.exception, "code": end.code}
         ended.update(end.place or {}, steps=self._store.steps())
         self._store.note("exit", now, ended, essential=True)
@@ -68,7 +68,7 @@ class Ledger:
         quiet_ns: how long nothing may compile before a process without steps is warm; 0: never.
 
     Attributes:
-        words: the counters of the compile block. marks: receives facts from step marks.
+        block: the counters of the compile block. marks: receives facts from step marks.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class Ledger:
     ) -> None:
         self._store, self._clock, self._queue = store, clock, SerialQueue()
         self._counters = counters = CounterStore(store)
-        self.words = counters.words
-        self.words[AT["quiet_ns"]] = quiet_ns
+        self.block = counters.block
+        self.block[AT["quiet_ns"]] = quiet_ns
         self._state = state = PytorchState(counters, pytorch, redact_break)
         self._activities = Activities(counters, state)
         self._compilations = Compilations(counters, state, self._activities)
@@ -104,7 +104,7 @@ class Ledger:
 
     def active_since(self) -> int:
         """Begin of the activity in progress in monotonic nanoseconds; 0 if there is none."""
-        return self.words[AT["active_since_ns"]]
+        return self.block[AT["active_since_ns"]]
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """The calling thread began ``event``; ``of``: what is compiled, as journal values."""
@@ -126,7 +126,7 @@ class Ledger:
         rank compiling for ever. Other threads that compile now did not hold up the step, which is
         complete: they compile in the background.
         """
-        if not self.words[AT["active_since_ns"]] and not self.words[AT["background_since_ns"]]:
+        if not self.block[AT["active_since_ns"]] and not self.block[AT["background_since_ns"]]:
             return
         now = self._clock()
         over = [threading.get_ident(), *self._activities.gone(sys._current_frames())]
@@ -162,7 +162,7 @@ class Ledger:
             values = self._compiling.ended(thread, values)
         if code := self._compiling.code(values.get("id")):
             values = {**values, "code": code}
-        if self.words[AT["evaluating_since_ns"]]:
+        if self.block[AT["evaluating_since_ns"]]:
             values = {**values, "evaluating": True}
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
@@ -201,7 +201,7 @@ class Ledger:
         )
 
     def pause_began(self, what: str, *, by_eval: bool = False) -> None:
-        """The calling thread began to save or to evaluate: one of ``pauses.WORDS``.
+        """The calling thread began to save or to evaluate: one of ``pauses.COUNTERS``.
 
         ``by_eval``: ``model.eval()`` did, so ``model.train()`` may end it.
         """

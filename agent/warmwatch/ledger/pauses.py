@@ -14,7 +14,7 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 
 SAVING, EVALUATING = "saving", "evaluating"
 # kind -> its counters: the sum, the begin of the present one, the last end, and the number ended
-WORDS = {
+COUNTERS = {
     SAVING: ("saving_ns", "saving_since_ns", "saved_ns", None),
     EVALUATING: ("evaluating_ns", "evaluating_since_ns", "evaluated_ns", "evaluations"),
     "between_cells": (
@@ -41,9 +41,9 @@ def training_thread() -> int:
 class Pauses:
     """The pauses' counters in the compile block. Called from the ledger's queue only."""
 
-    def __init__(self, words: array[int]) -> None:
-        self._kinds = {what: _Pause(words, *names) for what, names in WORDS.items()}
-        self._background = _Background(words)
+    def __init__(self, block: array[int]) -> None:
+        self._kinds = {what: _Pause(block, *names) for what, names in COUNTERS.items()}
+        self._background = _Background(block)
         self._ended: list[tuple[int, int]] = []  # begins and ends since the last step, in order
 
     def began(
@@ -97,8 +97,8 @@ class Pauses:
 class _Background:
     """Saves on threads that do not mark steps."""
 
-    def __init__(self, words: array[int]) -> None:
-        self._words, self._depths = words, dict[int, int]()
+    def __init__(self, block: array[int]) -> None:
+        self._block, self._depths = block, dict[int, int]()
 
     def holds(self, thread: int) -> bool:
         return thread in self._depths
@@ -108,7 +108,7 @@ class _Background:
         first = not self._depths
         self._depths[thread] = self._depths.get(thread, 0) + 1
         if first:
-            self._words[AT["background_saving_since_ns"]] = now
+            self._block[AT["background_saving_since_ns"]] = now
         return first
 
     def ended(self, thread: int, now: int) -> bool:
@@ -118,9 +118,9 @@ class _Background:
             del self._depths[thread]
         if self._depths:
             return False
-        since = self._words[AT["background_saving_since_ns"]]
-        self._words[AT["background_saving_ns"]] += max(0, now - since)
-        self._words[AT["background_saving_since_ns"]] = 0
+        since = self._block[AT["background_saving_since_ns"]]
+        self._block[AT["background_saving_ns"]] += max(0, now - since)
+        self._block[AT["background_saving_since_ns"]] = 0
         return True
 
 
@@ -128,9 +128,9 @@ class _Pause:
     """The pauses of one kind."""
 
     def __init__(
-        self, words: array[int], total: str, since: str, until: str, count: str | None
+        self, block: array[int], total: str, since: str, until: str, count: str | None
     ) -> None:
-        self._words = words
+        self._block = block
         self._total, self._since, self._until = AT[total], AT[since], AT[until]
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
@@ -150,7 +150,7 @@ class _Pause:
         if self._thread is not None or training not in (None, thread):
             return False
         self._thread, self._depth, self._steps, self._by_eval = thread, 1, steps, by_eval
-        self._words[self._since] = now
+        self._block[self._since] = now
         return True
 
     def is_over(self, steps: int) -> bool:
@@ -159,7 +159,7 @@ class _Pause:
 
     def forget(self) -> bool:
         """End the present pause, whose end was lost; returns whether a counter changed."""
-        self._thread, self._words[self._since] = None, 0
+        self._thread, self._block[self._since] = None, 0
         return True
 
     def ended(self, thread: int, now: int) -> int:
@@ -169,15 +169,15 @@ class _Pause:
         self._depth -= 1
         if self._depth:
             return 0
-        words, self._thread = self._words, None
-        since = words[self._since]
+        block, self._thread = self._block, None
+        since = block[self._since]
         took = max(0, now - since)
-        words[self._total] += took
+        block[self._total] += took
         self._latest = self._steps, took + self.behind(self._steps)
-        words[self._since] = 0
-        words[self._until] = now
+        block[self._since] = 0
+        block[self._until] = now
         if self._count is not None:
-            words[self._count] += 1
+            block[self._count] += 1
         return since
 
     def behind(self, steps: int) -> int:
@@ -194,47 +194,47 @@ class Pausing:
     """
 
     def __init__(self, counters: CounterStore, pytorch: Pytorch) -> None:
-        self._counters, self._words, self._store = counters, counters.words, counters.store
+        self._counters, self._block, self._store = counters, counters.block, counters.store
         self._pytorch = pytorch
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
-        self.pauses = Pauses(counters.words)
+        self.pauses = Pauses(counters.block)
         self.training: int | None = None
 
     def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:
         changed = self.pauses.began(what, thread, now, self.training, steps, by_eval)
         if changed and what == EVALUATING:
-            words = self._words
+            block = self._block
             self._calls = self._pytorch.compiled_calls(True)
-            self._before = words[AT["ended"]], self._store.batches(), words[AT["evaluating_ns"]]
+            self._before = block[AT["ended"]], self._store.batches(), block[AT["evaluating_ns"]]
         self._paused(changed)
 
     def ended(self, what: str, thread: int, now: int, steps: int) -> None:
-        evaluations = self._words[AT["evaluations"]]
+        evaluations = self._block[AT["evaluations"]]
         if changed := self.pauses.ended(what, thread, now, steps):
             self._counters.on_begin()  # the step around it is not regular
-            if self._words[AT["evaluations"]] > evaluations:
+            if self._block[AT["evaluations"]] > evaluations:
                 self._evaluated()
         self._paused(changed)
 
     def _evaluated(self) -> None:
         """Count what the evaluation that has just ended called, and its batches."""
-        words, calls = self._words, self._pytorch.compiled_calls(False)
-        words[AT["uncompiled_evaluations"]] += calls is not None and calls == self._calls
+        block, calls = self._block, self._pytorch.compiled_calls(False)
+        block[AT["uncompiled_evaluations"]] += calls is not None and calls == self._calls
         ended, batches, evaluating_ns = self._before
         batches = self._store.batches() - batches
-        if words[AT["begun"]] == ended and batches > 0:  # nothing compiled in it
-            words[AT["evaluation_batches"]] += batches
-            words[AT["evaluation_batches_ns"]] += words[AT["evaluating_ns"]] - evaluating_ns
+        if block[AT["begun"]] == ended and batches > 0:  # nothing compiled in it
+            block[AT["evaluation_batches"]] += batches
+            block[AT["evaluation_batches_ns"]] += block[AT["evaluating_ns"]] - evaluating_ns
 
     def _paused(self, changed: bool) -> None:
         if changed:
-            self._store.publish(self._words)
+            self._store.publish(self._block)
 
     def resumed(self, now: int, last: int, duration: int) -> None:
         """A clean step was marked that is shorter than the time since the previous one."""
-        words = self._words
-        words[AT["clean_sum_ns"]] += max(0, last - words[AT["irregular_step_ns"]]) + duration
-        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
-        self._store.publish(words)
+        block = self._block
+        block[AT["clean_sum_ns"]] += max(0, last - block[AT["irregular_step_ns"]]) + duration
+        block[AT["irregular_step_ns"]] = max(block[AT["irregular_step_ns"]], now)
+        self._store.publish(block)

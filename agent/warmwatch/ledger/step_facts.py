@@ -23,16 +23,16 @@ class IrregularSteps:
     """The first step, steps with activity, long steps, and the step that makes the rank warm."""
 
     def __init__(self, counters: CounterStore, state: PytorchState, pauses: Pauses) -> None:
-        self._words, self._store = counters.words, counters.store
+        self._block, self._store = counters.block, counters.store
         self._state, self._pauses = state, pauses
         self._left_out = LeftOut()
 
     def irregular(self, now: int, before: int, seen: int) -> None:
         """An irregular step ended at ``now``; the one before it, if any, at ``before``."""
-        words = self._words
-        words[AT["clean_sum_ns"]] += max(0, before - words[AT["irregular_step_ns"]])
-        words[AT["irregular_step_ns"]] = max(words[AT["irregular_step_ns"]], now)
-        words[AT["activities_seen"]] = seen
+        block = self._block
+        block[AT["clean_sum_ns"]] += max(0, before - block[AT["irregular_step_ns"]])
+        block[AT["irregular_step_ns"]] = max(block[AT["irregular_step_ns"]], now)
+        block[AT["activities_seen"]] = seen
         memory = dict(zip(record.MEMORY, self._state.read_memory(now), strict=False))
         if memory and not before:
             self._store.note("first_step", now, memory)
@@ -41,34 +41,34 @@ class IrregularSteps:
         self._state.count_skips()
 
     def passed(self, seen: int) -> None:
-        self._words[AT["activities_seen"]] = seen
-        self._store.publish(self._words)
+        self._block[AT["activities_seen"]] = seen
+        self._store.publish(self._block)
 
     def held_up(self, before: int, steps: int) -> None:
-        words = self._words
-        words[AT["last_end_ns"]] = max(words[AT["last_end_ns"]], words[AT["background_ended_ns"]])
-        if not words[AT["episode_began_ns"]]:
-            words[AT["episode_began_ns"]] = before
-            words[AT["episode_began_steps"]] = steps
+        block = self._block
+        block[AT["last_end_ns"]] = max(block[AT["last_end_ns"]], block[AT["background_ended_ns"]])
+        if not block[AT["episode_began_ns"]]:
+            block[AT["episode_began_ns"]] = before
+            block[AT["episode_began_steps"]] = steps
 
     def touched(self, steps: int, duration: int) -> None:
-        words = self._words
-        words[AT["compile_step_sum_ns"]] += duration
+        block = self._block
+        block[AT["compile_step_sum_ns"]] += duration
         recent = slice(AT["touched_steps"], AT["touched_steps"] + record.MOST_TOUCHED)
-        words[recent] = array("Q", [steps, *words[recent]][: record.MOST_TOUCHED])
+        block[recent] = array("Q", [steps, *block[recent]][: record.MOST_TOUCHED])
 
     def not_clean(self, steps: int, rest: int) -> None:
-        words = self._words
-        words[AT["clean_after"]] = max(words[AT["clean_after"]], steps)
-        words[AT["longest_rest_ns"]] = max(words[AT["longest_rest_ns"]], rest)
+        block = self._block
+        block[AT["clean_after"]] = max(block[AT["clean_after"]], steps)
+        block[AT["longest_rest_ns"]] = max(block[AT["longest_rest_ns"]], rest)
 
     def first(self, now: int, duration: int, *, baseline: bool) -> None:
-        words = self._words
-        words[AT["first_step_ns"]] = now
-        words[AT["first_duration_ns"]] = duration
-        settled = words[AT["settled"]] == words[AT["begun"]] + 1
+        block = self._block
+        block[AT["first_step_ns"]] = now
+        block[AT["first_duration_ns"]] = duration
+        settled = block[AT["settled"]] == block[AT["begun"]] + 1
         if not baseline and not settled:  # the warm-up begins after a baseline
-            words[AT["episode_began_ns"]] = words[AT["episode_began_ns"]] or now
+            block[AT["episode_began_ns"]] = block[AT["episode_began_ns"]] or now
 
     def long(self, now: int, values: dict[str, float]) -> None:
         left_out = self._left_out.before(now)
@@ -80,17 +80,17 @@ class IrregularSteps:
     def slow(self, now: int) -> None:
         """Record what may explain a slow step."""
         if self._state.read_memory(now):
-            self._store.publish(self._words)
+            self._store.publish(self._block)
 
     def warm(self, now: int, steps: int) -> None:
-        words = self._words
+        block = self._block
         self._state.read_memory(now)
         self._state.read_precompiled()
-        if words[AT["asynchronous"]]:
+        if block[AT["asynchronous"]]:
             return  # it may still compile in the background
-        if words[AT["active_since_ns"]] or words[AT["activities_seen"]] != words[AT["begun"]]:
+        if block[AT["active_since_ns"]] or block[AT["activities_seen"]] != block[AT["begun"]]:
             return  # another thread began something after the mark
-        self._end_warmup(now, steps, words[AT["last_end_ns"]])
+        self._end_warmup(now, steps, block[AT["last_end_ns"]])
 
     def settled(self, by: str, now: int, activities: int | None) -> None:
         """The warm-up ends without steps; ``by``: one of SETTLED_BY.
@@ -98,36 +98,36 @@ class IrregularSteps:
         ``activities``: the count at the time of that judgement. If more have begun since, the
         warm-up goes on.
         """
-        words = self._words
-        active = words[AT["active_since_ns"]]
-        if activities is not None and (active or words[AT["begun"]] != activities):
+        block = self._block
+        active = block[AT["active_since_ns"]]
+        if activities is not None and (active or block[AT["begun"]] != activities):
             return
         self._state.read_precompiled()
-        words[AT["settled"]] = 1 + words[AT["begun"]]
-        words[AT["settled_ns"]] = now
-        words[AT["settled_by"]] = record.SETTLED_BY.index(by)
-        self._end_warmup(now, self._store.steps(), now if active else words[AT["last_end_ns"]], by)
+        block[AT["settled"]] = 1 + block[AT["begun"]]
+        block[AT["settled_ns"]] = now
+        block[AT["settled_by"]] = record.SETTLED_BY.index(by)
+        self._end_warmup(now, self._store.steps(), now if active else block[AT["last_end_ns"]], by)
 
     def _end_warmup(self, now: int, steps: int, ended: int, by: str | None = None) -> None:
         """Record the end of the open warm-up, if any; ``by``: see :meth:`settled`."""
-        words = self._words
-        began, before = words[AT["episode_began_ns"]], words[AT["episode_began_steps"]]
-        words[AT["episode_began_ns"]] = words[AT["episode_began_steps"]] = 0
+        block = self._block
+        began, before = block[AT["episode_began_ns"]], block[AT["episode_began_steps"]]
+        block[AT["episode_began_ns"]] = block[AT["episode_began_steps"]] = 0
         how = {} if by is None else {"by": by}
-        if not words[AT["begun"]]:  # eager: there was no warm-up
+        if not block[AT["begun"]]:  # eager: there was no warm-up
             self._state.read_disabled()
-            self._store.publish(words)
+            self._store.publish(block)
             self._store.note("eager", now, {"at": self._store.steps(), **how}, essential=True)
             return
         if not began:  # it had ended already, and nothing has compiled since
-            self._store.publish(words)
+            self._store.publish(block)
             return
-        words[AT["warmups"]] += 1
+        block[AT["warmups"]] += 1
         # if all activity is in the background, there was nothing to wait for
         warmup = array("Q", [began, ended or began, now, steps - before])
-        for name in ("last_warmup", "first_warmup")[: 2 if words[AT["warmups"]] == 1 else 1]:
-            words[AT[name] : AT[name] + len(warmup)] = warmup
-        self._store.publish(words)
+        for name in ("last_warmup", "first_warmup")[: 2 if block[AT["warmups"]] == 1 else 1]:
+            block[AT[name] : AT[name] + len(warmup)] = warmup
+        self._store.publish(block)
         span = {"began": began, "ended": ended, "steps": steps - before}
         self._store.note("warm", now, {"at": self._store.steps(), **span, **how}, essential=True)
 
@@ -191,7 +191,7 @@ class StepFacts:
         if touched or steps == 1:
             self._queue.post(self._counters.noted, "step", now, values)
         else:
-            self._queue.post(self._counters.store.publish, self._counters.words)
+            self._queue.post(self._counters.store.publish, self._counters.block)
         return rest
 
     def passed(self, seen: int) -> None:

@@ -113,7 +113,7 @@ class AfterWarm:
 
     def _applies(self) -> bool:
         """Whether a warm-up has ended, and this thread is not inside ``allow_compilation()``."""
-        counters = self._process.ledger.words
+        counters = self._process.ledger.block
         return bool(counters[AT["warmups"]] or counters[AT["settled"]]) and not _allowed.depth
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
@@ -144,7 +144,7 @@ class AfterWarm:
 
     def activity_ended(self) -> None:
         """Report the queued compilations, unless an activity is still in progress."""
-        if not self._waiting or self._process.ledger.words[AT["active_since_ns"]]:
+        if not self._waiting or self._process.ledger.block[AT["active_since_ns"]]:
             return
         waiting, self._waiting = self._waiting, []
         for recompile in waiting:

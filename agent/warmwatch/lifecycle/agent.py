@@ -9,7 +9,7 @@ from typing import Any
 from warmwatch._guard import warn_once
 from warmwatch.hooks.installation import FRAMES, Hooks, is_imported
 from warmwatch.hooks.points import Install, Listener
-from warmwatch.hooks.redaction import words
+from warmwatch.hooks.redaction import redactors
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
 from warmwatch.lifecycle.eager_baseline import EagerBaseline
@@ -103,7 +103,7 @@ class Agent:
         self._mode, self._losses = settings.mode, settings.losses
         self._opening = RLock()
         self._hooks, parameters = Hooks(), Parameters()
-        redaction = words(full=settings.full_reasons)
+        redaction = redactors(full=settings.full_reasons)
         recorded = _record_options(options)
         self._process = process = ProcessState(
             OwnRecord(settings, version=version, options=recorded, attached=attached),

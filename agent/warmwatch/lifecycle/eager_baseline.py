@@ -38,7 +38,7 @@ class EagerBaseline:
         if not steps or self._baseline or is_preparing() or is_data_worker():
             return
         ignored = f"attach(baseline_steps={steps}) is ignored: "
-        if self._process.steps() or self._process.ledger.words[_BEGUN]:
+        if self._process.steps() or self._process.ledger.block[_BEGUN]:
             warn_once(ignored + "the training has begun; call attach() before the first step")
             return
         try:

@@ -14,7 +14,7 @@ _SINCE = COMPILE_INDEX["active_since_ns"]
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
-    from warmwatch.hooks.redaction import Words
+    from warmwatch.hooks.redaction import Redactors
     from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState
     from warmwatch.process.torch_state import Parameters
@@ -42,7 +42,7 @@ class HookListener:
         after_warm: AfterWarm,
         batches: Batches,
         parameters: Parameters,
-        redaction: Words,
+        redaction: Redactors,
         open_record: Callable[[], None],
     ) -> None:
         self._process, self._hooks, self._open = process, hooks, open_record
@@ -77,7 +77,7 @@ class HookListener:
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """Record the begin of a compile event on this thread."""
         process = self._process
-        outermost = not process.ledger.words[_SINCE]
+        outermost = not process.ledger.block[_SINCE]
         if outermost:
             self._hooks.rearm()
         if not process.record.opened and (is_tracing(event) or child_name() is None):
@@ -93,7 +93,7 @@ class HookListener:
         """Record the end of a compile event on this thread."""
         process = self._process
         process.ledger.end(event)
-        if not process.ledger.words[_SINCE]:
+        if not process.ledger.block[_SINCE]:
             process.record.set_hooks(self._hooks.names, self._hooks.missing)
             process.quiet.begun()
             self._after_warm.activity_ended()
@@ -147,7 +147,7 @@ class HookListener:
         part of the step: a rollout, a frozen generator.
         """
         process = self._process
-        if process.ledger.words[_EVALUATING] or not self._trains(model):
+        if process.ledger.block[_EVALUATING] or not self._trains(model):
             return False
         before, self._evaluated_after = self._evaluated_after, process.steps()
         if self._evaluated_after == before + 1:

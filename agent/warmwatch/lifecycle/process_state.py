@@ -99,14 +99,14 @@ class ProcessState:
             self.watch.begun()  # an activity may be in progress
 
     def _new_watch(self) -> ActivityWatch:
-        return ActivityWatch(self.ledger.active_since, self._alarms(self.ledger.words))
+        return ActivityWatch(self.ledger.active_since, self._alarms(self.ledger.block))
 
     def _quiet_at(self) -> int | None:
         """Earliest time at which this process can be warm without a step; see ``verdict``.
 
         It runs after every compile event, so it reads only a few counters.
         """
-        counters = self.ledger.words
+        counters = self.ledger.block
         begun, quiet = counters[_BEGUN], counters[_QUIET]
         if not quiet or counters[_OPTIMIZERS] or counters[_SETTLED] == begun + 1 or self.steps():
             return None

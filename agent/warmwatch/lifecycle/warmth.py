@@ -65,7 +65,7 @@ class WarmCallbacks:
         """End the warm-up of a process without steps if it has been quiet for long enough."""
         judged = self.judgement()
         if judged.warm_by == "quiet":
-            activities = self._process.ledger.words[_BEGUN]
+            activities = self._process.ledger.block[_BEGUN]
             self._process.ledger.marks.settled("quiet", judged.since_ns, activities)
             self.check()
 

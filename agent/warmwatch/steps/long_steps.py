@@ -35,7 +35,7 @@ def is_long(duration: int, usual: int) -> bool:
     return 0 < usual * TIMES < duration > FLOOR_NS
 
 
-def worth_a_look_ns(usual: int) -> int:
+def slow_from_ns(usual: int) -> int:
     """The length from which a step is slow or long.
 
     Looking at the causes takes some 100 us, so short steps are skipped. The steps of a training

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from warmwatch._guard import report
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, COMPILE_INDEX, STEPS_INDEX, packed
-from warmwatch.steps.long_steps import is_long, usual_ns, worth_a_look_ns
+from warmwatch.steps.long_steps import is_long, slow_from_ns, usual_ns
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
@@ -36,9 +36,9 @@ _BACKGROUND, _BACKGROUND_SINCE = COMPILE_INDEX["background"], COMPILE_INDEX["bac
 _BACKGROUND_ENDED = COMPILE_INDEX["background_ended_ns"]
 # A step this much longer than usual may have waited for an activity that ended in it.
 _HELD_UP_TIMES, _HELD_UP_NS = 2, 10**8
-_TOUCHED = -1  # never a number of activities: look closely at the next step
+_TOUCHED = -1  # never a number of activities: judge the next step
 _BASELINE = -2  # the same, because the next step runs eagerly
-assert _BEGUN == 0, "known as words[0]: a constant costs less than a name"
+assert _BEGUN == 0, "known as block[0]: a constant costs less than a name"
 _HOT = [
     record.STEPS_OFFSET // 8 + STEPS_INDEX[name]
     for name in ("steps", "last_step_ns", "last_duration_ns")
@@ -93,7 +93,7 @@ class CompilerActivity(Protocol):
     """What the hot path reads of the compiler's activity. The ledger implements it."""
 
     @property
-    def words(self) -> array[int]:
+    def block(self) -> array[int]:
         """The counters of the compile block."""
 
     @property
@@ -156,7 +156,7 @@ class _WarmUp:
     """What decides whether a step is clean, and which one makes the rank warm.
 
     Attributes:
-        ledger, words: the compiler's activity. warm_at: the step that makes the rank warm.
+        ledger, block: the compiler's activity. warm_at: the step that makes the rank warm.
         seen: activities that had begun at the last step, or _TOUCHED, _BASELINE. waited: those of
         them that the training may have waited for. compiled_ns: compile time by then.
         background_ended_ns: of the last compilation in the background that a step noticed.
@@ -166,11 +166,11 @@ class _WarmUp:
 
     __slots__ = (
         *("background_ended_ns", "compiled_ns", "eager", "early", "ledger", "seen", "waited"),
-        *("warm_at", "warm_steps", "words"),
+        *("warm_at", "warm_steps", "block"),
     )
 
     def __init__(self, ledger: CompilerActivity, warm_steps: int) -> None:
-        self.ledger, self.words, self.warm_steps = ledger, ledger.words, warm_steps
+        self.ledger, self.block, self.warm_steps = ledger, ledger.block, warm_steps
         self.seen, self.warm_at = _TOUCHED, warm_steps
         self.early = self.compiled_ns = self.waited = self.background_ended_ns = self.eager = 0
 
@@ -179,25 +179,25 @@ class _WarmUp:
 
         ``last``: the previous step. ``usual``: returns the usual length of a step.
         """
-        if self.words[_BACKGROUND_ENDED] == self.background_ended_ns:
+        if self.block[_BACKGROUND_ENDED] == self.background_ended_ns:
             return False
-        self.background_ended_ns = self.words[_BACKGROUND_ENDED]
+        self.background_ended_ns = self.block[_BACKGROUND_ENDED]
         length = usual()
         return not length or now - last > _HELD_UP_TIMES * length + _HELD_UP_NS
 
-    def look_closely(self, now: int, slot: memoryview) -> _Irregular | None:
+    def judge_irregular(self, now: int, slot: memoryview) -> _Irregular | None:
         """Judge the first step, one with activity, or one after a step with open activity.
 
         ``None``: it is clean. Else it counts as ``early`` until its counters are stored.
         """
-        words = self.words
+        block = self.block
         self.ledger.abandon()
         total = self.ledger.compile_ns()
         # Read the count before the state: activity that begins between the two reads shows in the
         # count at the next step. The ledger stores in reverse order, so a count is never ahead of
         # its state.
-        known, active = words[0], words[_SINCE] != 0
-        waited = known - words[_BACKGROUND]
+        known, active = block[0], block[_SINCE] != 0
+        waited = known - block[_BACKGROUND]
         last = slot[9]
         count = slot[8] + self.early + 1
         touched = active or waited != self.waited or (self.seen == _TOUCHED and count > 1)
@@ -209,7 +209,7 @@ class _WarmUp:
             return None
         self.early += 1
         now = now if now > last else last
-        start = last or (words[_FIRST_BEGIN] if touched else 0)
+        start = last or (block[_FIRST_BEGIN] if touched else 0)
         duration = now - start if start else 0
         rest = duration - (total - self.compiled_ns) if last else 0
         self.compiled_ns, self.waited = total, waited
@@ -223,7 +223,7 @@ class _WarmUp:
         """The steps up to number ``count`` run eagerly; ``steps`` are over."""
         self.eager, self.warm_at = count, count + self.warm_steps
         if steps and self.seen != _TOUCHED:
-            self.seen = _BASELINE if count > steps else self.words[0]
+            self.seen = _BASELINE if count > steps else self.block[0]
 
 
 def make_steps(  # noqa: C901 - closures that share cells have to stand in one function
@@ -289,13 +289,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         if id(optimizer) != leader and not is_step(optimizer):
             return
         now = clock()
-        if warm_up.words[_BACKGROUND_SINCE]:
+        if warm_up.block[_BACKGROUND_SINCE]:
             warm_up.ledger.abandon()  # a thread that is gone reports no end
         if warm_up.notice_background(now, slot[9], usual):
             warm_up.ledger.marks.held_up(slot[9], slot[8] + warm_up.early)
             warm_up.waited = _TOUCHED
             mark_closely(now)
-        elif warm_up.words[0] != warm_up.seen:
+        elif warm_up.block[0] != warm_up.seen:
             mark_closely(now)
         else:
             mark(now)
@@ -320,8 +320,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         slot[_BEFORE_CLEAN_BINS + index] += 1
         low = high = 0  # ``within`` may belong to this bin
         if count >= warm_up.warm_at:
-            regular = 0 if warm_up.words[_BACKGROUND_SINCE] else leader
-            if warm_up.words[0] != warm_up.seen:  # check last: later activity clears it itself
+            regular = 0 if warm_up.block[_BACKGROUND_SINCE] else leader
+            if warm_up.block[0] != warm_up.seen:  # check last: later activity clears it itself
                 regular = 0
         if count == warm_up.warm_at:
             become_warm(now, count)
@@ -332,7 +332,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         """Handle a step that may not be clean."""
         nonlocal regular, done, before
         regular, judged = 0, warm_up
-        step = judged.look_closely(now, slot)
+        step = judged.judge_irregular(now, slot)
         if step is None:
             mark(now)
             return
@@ -363,7 +363,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def check_length(count: int, now: int, duration: int) -> None:
         nonlocal suspect
         length = usual()
-        suspect = worth_a_look_ns(length)
+        suspect = slow_from_ns(length)
         if duration > suspect:
             warm_up.ledger.marks.slow(now)
         if is_long(duration, length):
@@ -379,7 +379,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         report("step", error)
 
     def on_activity() -> None:
-        """Compile activity has begun: no step is regular until one was looked at closely."""
+        """Compile activity has begun: no step is regular until one was judged."""
         nonlocal regular, suspect
         regular = suspect = 0
 

@@ -15,7 +15,7 @@ from typing import Any
 from warmwatch import _guard
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
-from warmwatch.hooks.redaction import Words, words
+from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
 
@@ -42,7 +42,7 @@ class CompileCounter:
         self._sample: _Sample | None = None
         self._compiling = Compiling()
         self._troubles: list[str] = []
-        self._redaction: Words = words(full=settings_from(os.environ).full_reasons)
+        self._redaction: Redactors = redactors(full=settings_from(os.environ).full_reasons)
 
     def _forked(self) -> None:
         self._lock = threading.RLock()  # the thread that held it does not exist in the child

@@ -54,11 +54,11 @@ def make_poller(settings: Settings, *more: Source[Any]) -> Poller:
     return Poller(settings, sources=(*SOURCES, *more))
 
 
-class Asker:
+class AnswerSource:
     """Returns the present answer, each time a command calls it.
 
     Args:
-        look: returns the answer, and the daemon that sent it, if one did. Its argument is the
+        fetch: returns the answer, and the daemon that sent it, if one did. Its argument is the
         timeout in seconds; ``None``: the default. choose: selects the requested runs.
         until: when the command ends, on the monotonic clock. Only the first call may take longer.
         run: the requested run, whose records a daemon reads first.
@@ -69,12 +69,12 @@ class Asker:
 
     def __init__(
         self,
-        look: Callable[[float | None], tuple[Answer, Daemon | None]],
+        fetch: Callable[[float | None], tuple[Answer, Daemon | None]],
         choose: Callable[[Answer], Answer],
         until: float | None = None,
         run: str | None = None,
     ) -> None:
-        self._look, self._choose, self._until, self._run = look, choose, until, run
+        self._fetch, self._choose, self._until, self._run = fetch, choose, until, run
         self._is_first = True
         self.daemon: Daemon | None = None
 
@@ -84,7 +84,7 @@ class Asker:
         if self._until is not None and not first:
             within = max(_LEAST_SECONDS, self._until - time.monotonic())
         try:
-            answer, daemon = self._look(within)
+            answer, daemon = self._fetch(within)
         finally:
             self.daemon = daemon
         try:
@@ -99,13 +99,13 @@ class Asker:
                 raise
         for _ in range(_TRIES):
             time.sleep(_PAUSE_SECONDS)
-            answer, self.daemon = self._look(within)
+            answer, self.daemon = self._fetch(within)
             with suppress(UnreadRunError):
                 return self._choose(answer)
         return self._choose(answer)
 
 
-def asker(
+def answer_source(
     run: str | None,
     *,
     address: str | None = None,
@@ -115,8 +115,8 @@ def asker(
     own: bool = False,
     on_read: Callable[[Snapshot], None] | None = None,
     until: float | None = None,
-) -> Asker:
-    """Selects the source of the answers; ``until`` as in :class:`Asker`.
+) -> AnswerSource:
+    """Selects the source of the answers; ``until`` as in :class:`AnswerSource`.
 
     ``access``: credentials for the daemon or Prometheus. ``own``: a name without an owner selects
     this user's runs only. ``on_read`` receives each Snapshot that is read from the records.
@@ -132,22 +132,24 @@ def asker(
             raise UsageError("--prometheus excludes --address and --dir: give one of them")
         url, shown = prometheus, load_access(os.environ, access)
 
-        def look_there(_: float | None) -> tuple[Answer, Daemon | None]:
+        def fetch_fleet(_: float | None) -> tuple[Answer, Daemon | None]:
             end = time.monotonic() + FLEET_SECONDS if until is None else until
             left = max(_LEAST_SECONDS, end - time.monotonic())
             return query_fleet(url, run, shown, min(FLEET_SECONDS, left)), None
 
-        return Asker(look_there, lambda answer: answer)
+        return AnswerSource(fetch_fleet, lambda answer: answer)
     settings = settings_from(address=address, dir=dir, **access)
     read = _reader(settings, on_read)
 
-    def look(seconds: float | None) -> tuple[Answer, Daemon | None]:
+    def fetch(seconds: float | None) -> tuple[Answer, Daemon | None]:
         found = None if dir is not None else from_daemon(settings, seconds)
         if found is None:
             return read(None if until == float("inf") else until), None
         return found
 
-    return Asker(look, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run)
+    return AnswerSource(
+        fetch, lambda answer: choose(answer, run, os.geteuid(), own=own), until, run
+    )
 
 
 def past_of(
@@ -157,7 +159,7 @@ def past_of(
     prometheus: str | None,
     access: Mapping[str, str | None],
 ) -> Answer | None:
-    """The history of the daemon that :func:`asker` would use; ``None`` if it would use none.
+    """The history of the daemon that :func:`answer_source` would use; ``None``: none.
 
     Raises:
         DaemonError: the daemon has no history, or no longer answers.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import click
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.client.answers import asker
+from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
@@ -21,7 +21,7 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     names: dict[str, None] = {}
     try:
         apply(os.environ)  # a shell that completes runs no command, which would do so
-        names.update((str(run["run"]), None) for run in asker(None)()["runs"])
+        names.update((str(run["run"]), None) for run in answer_source(None)()["runs"])
         names.update((name, None) for name in _earlier_names(os.environ))
     except WarmwatchError:  # a shell shows no message while it completes
         pass

@@ -36,10 +36,10 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
     from warmwatch_monitor.report.command import as_text, cleaned, show
-    from warmwatch_monitor.report.summaries import accounts, as_written
+    from warmwatch_monitor.report.summaries import as_written, run_summaries
     from warmwatch_monitor.settings import price_per_gpu_hour
 
-    found = list({one.id: one for one in accounts(runs, dir=dir)}.values())
+    found = list({one.id: one for one in run_summaries(runs, dir=dir)}.values())
     if not 1 < len(found) <= _MOST:
         names = ", ".join(one.run for one in found)
         raise UsageError(

@@ -58,12 +58,12 @@ _NEEDED = frozenset({"GPUs", "tokens a step"})  # warn if these are not known
 
 
 def incomparable(
-    accounts: Sequence[RunSummary], reports: Sequence[Report]
+    summaries: Sequence[RunSummary], reports: Sequence[Report]
 ) -> tuple[Incomparable, ...]:
     """Properties that differ between the runs."""
     reports = [
         replace(one, what=replace(one.what, code=code))
-        for one, code in zip(reports, _codes_apart(accounts), strict=True)
+        for one, code in zip(reports, _codes_apart(summaries), strict=True)
     ]
     found = []
     for fact in _FACTS:
@@ -86,13 +86,13 @@ def unknown(reports: Sequence[Report]) -> tuple[str, ...]:
     )
 
 
-def _codes_apart(accounts: Sequence[RunSummary]) -> list[str | None]:
+def _codes_apart(summaries: Sequence[RunSummary]) -> list[str | None]:
     """For each run, one hash of the functions whose code differs between the runs.
 
     Only functions that all runs compiled count: a run that ended earlier, or never evaluated, is
     still the same program. ``None`` without a difference, and for a run that compiled nothing.
     """
-    each = [_codes(one) for one in accounts]
+    each = [_codes(one) for one in summaries]
     known = [codes for codes in each if codes]
     shared = set.intersection(*map(set, known)) if known else set()
     apart = [key for key in shared if not set.intersection(*(codes[key] for codes in known))]
@@ -100,10 +100,10 @@ def _codes_apart(accounts: Sequence[RunSummary]) -> list[str | None]:
     return [sha256("\n".join(one).encode()).hexdigest()[:12] if one else None for one in differing]
 
 
-def _codes(account: RunSummary) -> dict[tuple[str, str | None], set[str]]:
+def _codes(summary: RunSummary) -> dict[tuple[str, str | None], set[str]]:
     """Code hashes by function; ignores the line."""
     found: dict[tuple[str, str | None], set[str]] = {}
-    for rank in account.ranks:
+    for rank in summary.ranks:
         for one in rank.compiled:
             if one.name and one.code:
                 found.setdefault((one.name, one.file), set()).add(one.code)

@@ -183,7 +183,7 @@ def _at_step(found: BreakEven, cost: float, saves: Measured) -> BreakEven:
 
 
 def compare(
-    accounts: Sequence[RunSummary],
+    summaries: Sequence[RunSummary],
     price: float | None = None,
     *,
     labels: Sequence[str] | None = None,
@@ -192,17 +192,17 @@ def compare(
 
     ``price``: of an hour of one GPU. ``labels``: used instead of the names.
     """
-    reports = [report(one, price) for one in accounts]
+    reports = [report(one, price) for one in summaries]
     labels = labels or _labels(reports)
     sides = [
-        _side(account, made, label)
-        for account, made, label in zip(accounts, reports, labels, strict=True)
+        _side(summary, made, label)
+        for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
     baseline = next((one for one in sides if one.mode == EAGER), sides[0])
     return Comparison(
         baseline=baseline.label,
         sides=tuple(_against(one, baseline) for one in sides),
-        incomparable=incomparable(accounts, reports),
+        incomparable=incomparable(summaries, reports),
         unknown=unknown(reports),
         break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
     )
@@ -220,8 +220,8 @@ def _against(side: Side, baseline: Side) -> Side:
     return replace(side, speed_up=ratio(baseline.steady, side.steady))
 
 
-def _side(account: RunSummary, made: Report, label: str) -> Side:
-    rank: dict[str, Any] = dict(slowest_of(account).answer) if account.ranks else {}
+def _side(summary: RunSummary, made: Report, label: str) -> Side:
+    rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
     whole = made.costs[-1] if made.costs else None
     return Side(
         id=made.id,
@@ -232,7 +232,7 @@ def _side(account: RunSummary, made: Report, label: str) -> Side:
         rank=made.rank,
         steps=made.steps,
         first_step_seconds=made.first_step_seconds,
-        first_step_memory_bytes=slowest_of(account).first_step_bytes if account.ranks else None,
+        first_step_memory_bytes=slowest_of(summary).first_step_bytes if summary.ranks else None,
         compiled_memory_bytes=_compiled_memory(rank),
         warmup_seconds=made.warmup_seconds,
         warmup_steps=made.warmup_steps,

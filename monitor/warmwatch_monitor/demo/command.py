@@ -29,7 +29,7 @@ from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
 from warmwatch_monitor.output.states import STYLES
 from warmwatch_monitor.report.command import in_short
-from warmwatch_monitor.report.summaries import accounts
+from warmwatch_monitor.report.summaries import run_summaries
 from warmwatch_monitor.settings import PREFIX, Address
 from warmwatch_monitor.status.goals import lives
 
@@ -62,7 +62,7 @@ def demo(keep_cache: bool) -> None:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
         say("")
-        draw(in_short(accounts(dir=environ["WARMWATCH_DIR"])))
+        draw(in_short(run_summaries(dir=environ["WARMWATCH_DIR"])))
 
 
 def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:

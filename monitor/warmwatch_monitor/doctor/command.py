@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.client.answers import asker, settings_from
+from warmwatch_monitor.client.answers import answer_source, settings_from
 from warmwatch_monitor.doctor.checks import (
     Finding,
     Mark,
@@ -126,7 +126,7 @@ def _installation(settings: Settings) -> list[Finding]:
 
 def _answer_or_none(**options: Any) -> dict[str, Any] | None:
     try:
-        return asker(None, own=True, **options)()
+        return answer_source(None, own=True, **options)()
     except WarmwatchError as error:
         say(f"the runs could not be read: {plain(str(error))}")
         return None

@@ -42,9 +42,9 @@ def export(
         raise UsageError("nothing to write: give --perfetto FILE, --csv DIR or --parquet DIR")
     if "-" in (csv, parquet):
         raise UsageError("--csv and --parquet write several tables: give a directory, not -")
-    from warmwatch_monitor.report.summaries import accounts, as_written
+    from warmwatch_monitor.report.summaries import as_written, run_summaries
 
-    found = accounts(() if run is None else (run,), dir=dir)
+    found = run_summaries(() if run is None else (run,), dir=dir)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
@@ -58,16 +58,16 @@ def export(
         ) from None
 
 
-def _write(account: RunSummary, perfetto: str | None, csv: str | None, parquet: str | None) -> None:
+def _write(summary: RunSummary, perfetto: str | None, csv: str | None, parquet: str | None) -> None:
     if perfetto is not None:
-        _trace(account, perfetto)
+        _trace(summary, perfetto)
     if csv is None and parquet is None:
         return
     from pathlib import Path
 
     from warmwatch_monitor.export.tables import tables, write_csv, write_one_csv, write_parquet
 
-    found, written = tables(account), []
+    found, written = tables(summary), []
     if csv is not None and csv.endswith(".csv"):
         compilations = next(one for one in found if one.name == "compilations")
         written.append(write_one_csv(compilations, Path(csv)))
@@ -79,12 +79,12 @@ def _write(account: RunSummary, perfetto: str | None, csv: str | None, parquet: 
         note(f"warmwatch: wrote {path}")
 
 
-def _trace(account: RunSummary, path: str) -> None:
+def _trace(summary: RunSummary, path: str) -> None:
     import json
 
     from warmwatch_monitor.export.trace import trace
 
-    text = json.dumps(trace(account))
+    text = json.dumps(trace(summary))
     if path == "-":
         say(text)
         return

@@ -34,24 +34,24 @@ class Rows(Struct, frozen=True):
     rows: tuple[tuple[Value, ...], ...]
 
 
-def tables(account: RunSummary) -> tuple[Rows, ...]:
+def tables(summary: RunSummary) -> tuple[Rows, ...]:
     """All tables that are not empty; ranks and compilations always."""
-    gpus = _sampled("gpus", "uuid", account.gpu_samples)
-    found = (_ranks(account), _compilations(account), _steps(account), gpus)
+    gpus = _sampled("gpus", "uuid", summary.gpu_samples)
+    found = (_ranks(summary), _compilations(summary), _steps(summary), gpus)
     return tuple(one for one in found if one.rows or one.name in ("ranks", "compilations"))
 
 
-def _ranks(account: RunSummary) -> Rows:
-    lines = [line(one) for one in account.ranks]
+def _ranks(summary: RunSummary) -> Rows:
+    lines = [line(one) for one in summary.ranks]
     rows = tuple(tuple(getattr(one, name) for name in _RANK) for one in lines)
     return Rows(
-        "ranks", ("run", "id", *_RANK), tuple((account.run, account.id, *row) for row in rows)
+        "ranks", ("run", "id", *_RANK), tuple((summary.run, summary.id, *row) for row in rows)
     )
 
 
-def _compilations(account: RunSummary) -> Rows:
+def _compilations(summary: RunSummary) -> Rows:
     columns = ("rank", *_COMPILED, *(f"{phase}_seconds" for phase in PHASES))
-    rows = tuple((one.rank, *_compiled(each)) for one in account.ranks for each in one.compiled)
+    rows = tuple((one.rank, *_compiled(each)) for one in summary.ranks for each in one.compiled)
     return Rows("compilations", columns, rows)
 
 
@@ -60,9 +60,9 @@ def _compiled(one: Compiled) -> tuple[Value, ...]:
     return (*own, *(one.phase_seconds.get(phase) for phase in PHASES))
 
 
-def _steps(account: RunSummary) -> Rows:
+def _steps(summary: RunSummary) -> Rows:
     """Samples of each rank from a daemon, every second or longer."""
-    seen = {one.rank: one.samples for one in account.ranks if one.samples is not None}
+    seen = {one.rank: one.samples for one in summary.ranks if one.samples is not None}
     return _sampled("samples", "rank", seen)
 
 

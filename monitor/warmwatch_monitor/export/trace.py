@@ -28,28 +28,28 @@ _OF_GPUS = {
 Event = dict[str, Any]
 
 
-def trace(account: RunSummary) -> dict[str, Any]:
+def trace(summary: RunSummary) -> dict[str, Any]:
     """The whole file: a JSON object."""
     return {
         "displayTimeUnit": "ms",
-        "otherData": {"run": account.run, "id": account.id, "began": account.began},
+        "otherData": {"run": summary.run, "id": summary.id, "began": summary.began},
         "traceEvents": [
-            *(event for one in account.ranks for event in _rank(one, account)),
-            *_gpus(account),
+            *(event for one in summary.ranks for event in _rank(one, summary)),
+            *_gpus(summary),
         ],
     }
 
 
-def _rank(one: RankSummary, account: RunSummary) -> Iterator[Event]:
-    yield _named("process_name", one.rank, f"{account.run} rank {one.rank}")
+def _rank(one: RankSummary, summary: RunSummary) -> Iterator[Event]:
+    yield _named("process_name", one.rank, f"{summary.run} rank {one.rank}")
     yield {**_meta("process_sort_index", one.rank), "args": {"sort_index": one.rank}}
     for thread, name in _THREADS.items():
         yield _named("thread_name", one.rank, name, thread)
-    yield from _compilations(one, account.began)
-    yield from _warmups(one, account)
+    yield from _compilations(one, summary.began)
+    yield from _warmups(one, summary)
     if one.samples is not None:
-        yield from _stretches(one.samples, one.rank, account.began)
-        yield from _counters(one.samples, _STEPS, one.rank, account.began)
+        yield from _stretches(one.samples, one.rank, summary.began)
+        yield from _counters(one.samples, _STEPS, one.rank, summary.began)
 
 
 def _compilations(one: RankSummary, began: float) -> Iterator[Event]:
@@ -86,11 +86,11 @@ def _compiled(one: Compiled, pid: int, tid: int, began: float) -> Iterator[Event
             begin = end
 
 
-def _warmups(one: RankSummary, account: RunSummary) -> Iterator[Event]:
+def _warmups(one: RankSummary, summary: RunSummary) -> Iterator[Event]:
     """The slice of the first warm-up."""
     first = one.answer["warmup"].get("first")
     if first:
-        end = first["ended_at"] - account.began
+        end = first["ended_at"] - summary.began
         begin = end - first["seconds"]
         yield _slice("warm-up", "warm-up", one.rank, _WARMUP, begin, end, {})
 
@@ -109,14 +109,14 @@ def _stretches(seen: Samples, pid: int, began: float) -> Iterator[Event]:
             begin = at
 
 
-def _gpus(account: RunSummary) -> Iterator[Event]:
-    if not account.gpu_samples:
+def _gpus(summary: RunSummary) -> Iterator[Event]:
+    if not summary.gpu_samples:
         return
     yield _named("process_name", _GPUS, "GPUs")
     yield {**_meta("process_sort_index", _GPUS), "args": {"sort_index": _GPUS}}
-    for at, (uuid, seen) in enumerate(sorted(account.gpu_samples.items())):
+    for at, (uuid, seen) in enumerate(sorted(summary.gpu_samples.items())):
         names = {column: f"GPU {at} {name}" for column, name in _OF_GPUS.items()}
-        for event in _counters(seen, names, _GPUS, account.began):
+        for event in _counters(seen, names, _GPUS, summary.began):
             yield {**event, "id": uuid}
 
 

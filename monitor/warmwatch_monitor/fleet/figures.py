@@ -36,7 +36,7 @@ from warmwatch_monitor.model import (
 
 _WARM_STEPS = 3  # default for a daemon that does not export it
 # a hook point of the agent -> the series that is absent if its torch lacks it
-_SEAMS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
+_HOOK_POINTS = {"compilations": "graphs_total", "recompile_limit": "compile_fallbacks_total"}
 
 
 def figures(
@@ -78,7 +78,9 @@ def figures(
         life=_life(series, judgement),
         agent=Agent(
             version=series.info.get("agent") or None,
-            missing=tuple(seam for seam, name in _SEAMS.items() if name not in series.single),
+            missing=tuple(
+                hook_point for hook_point, name in _HOOK_POINTS.items() if name not in series.single
+            ),
         ),
         pauses=_pauses(series, epoch),
         workers=_workers(series),

@@ -33,14 +33,14 @@ class Known(Struct, frozen=True, kw_only=True):
     graphs: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def known_of(account: RunSummary) -> Known:
+def known_of(summary: RunSummary) -> Known:
     """``Known`` of a run in the history."""
-    compiled = (one for rank in account.ranks for one in rank.compiled)
+    compiled = (one for rank in summary.ranks for one in rank.compiled)
     return Known(
-        run=called(account),
-        owner=account.owner,
-        host=account.host,
-        what=account.what,
+        run=called(summary),
+        owner=summary.owner,
+        host=summary.host,
+        what=summary.what,
         graphs=first_graphs((one.name, one.ops) for one in compiled),
     )
 
@@ -54,9 +54,9 @@ def first_graphs(compiled: Iterable[tuple[str | None, int | None]]) -> dict[str,
     return found
 
 
-def called(account: RunSummary) -> str:
+def called(summary: RunSummary) -> str:
     """The run's name without its owner."""
-    return account.run.removesuffix(f"@{account.owner}")
+    return summary.run.removesuffix(f"@{summary.owner}")
 
 
 def is_comparable(now: Known, before: RunSummary) -> bool:
@@ -98,9 +98,9 @@ def _same_caches(mine: Mapping[str, str], other: Mapping[str, str]) -> bool:
     return "inductor" in shared and all(mine[name] == other[name] for name in shared)
 
 
-def first_warmup(account: RunSummary, rank: int) -> EarlierWarmup | None:
+def first_warmup(summary: RunSummary, rank: int) -> EarlierWarmup | None:
     """The first warm-up of ``rank``, else of the first rank; ``None`` if it did not end."""
-    ranks = {one.rank: one for one in account.ranks}
+    ranks = {one.rank: one for one in summary.ranks}
     one = ranks.get(rank) or ranks.get(min(ranks, default=0))
     first = None if one is None else one.answer.get("warmup", {}).get("first")
     if one is None or not first or not first.get("seconds"):

@@ -154,9 +154,9 @@ def _earlier(queries: _Queries, one: RecordReading, gpus: tuple[str | None, ...]
     )
 
 
-def earlier(store: Store, account: RunSummary) -> list[RunSummary]:
-    """The earlier runs that ``account`` is comparable with, newest first. Raises StoreError."""
-    return _comparable(_Queries(store), known_of(account), account.began, account.start)
+def earlier(store: Store, summary: RunSummary) -> list[RunSummary]:
+    """The earlier runs that ``summary`` is comparable with, newest first. Raises StoreError."""
+    return _comparable(_Queries(store), known_of(summary), summary.began, summary.start)
 
 
 def _comparable(queries: _Queries, now: Known, began: float, start: str | None) -> list[RunSummary]:

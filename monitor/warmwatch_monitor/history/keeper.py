@@ -118,15 +118,15 @@ class Keeper:
         refused: frozenset[str] = frozenset()
         began, done = time.thread_time(), list[RunView]()
 
-        def accounts(snapshot: Snapshot) -> Iterator[RunSummary]:
+        def summaries(snapshot: Snapshot) -> Iterator[RunSummary]:
             turns = self._turns.of(sorted(due, key=self._written_at), _owner)
             while not done or time.thread_time() - began <= within:
                 if (run := next(turns, None)) is None:
                     return
                 done.append(run)
-                yield self._account(run, snapshot)
+                yield self._summary_of(run, snapshot)
 
-        made = iter(()) if snapshot is None else accounts(snapshot)
+        made = iter(()) if snapshot is None else summaries(snapshot)
         try:
             self._store.save(made)
             self._problem, self._failed = None, float("-inf")
@@ -151,7 +151,7 @@ class Keeper:
         before = self._written.get(id_of(run))
         return float("-inf") if before is None else before.at
 
-    def _account(self, run: RunView, snapshot: Snapshot) -> RunSummary:
+    def _summary_of(self, run: RunView, snapshot: Snapshot) -> RunSummary:
         samples, gpus = self._traces.of(run, snapshot.epoch)
         return summarize_run(
             run, snapshot, read=self._journals.of, samples=samples, gpu_samples=gpus

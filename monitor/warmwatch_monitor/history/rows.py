@@ -16,24 +16,24 @@ Row = Mapping[str, Any]
 _ROUNDED = 3  # digits of a second, counted from the first
 
 
-def run_row(account: RunSummary) -> dict[str, Any]:
+def run_row(summary: RunSummary) -> dict[str, Any]:
     """The row of ``runs``."""
-    answers = [one.answer for one in account.ranks]
-    suffix, what = f"@{account.owner}", account.what
+    answers = [one.answer for one in summary.ranks]
+    suffix, what = f"@{summary.owner}", summary.what
     return {
-        "id": account.id,
-        "start": account.start,
-        "run": account.run,
-        "name": account.run.removesuffix(suffix),
-        "owner": account.owner,
-        "host": account.host,
-        "state": account.state,
-        "began": account.began,
-        "ended": account.ended,
-        "seen": account.seen,
-        "summary": account.summary,
+        "id": summary.id,
+        "start": summary.start,
+        "run": summary.run,
+        "name": summary.run.removesuffix(suffix),
+        "owner": summary.owner,
+        "host": summary.host,
+        "state": summary.state,
+        "began": summary.began,
+        "ended": summary.ended,
+        "seen": summary.seen,
+        "summary": summary.summary,
         "world_size": what.world_size,
-        "ranks": len(account.ranks),
+        "ranks": len(summary.ranks),
         "steps": _most(answers, "steps"),
         "first_step_seconds": _most(answers, "step_seconds", "first"),
         "step_seconds": _clean_step(answers),
@@ -58,11 +58,11 @@ def _mode(what: Provenance) -> str | None:
     return ", ".join(dict.fromkeys(one.mode for one in what.wrappings)) or None
 
 
-def rank_rows(account: RunSummary) -> list[dict[str, Any]]:
+def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The rows of ``ranks``."""
     return [
         {
-            "id": account.id,
+            "id": summary.id,
             "rank": one.rank,
             "state": one.answer.get("state"),
             "attached": one.answer.get("attached_at"),
@@ -74,7 +74,7 @@ def rank_rows(account: RunSummary) -> list[dict[str, Any]]:
             "death": None if one.death is None else _text(one.death),
             "answer": _text(one.answer),
         }
-        for one in account.ranks
+        for one in summary.ranks
     ]
 
 
@@ -95,13 +95,13 @@ def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
     ]
 
 
-def sample_rows(account: RunSummary) -> list[dict[str, Any]]:
+def sample_rows(summary: RunSummary) -> list[dict[str, Any]]:
     """The rows of ``samples``: one per series, with its columns as lists."""
     known: list[tuple[int | None, str | None, Samples]] = [
-        (one.rank, None, one.samples) for one in account.ranks if one.samples is not None
+        (one.rank, None, one.samples) for one in summary.ranks if one.samples is not None
     ]
-    known += [(None, uuid, samples) for uuid, samples in account.gpu_samples.items()]
-    return [_sampled(account.id, *one) for one in known if one[2].epochs]
+    known += [(None, uuid, samples) for uuid, samples in summary.gpu_samples.items()]
+    return [_sampled(summary.id, *one) for one in known if one[2].epochs]
 
 
 class RowError(msgspec.ValidationError):
@@ -134,12 +134,12 @@ class _Answer(TypedDict, total=False):
     energy: _Energy | None
 
 
-def account(
+def summary_of(
     run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
 ) -> RunSummary:
     """The run summary from all rows of a run. Raises RowError if they are invalid."""
     with _of(run["id"]):
-        return _account(run, ranks, compilations, samples)
+        return _summary_of(run, ranks, compilations, samples)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def _of(id: str) -> Iterator[None]:
         raise RowError(f"run {id!r}: {why}") from None
 
 
-def _account(
+def _summary_of(
     run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
 ) -> RunSummary:
     by_rank: dict[int, list[dict[str, Any]]] = {}

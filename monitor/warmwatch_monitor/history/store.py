@@ -39,9 +39,9 @@ def is_news(before: RunSummary, now: RunSummary) -> bool:
     return before.ended is not None and any(at is not None and at > before.ended for at in attached)
 
 
-def _attached(account: RunSummary) -> float:
+def _attached(summary: RunSummary) -> float:
     """When the last of its ranks attached."""
-    known = (one.answer.get("attached_at") for one in account.ranks)
+    known = (one.answer.get("attached_at") for one in summary.ranks)
     return max((at for at in known if at is not None), default=0.0)
 
 
@@ -142,7 +142,7 @@ class Store:
         self._database = Database(settings, patience=patience, migrations=migrations)
         self._settings, self.path = settings, self._database.path
 
-    def save(self, accounts: Iterable[RunSummary]) -> None:
+    def save(self, summaries: Iterable[RunSummary]) -> None:
         """Write summaries that have news, and evict the oldest runs.
 
         Raises:
@@ -150,13 +150,13 @@ class Store:
         """
         refused: dict[str, str] = {}
         with self._database.writing() as connection:
-            for account in accounts:
+            for summary in summaries:
                 try:
                     with transaction(connection):
-                        _save(connection, account)
+                        _save(connection, summary)
                 except _OF_ONE_RUN as error:
-                    words = f"run {account.run!r} ({account.id}) cannot be stored: {error}"
-                    refused[account.id] = words
+                    words = f"run {summary.run!r} ({summary.id}) cannot be stored: {error}"
+                    refused[summary.id] = words
             self._prune(connection)
         if refused:
             raise RefusedRunsError(next(iter(refused.values())), frozenset(refused))
@@ -260,7 +260,7 @@ def _load(connection: sqlite3.Connection, id: str, *, samples: bool = True) -> R
     run = connection.execute("SELECT * FROM runs WHERE id = ?", (id,)).fetchone()
     if run is None:
         return None
-    return rows.account(
+    return rows.summary_of(
         dict(run),
         _of(connection, _RANKS, id),
         _of(connection, _COMPILATIONS, id),
@@ -273,30 +273,30 @@ def _state(connection: sqlite3.Connection, id: str) -> str | None:
     return None if found is None else str(found["state"])
 
 
-def _save(connection: sqlite3.Connection, account: RunSummary) -> None:
-    before = _load(connection, account.id)
+def _save(connection: sqlite3.Connection, summary: RunSummary) -> None:
+    before = _load(connection, summary.id)
     if before is not None:
-        if not is_news(before, account):
+        if not is_news(before, summary):
             return
-        account = merged(before, account)
-    _put(connection, account)
+        summary = merged(before, summary)
+    _put(connection, summary)
     for table in ("ranks", "samples"):
-        connection.execute(f"DELETE FROM {table} WHERE id = ?", (account.id,))  # noqa: S608
-    _insert(connection, "ranks", rows.rank_rows(account))
-    _insert(connection, "samples", rows.sample_rows(account))
+        connection.execute(f"DELETE FROM {table} WHERE id = ?", (summary.id,))  # noqa: S608
+    _insert(connection, "ranks", rows.rank_rows(summary))
+    _insert(connection, "samples", rows.sample_rows(summary))
     known = {} if before is None else {one.rank: one.compiled for one in before.ranks}
-    for rank in account.ranks:
+    for rank in summary.ranks:
         if known.pop(rank.rank, ()) != rank.compiled:  # mostly unchanged while a run goes on
-            _delete_compilations(connection, account.id, rank.rank)
-            _insert(connection, "compilations", rows.compilation_rows(account.id, rank))
+            _delete_compilations(connection, summary.id, rank.rank)
+            _insert(connection, "compilations", rows.compilation_rows(summary.id, rank))
     for gone in known:
-        _delete_compilations(connection, account.id, gone)
-    _delete_renamed(connection, account)
+        _delete_compilations(connection, summary.id, gone)
+    _delete_renamed(connection, summary)
 
 
-def _put(connection: sqlite3.Connection, account: RunSummary) -> None:
+def _put(connection: sqlite3.Connection, summary: RunSummary) -> None:
     """Insert or update; deleting the row would delete the rows that refer to it."""
-    row = rows.run_row(account)
+    row = rows.run_row(summary)
     names, places = _names(row)
     updates = ", ".join(f'"{name}" = excluded."{name}"' for name in row)
     connection.execute(
@@ -309,16 +309,16 @@ def _delete_compilations(connection: sqlite3.Connection, id: str, rank: int) -> 
     connection.execute("DELETE FROM compilations WHERE id = ? AND rank = ?", (id, rank))
 
 
-def _delete_renamed(connection: sqlite3.Connection, account: RunSummary) -> None:
+def _delete_renamed(connection: sqlite3.Connection, summary: RunSummary) -> None:
     """Delete the runs of the same processes under names that were changed since."""
-    attached = [one.answer.get("attached_at") for one in account.ranks]
+    attached = [one.answer.get("attached_at") for one in summary.ranks]
     places = ", ".join("?" * len(attached))
     connection.execute(
         "DELETE FROM runs WHERE start = ? AND id != ? "  # noqa: S608
         "AND state NOT IN ('finished', 'failed', 'lost') AND NOT EXISTS "
         "(SELECT 1 FROM ranks WHERE ranks.id = runs.id "
         f"AND (attached IS NULL OR attached NOT IN ({places})))",
-        (account.start, account.id, *attached),
+        (summary.start, summary.id, *attached),
     )
 
 

@@ -297,7 +297,7 @@ def _try_all(wanted: _Wanted) -> _Outcome:
 
 def leave_broken(first: Tried, command: Sequence[str]) -> None:
     """Exit if the script failed in eager before it made a step: it would in every mode."""
-    ranks = first.account.ranks if first.account else ()
+    ranks = first.summary.ranks if first.summary else ()
     if first.mode != EAGER or not first.code or any(rank.answer["steps"] for rank in ranks):
         return
     how = f"signal {-first.code}" if first.code < 0 else f"exit code {first.code}"

@@ -91,11 +91,11 @@ def attempt(
         guard_seconds = read_guard_seconds(guards) if guards else None
     seconds = time.monotonic() - run.began
     progress.clear()
-    account, others = run.ended(by_us=why is not None)
+    summary, others = run.ended(by_us=why is not None)
     note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
         mode=mode,
-        account=account,
+        summary=summary,
         others=others,
         ended_by=why or "itself",
         code=code if why is None else None,

@@ -38,7 +38,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     """The run of the script in one mode.
 
     Attributes:
-        account: summary of its run with the most steps, taken before the script was ended;
+        summary: summary of its run with the most steps, taken before the script was ended;
             ``None`` if there was no run.
         others: names of its other runs.
         ended_by: ``itself``; or ended by ``modes``: ``steps``, ``steady``, ``timeout``,
@@ -52,7 +52,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     """
 
     mode: str
-    account: RunSummary | None = None
+    summary: RunSummary | None = None
     others: tuple[str, ...] = ()
     ended_by: str = "itself"
     code: int | None = None
@@ -251,7 +251,7 @@ def modes(
 
     ``again``: the second eager run, which gives the noise of the losses.
     """
-    seen = {one.mode: one.account for one in tried if one.account and one.account.ranks}
+    seen = {one.mode: one.summary for one in tried if one.summary and one.summary.ranks}
     compared = compare(list(seen.values()), labels=list(seen)) if seen else None
     eager = next((one.losses for one in tried if one.mode == EAGER), {})
     second = again.losses if again else None
@@ -346,12 +346,12 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
         peak_resident_bytes=tried.resident_bytes,
         guard_seconds=tried.guard_seconds,
     )
-    account = tried.account
-    if account is None or not account.ranks or compared is None:
+    summary = tried.summary
+    if summary is None or not summary.ranks or compared is None:
         return replace(row, outcome="failed") if tried.code else row
     sides = {one.label: one for one in compared.sides}
     side, baseline = sides[tried.mode], sides.get(_baseline(compared) or "")
-    row = _with_account(_with_side(row, side), account)
+    row = _with_summary(_with_side(row, side), summary)
     row = replace(row, outcome=_outcome(row))
     if side is baseline or baseline is None:
         return replace(row, total_seconds=_total(side, training_steps))
@@ -386,10 +386,10 @@ def _with_side(row: Row, side: Side) -> Row:
     )
 
 
-def _with_account(row: Row, account: RunSummary) -> Row:
+def _with_summary(row: Row, summary: RunSummary) -> Row:
     """Add what a ``Side`` does not have."""
-    slowest: dict[str, Any] = dict(slowest_of(account).answer)
-    answers = [one.answer for one in account.ranks]
+    slowest: dict[str, Any] = dict(slowest_of(summary).answer)
+    answers = [one.answer for one in summary.ranks]
     pauses, compile = slowest["pauses"], slowest["compile"]
     count, seconds = pauses.get("evaluations"), pauses.get("evaluation_seconds")
     held = [one for answer in answers for one in answer["conditions"]]
@@ -400,11 +400,11 @@ def _with_account(row: Row, account: RunSummary) -> Row:
         evaluation_seconds=seconds / count if count and seconds is not None else None,
         evaluation_batch_seconds=pauses.get("evaluation_batch_seconds"),
         compiled=bool(compile["seconds"]),
-        wrappings=account.what.wrappings,
+        wrappings=summary.what.wrappings,
         agent_errors=sum(one["agent_errors"] or 0 for one in answers),
         gpus=sum(len(one["gpus"]) for one in answers),
         conditions={one["condition"]: one["words"] for one in held},
-        summary=account.summary,
+        summary=summary.summary,
     )
 
 

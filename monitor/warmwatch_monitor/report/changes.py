@@ -42,8 +42,8 @@ def changed(now: RunSummary, before: RunSummary, rank: int | None) -> Changed | 
     )
 
 
-def _of(account: RunSummary, rank: int | None) -> RankSummary | None:
-    ranks = {one.rank: one for one in account.ranks}
+def _of(summary: RunSummary, rank: int | None) -> RankSummary | None:
+    ranks = {one.rank: one for one in summary.ranks}
     one = ranks.get(rank if rank is not None else 0) or ranks.get(min(ranks, default=0))
     return one if one is not None and _warmup(one).get("seconds") else None
 

@@ -185,25 +185,25 @@ def _svg(height: int, words: str, parts: Sequence[Markup], kind: str = "bars") -
     )
 
 
-def samples(account: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
+def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     """Time series from a daemon: steps of the rank and its GPUs' power; empty without a daemon.
 
     All begin with the run, also if the daemon began later. Slower periods are shaded.
     """
-    summary = next((one for one in account.ranks if one.rank == rank), None)
-    of_rank = summary.samples if summary else None
-    slower = (summary.answer.get("slower_periods") or ()) if summary else ()
+    shown = next((one for one in summary.ranks if one.rank == rank), None)
+    of_rank = shown.samples if shown else None
+    slower = (shown.answer.get("slower_periods") or ()) if shown else ()
     wanted: list[tuple[str, Samples | None, str]] = [
         (f"Length of a step of rank {rank}; shaded: compilation, by phase", of_rank, "step_seconds")
     ]
-    for at, (_, seen) in enumerate(sorted(account.gpu_samples.items())):
+    for at, (_, seen) in enumerate(sorted(summary.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}", seen, "power_watts"))
     known = [seen for _, seen, _ in wanted if seen and seen.epochs]
     if not known:
         return []
-    begin = min([account.began, *(seen.epochs[0] for seen in known)])
+    begin = min([summary.began, *(seen.epochs[0] for seen in known)])
     seconds = max(max(seen.epochs[-1] - begin, seen.seconds) for seen in known)
-    before = _unsampled(summary.compiled, of_rank) if summary and of_rank else []
+    before = _unsampled(shown.compiled, of_rank) if shown and of_rank else []
     drawn = (
         (name, _plot(name, seen, column, (begin, seconds), slower, before))
         for name, seen, column in wanted

@@ -62,11 +62,11 @@ def report(
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
     from warmwatch_monitor.history.remember import HistoryWriter
-    from warmwatch_monitor.report.summaries import accounts, as_written, last_like
+    from warmwatch_monitor.report.summaries import as_written, last_like, run_summaries
     from warmwatch_monitor.settings import load_history_settings
 
     seen = HistoryWriter(load_history_settings(os.environ))
-    found = accounts(() if run is None else (run,), dir=dir, take=None if dir else seen.take)
+    found = run_summaries(() if run is None else (run,), dir=dir, take=None if dir else seen.take)
     if len(found) > 1:
         names = ", ".join(one.run for one in found)
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
@@ -85,7 +85,7 @@ def report(
 
 
 def _show(
-    account: RunSummary,
+    summary: RunSummary,
     made: Report,
     *,
     html: str | None,
@@ -97,7 +97,7 @@ def _show(
     if as_json:
         say(as_text(made))
     elif html is not None:
-        _write(html, _html(account, made, traced(tlparse, html) if tlparse is not None else {}))
+        _write(html, _html(summary, made, traced(tlparse, html) if tlparse is not None else {}))
     elif markdown:
         show(document(made), markdown=True)
     elif verbose:
@@ -109,13 +109,13 @@ def _show(
         draw(printed(brief(made, width()), width=width(), colour=has_colour()))
 
 
-def reported(account: RunSummary, before: RunSummary | None = None) -> Report:
+def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
     """Its report with the configured price, compared with ``before``, as printable text."""
     from warmwatch_monitor.report.whole import report as report_of
     from warmwatch_monitor.settings import price_per_gpu_hour
 
     price = price_per_gpu_hour(os.environ)
-    return cleaned(report_of(account, price, before, now=time.time()))
+    return cleaned(report_of(summary, price, before, now=time.time()))
 
 
 def as_text(value: object) -> str:
@@ -188,10 +188,10 @@ def moment(epoch: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
 
 
-def _html(account: RunSummary, made: Report, traced: Mapping[str, str]) -> str:
+def _html(summary: RunSummary, made: Report, traced: Mapping[str, str]) -> str:
     from warmwatch_monitor.report.html import html
 
-    return html(document(made), made, account, traced)
+    return html(document(made), made, summary, traced)
 
 
 def traced(directory: str, file: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ _COLOURS_END = "* { box-sizing"
 def html(
     document: Document,
     report: Report,
-    account: RunSummary,
+    summary: RunSummary,
     traced: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The HTML page of a report. Texts are printable.
@@ -40,7 +40,7 @@ def html(
         "goodput": charts.goodput(report),
         "timeline": charts.icicle(report, traced),
     }
-    return rendered(document, drawn, charts.samples(account, report.rank))
+    return rendered(document, drawn, charts.samples(summary, report.rank))
 
 
 def rendered(

@@ -201,7 +201,7 @@ class ChangedFact(Struct, frozen=True, kw_only=True):
 class ChangedFunction(Struct, frozen=True, kw_only=True):
     """The cost of one function in the first warm-up, now and in the run before.
 
-    ``phases``: seconds more, by phase, of PyTorch's own account. ``times``: how often it was
+    ``phases``: seconds more, by phase, of PyTorch's own record. ``times``: how often it was
     compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` if not known.
     """
 
@@ -239,7 +239,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """A run that has ended, or so far.
 
     Attributes:
-        id, run, owner, host, began, ended, seen, state, summary, what: as an Account has them.
+        id, run, owner, host, began, ended, seen, state, summary, what: as a RunSummary has them.
         rank: the rank that figures of a single rank are from: the one that compiled longest.
         end: how that rank ended. living: whether any rank lived at the last poll.
         conditions: name and words of each that holds for a rank.

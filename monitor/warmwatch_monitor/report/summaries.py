@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _NONE = "No run found: there are no records, and the history is empty"
 
 
-def accounts(
+def run_summaries(
     names: Sequence[str] = (),
     *,
     dir: str | None = None,
@@ -85,21 +85,21 @@ def _as_the_daemon_has_them(found: Sequence[RunSummary], settings: Settings) -> 
     return [merged(one, new) for one, new in zip(found, newer, strict=True)]
 
 
-def _with_answer(account: RunSummary, run: Mapping[str, Any]) -> RunSummary:
-    """``account`` with the answers of ``run``; as it is if that is another start of the run."""
+def _with_answer(summary: RunSummary, run: Mapping[str, Any]) -> RunSummary:
+    """``summary`` with the answers of ``run``; as it is if that is another start of the run."""
     from msgspec.structs import replace
 
     answers = {(rank["rank"], rank["attached_at"]): rank for rank in run["ranks"]}
     ranks = []
-    for one in account.ranks:
+    for one in summary.ranks:
         answer = answers.get((one.rank, one.answer.get("attached_at")))
         if answer is None:
-            return account
+            return summary
         ranks.append(replace(one, answer=answer))
-    return replace(account, summary=run["summary"], ranks=tuple(ranks))
+    return replace(summary, summary=run["summary"], ranks=tuple(ranks))
 
 
-def last_like(account: RunSummary) -> RunSummary | None:
+def last_like(summary: RunSummary) -> RunSummary | None:
     """The last comparable run in the history; ``None`` if there is none or it cannot be read."""
     settings = load_history_settings(os.environ)
     if settings.directory is None:
@@ -108,7 +108,7 @@ def last_like(account: RunSummary) -> RunSummary | None:
     from warmwatch_monitor.history.store import Store
 
     try:
-        return next(iter(earlier(Store(settings), account)), None)
+        return next(iter(earlier(Store(settings), summary)), None)
     except StoreError as error:
         note(f"warmwatch: not compared with earlier runs: {plain(str(error))}")
         return None
@@ -124,22 +124,22 @@ def as_written(found: Iterable[RunSummary]) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        for account in found:
-            if problem := _problem(account):
+        for summary in found:
+            if problem := _problem(summary):
                 raise StoreError(
-                    f"run {account.run!r} ({account.id}) is damaged, or of another warmwatch: "
+                    f"run {summary.run!r} ({summary.id}) is damaged, or of another warmwatch: "
                     f"{problem}; remove it from the history"
                 ) from None
         raise
 
 
-def _problem(account: RunSummary) -> str | None:
+def _problem(summary: RunSummary) -> str | None:
     """The first deviation of its ranks' answers from the schema of ``/status``."""
     from msgspec import ValidationError, convert
 
     from warmwatch_monitor.status.schema.rank import Rank
 
-    for rank in account.ranks:
+    for rank in summary.ranks:
         try:
             convert(rank.answer, Rank)
         except ValidationError as error:

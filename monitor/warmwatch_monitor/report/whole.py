@@ -27,12 +27,12 @@ _STEP_SHARE = 0.05
 Rank = Mapping[str, Any]
 
 
-def line(account: RankSummary) -> RankLine:
+def line(summary: RankSummary) -> RankLine:
     """One rank's row."""
-    rank = account.answer
+    rank = summary.answer
     first = rank["warmup"].get("first")
     return RankLine(
-        rank=account.rank,
+        rank=summary.rank,
         state=rank["state"],
         steps=rank["steps"],
         compile_seconds=rank["compile"]["seconds"],
@@ -98,63 +98,63 @@ UNSEEN = "this is its last known state: no program observed its end"
 
 
 def report(
-    account: RunSummary,
+    summary: RunSummary,
     price: float | None = None,
     before: RunSummary | None = None,
     *,
     now: float | None = None,
 ) -> Report:
     """``price``: of an hour of one GPU; ``None`` if not set. ``before``: the last comparable run
-    in the history. ``now``: given if the account may be much older.
+    in the history. ``now``: given if the summary may be much older.
     """
-    lives = account.state not in ENDED_STATES
-    unseen = lives and now is not None and now - account.seen > OUT_OF_SIGHT
+    lives = summary.state not in ENDED_STATES
+    unseen = lives and now is not None and now - summary.seen > OUT_OF_SIGHT
     whole = Report(
-        id=account.id,
-        run=account.run,
-        owner=account.owner,
-        host=account.host,
-        began=account.began,
-        ended=account.ended,
-        seen=account.seen,
-        state=account.state,
+        id=summary.id,
+        run=summary.run,
+        owner=summary.owner,
+        host=summary.host,
+        began=summary.began,
+        ended=summary.ended,
+        seen=summary.seen,
+        state=summary.state,
         living=lives and not unseen,
-        summary=account.summary,
-        what=account.what,
-        world_size=account.what.world_size,
+        summary=summary.summary,
+        what=summary.what,
+        world_size=summary.what.world_size,
         price_per_gpu_hour=price,
         doubts=(UNSEEN,) if unseen else (),
     )
-    if not account.ranks:
+    if not summary.ranks:
         return whole
-    made = _with_ranks(whole, account, price)
-    return made if before is None else replace(made, changed=changed(account, before, made.rank))
+    made = _with_ranks(whole, summary, price)
+    return made if before is None else replace(made, changed=changed(summary, before, made.rank))
 
 
-def slowest_of(account: RunSummary) -> RankSummary:
+def slowest_of(summary: RunSummary) -> RankSummary:
     """The rank that compiled longest: the others waited for it. The first, if none compiled."""
-    return max(account.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
+    return max(summary.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
 
 
-def _with_ranks(whole: Report, account: RunSummary, price: float | None) -> Report:
-    ordered = sorted(account.ranks, key=lambda one: -one.answer["compile"]["seconds"])
-    slowest = slowest_of(account)
-    each = {one.rank: priced(one.compiled) for one in account.ranks}
-    again = [after_warm_seconds(one.answer, each[one.rank]) for one in account.ranks]
-    found = costs([one.answer for one in account.ranks], again, account.ranks.index(slowest), price)
+def _with_ranks(whole: Report, summary: RunSummary, price: float | None) -> Report:
+    ordered = sorted(summary.ranks, key=lambda one: -one.answer["compile"]["seconds"])
+    slowest = slowest_of(summary)
+    each = {one.rank: priced(one.compiled) for one in summary.ranks}
+    again = [after_warm_seconds(one.answer, each[one.rank]) for one in summary.ranks]
+    found = costs([one.answer for one in summary.ranks], again, summary.ranks.index(slowest), price)
     return replace(
         _of_rank(whole, slowest, each[slowest.rank]),
-        conditions=_conditions(account, slowest),
+        conditions=_conditions(summary, slowest),
         costs=found,
         ranks=tuple(line(one) for one in ordered),
-        differences=tuple(differences(account.ranks)),
-        left_out=sum(one.left_out for one in account.ranks),
-        doubts=(*whole.doubts, *_doubts(account)),
+        differences=tuple(differences(summary.ranks)),
+        left_out=sum(one.left_out for one in summary.ranks),
+        doubts=(*whole.doubts, *_doubts(summary)),
     )
 
 
-def _of_rank(whole: Report, account: RankSummary, compiled: tuple[Priced, ...]) -> Report:
-    rank, compile = account.answer, account.answer["compile"]
+def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) -> Report:
+    rank, compile = summary.answer, summary.answer["compile"]
     first, worth = rank["warmup"].get("first"), rank["worth"] or {}
     steady = _steady(rank)
     again = recompiled(compiled, compile["varying"], first["ended_at"] if first else None)
@@ -165,7 +165,7 @@ def _of_rank(whole: Report, account: RankSummary, compiled: tuple[Priced, ...]) 
     memory = rank["torch_memory_bytes"] or {}
     return replace(
         whole,
-        rank=account.rank,
+        rank=summary.rank,
         steps=rank["steps"],
         evidence=tuple(rank["evidence"]),
         end=rank["end"],
@@ -227,20 +227,20 @@ def _steady(rank: Mapping[str, Any]) -> Steady:
     )
 
 
-def _conditions(account: RunSummary, slowest: RankSummary) -> dict[str, str]:
+def _conditions(summary: RunSummary, slowest: RankSummary) -> dict[str, str]:
     """Each condition once, in the words of the reported rank if it holds there."""
     found: dict[str, str] = {}
-    for one in (slowest, *account.ranks):
+    for one in (slowest, *summary.ranks):
         for held in one.answer["conditions"]:
             found.setdefault(held["condition"], held["words"])
     return found
 
 
-def _doubts(account: RunSummary) -> list[str]:
+def _doubts(summary: RunSummary) -> list[str]:
     """Reasons why this report is incomplete."""
-    left = sum(one.left_out for one in account.ranks)
-    errors = sum(one.answer["agent_errors"] or 0 for one in account.ranks)
-    seen, world = len(account.ranks), account.what.world_size
+    left = sum(one.left_out for one in summary.ranks)
+    errors = sum(one.answer["agent_errors"] or 0 for one in summary.ranks)
+    seen, world = len(summary.ranks), summary.what.world_size
     return [
         words
         for words, holds in (

@@ -11,7 +11,12 @@ import click
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_A_PERSON, State, least_advanced
-from warmwatch_monitor.client.answers import Answer, asker, note_missing_directory, settings_from
+from warmwatch_monitor.client.answers import (
+    Answer,
+    answer_source,
+    note_missing_directory,
+    settings_from,
+)
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
@@ -118,7 +123,7 @@ def status(
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
     seen = HistoryWriter(load_history_settings(os.environ))
-    query = asker(
+    query = answer_source(
         run, address=address, dir=dir, prometheus=prometheus, access=more, on_read=seen.take
     )
     answer = _watch(query, view) if view.watch is not None else _show(query(), view, dir)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from warmwatch_monitor.client.answers import Answer, Asker, asker, past_of
+from warmwatch_monitor.client.answers import Answer, AnswerSource, answer_source, past_of
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UnknownRunError, UsageError
 from warmwatch_monitor.output import options
@@ -63,7 +63,7 @@ def top(
     seconds = _seconds(interval)
     if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
-    ask = asker(run, address=address, dir=dir, prometheus=prometheus, access=access)
+    ask = answer_source(run, address=address, dir=dir, prometheus=prometheus, access=access)
     with contextlib.suppress(UnknownRunError):  # the run may still begin
         ask()
     from warmwatch_monitor.top.app import Top
@@ -73,7 +73,7 @@ def top(
     Top(lambda: plain(ask()), seconds, lambda: plain(past()), receive).run()
 
 
-def _receiver(ask: Asker) -> Callable[[], Update]:
+def _receiver(ask: AnswerSource) -> Callable[[], Update]:
     """Returns a listener to the daemon that answered last; waits a second or until an event."""
     from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
     from warmwatch_monitor.top.moment import Update

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import click
 
 from warmwatch.shared.phrases import duration
-from warmwatch_monitor.client.answers import asker, note_missing_directory
+from warmwatch_monitor.client.answers import answer_source, note_missing_directory
 from warmwatch_monitor.client.completion import run_names, states
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
@@ -84,7 +84,7 @@ def wait(
     """The command; its help is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
     end = time.monotonic() + patience
-    query = asker(
+    query = answer_source(
         run,
         address=address,
         dir=dir,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import State
-from warmwatch_monitor.client.answers import Answer, Asker
+from warmwatch_monitor.client.answers import Answer, AnswerSource
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
@@ -251,7 +251,7 @@ class PollInterval:
         is_seen: a user watches on a terminal, so seconds have to advance.
     """
 
-    def __init__(self, query: Asker, client: EventClient, *, is_seen: bool) -> None:
+    def __init__(self, query: AnswerSource, client: EventClient, *, is_seen: bool) -> None:
         self._query, self._client, self._is_seen = query, client, is_seen
 
     def pause(self, left: float, wakes: Callable[[Event], bool]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
-from warmwatch.hooks.redaction import error, graph_break, recompile, words
+from warmwatch.hooks.redaction import error, graph_break, recompile, redactors
 
 # PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python
 # writes them, and a line of the user's source in {2}
@@ -122,7 +122,7 @@ def test_an_agent_error_is_reported_by_type_and_place() -> None:
     raised = _raised()
     assert SECRET not in error(raised)
     assert error(raised).startswith("KeyError at test_redaction.py:")
-    assert words(full=True).error(raised) == f"{error(raised)}: '{SECRET}'"
+    assert redactors(full=True).error(raised) == f"{error(raised)}: '{SECRET}'"
 
 
 def _raised() -> Exception:
@@ -134,8 +134,8 @@ def _raised() -> Exception:
 
 def test_the_full_text_stays_if_requested() -> None:
     text = "0/0: cfg['prompt'] == 'patient 7'  # y  # /home/me/train.py:31 in forward"
-    assert words(full=True).recompile(text) == text
-    assert words(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"
+    assert redactors(full=True).recompile(text) == text
+    assert redactors(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def inner(function: Callable[..., Any], name: str) -> CodeType:
 
 
 # where a step that may not be clean is judged, and where it is stored
-JUDGED = _steps._WarmUp.look_closely.__code__
+JUDGED = _steps._WarmUp.judge_irregular.__code__
 STORED = inner(_steps.make_steps, "mark_closely")
 
 

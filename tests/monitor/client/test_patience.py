@@ -15,7 +15,7 @@ import pytest
 
 from support.hung import hung
 from support.records import environment, held, wait_until, warm, write_record
-from warmwatch_monitor.client.answers import asker
+from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.timeouts import hangs, within
@@ -156,9 +156,9 @@ def test_a_directory_that_hung_at_startup_gets_a_short_timeout_afterwards(
     given: list[float | None] = []
     monkeypatch.setattr(Poller, "poll_once", lambda _, seconds: given.append(seconds) or EMPTY)
     answers = threading.Event()
-    asker(None, dir=str(tmp_path))()
+    answer_source(None, dir=str(tmp_path))()
     within(0.05, lambda: answers.wait(60), None, path=str(tmp_path))
-    asker(None, dir=str(tmp_path))()
+    answer_source(None, dir=str(tmp_path))()
     answers.set()
     assert given == [None, 0.5]
 

@@ -115,8 +115,8 @@ def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
 def test_a_run_is_eager_where_it_has_run_and_nothing_of_it_was_compiled() -> None:
     """Not before its first step, nor where it was attached when all had been compiled."""
     slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=3))
-    late = a.account(b.view(b.ended("finished", slot), alive=False), run="late")
-    starting = a.account(b.view(b.STARTING), run="starting")
+    late = a.run_summary(b.view(b.ended("finished", slot), alive=False), run="late")
+    starting = a.run_summary(b.view(b.STARTING), run="starting")
     made = compare((a.finished(), late, starting))
     assert [one.mode for one in made.sides] == ["default", "default", None]
     assert made.baseline == "gpt2"

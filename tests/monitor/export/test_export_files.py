@@ -34,7 +34,7 @@ def rich() -> RunSummary:
     """Two ranks with all that can be known of them, and a GPU."""
     views = [b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)]
     beside = replace(a.AGAIN, id=None, kind="triton", name="kernel", ended=a.AGAIN.ended + 5)
-    return a.account(
+    return a.run_summary(
         *views, compiled=(*a.TWICE, beside), samples=a.steps(), gpu_samples={"GPU-1": a.power()}
     )
 

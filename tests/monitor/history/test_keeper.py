@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support import accounts as a
 from support import builders as b
+from support import stored_runs as a
 from support.daemon import daemon_process
 from support.nvml.clock import Time
 from support.records import compiling, ended, held, update, wait_until, warm, write_record

@@ -17,10 +17,10 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from support import accounts as a
-from support.accounts import BEGAN
+from support import stored_runs as a
 from support.filesystems import MEMORY
 from support.reported import SLOWER
+from support.stored_runs import BEGAN
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history import database
 from warmwatch_monitor.history.database import MIGRATIONS, kind_of
@@ -48,7 +48,7 @@ def rows(directory: Path, question: str) -> list[tuple[object, ...]]:
 
 def test_what_is_written_is_read_again_whole(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    whole = a.account(
+    whole = a.run_summary(
         ranks=(a.rank(samples=a.samples(), left_out=7), a.rank(1, compiled=())),
         gpu_samples={"GPU-1": a.samples()},
         owner=None,
@@ -64,7 +64,7 @@ def test_where_nothing_was_written_there_is_nothing_and_no_file(tmp_path: Path) 
 
 
 def test_the_tables_can_be_read_by_any_tool(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.account(ranks=(a.rank(samples=a.samples()),))])
+    a.store(tmp_path).save([a.run_summary(ranks=(a.rank(samples=a.samples()),))])
     assert rows(tmp_path, "SELECT run, steps, mode, torch, warmup_seconds FROM runs") == [
         ("gpt2", 500, "max-autotune", "2.13.0", 18.5)
     ]
@@ -84,10 +84,10 @@ def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -
     store.save([a.living()])
     store.save([a.living(seen=BEGAN + 10, summary="before")])
     assert loaded(store).summary == "gpt2: finished after 500 steps"
-    store.save([a.account()])
+    store.save([a.run_summary()])
     store.save([a.living(seen=BEGAN + 99, state="warm")])
     assert loaded(store).state == "finished"
-    lost = replace(a.account(), state="lost", seen=BEGAN + 100)
+    lost = replace(a.run_summary(), state="lost", seen=BEGAN + 100)
     store.save([lost])
     assert loaded(store).state == "lost"
     store.save([a.living(seen=BEGAN + 101)])
@@ -96,7 +96,7 @@ def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -
 
 def test_a_process_that_attaches_again_continues_after_the_end(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    store.save([a.account()])
+    store.save([a.run_summary()])
     again = a.rank(answer=a.answer(attached_at=BEGAN + 50, state="warm"))
     store.save([a.living(seen=BEGAN + 99, ranks=(again,))])
     assert loaded(store).state == "warm"
@@ -109,7 +109,7 @@ def test_what_only_a_daemon_can_know_outlives_a_command_that_looks_later(tmp_pat
     what = Provenance(driver="580.1", torch="2.13.0", gpus=("H100",))
     gpus = {"GPU-1": a.samples()}
     store.save([a.living(ranks=(rank,), what=what, gpu_samples=gpus)])
-    store.save([a.account(ranks=(a.rank(compiled=()),))])
+    store.save([a.run_summary(ranks=(a.rank(compiled=()),))])
     found = loaded(store)
     assert found.state == "finished"
     assert found.ranks[0].answer["energy"] == measured
@@ -149,7 +149,11 @@ def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
     steps = {"median": 0.03, "recent": 0.037}
     for known in (daemon, command):
         store.save(
-            [a.account(ranks=(a.rank(answer=a.answer(slower_periods=known, step_seconds=steps)),))]
+            [
+                a.run_summary(
+                    ranks=(a.rank(answer=a.answer(slower_periods=known, step_seconds=steps)),)
+                )
+            ]
         )
     assert loaded(store).ranks[0].answer["slower_periods"] == found
 
@@ -158,8 +162,8 @@ def test_the_signal_that_a_daemon_saw_stays_after_a_later_monitor_did_not_see_it
     tmp_path: Path,
 ) -> None:
     store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
-    store.save([a.account(start="launch", ranks=(a.rank(death=death),))])
-    store.save([a.account(start="launch", ranks=(a.rank(),))])
+    store.save([a.run_summary(start="launch", ranks=(a.rank(death=death),))])
+    store.save([a.run_summary(start="launch", ranks=(a.rank(),))])
     assert loaded(store).ranks[0].death == death
     assert store.deaths() == {("launch", 0, a.answer()["attached_at"]): death}
 
@@ -172,7 +176,7 @@ def test_the_signal_that_a_daemon_saw_stays_after_a_later_monitor_did_not_see_it
 def test_a_damaged_signal_hides_no_other(tmp_path: Path, damaged: str | bytes) -> None:
     store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
     for id in ("whole", "damaged"):
-        store.save([a.account(id, start=id, ranks=(a.rank(death=death),))])
+        store.save([a.run_summary(id, start=id, ranks=(a.rank(death=death),))])
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE ranks SET death = ? WHERE id = 'damaged'", (damaged,))
     assert {start for start, *_ in store.deaths()} == {"whole"}
@@ -190,14 +194,16 @@ def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_p
 
 def test_a_flood_of_one_user_evicts_no_run_of_another(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, runs=4))
-    store.save(a.account(f"honest{n}", owner="alice", seen=BEGAN + n) for n in range(2))
-    store.save(a.account(f"flood{n}", owner="mallory", seen=BEGAN + 1_000 + n) for n in range(9))
+    store.save(a.run_summary(f"honest{n}", owner="alice", seen=BEGAN + n) for n in range(2))
+    store.save(
+        a.run_summary(f"flood{n}", owner="mallory", seen=BEGAN + 1_000 + n) for n in range(9)
+    )
     assert {one.id for one in store.listed()} == {"honest0", "honest1", "flood7", "flood8"}
 
 
 def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, runs=3))
-    store.save(a.account(str(n), seen=BEGAN + n) for n in range(5))
+    store.save(a.run_summary(str(n), seen=BEGAN + n) for n in range(5))
     assert {one.id for one in store.listed()} == {"2", "3", "4"}
     assert rows(tmp_path, "SELECT DISTINCT id FROM compilations ORDER BY id") == [
         ("2",),
@@ -209,23 +215,23 @@ def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
 def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
     now = time.time()
-    store.save([a.account("old", seen=now - 3 * 86400)])
-    store.save(a.account(f"new{n}", seen=now - n) for n in range(20))
+    store.save([a.run_summary("old", seen=now - 3 * 86400)])
+    store.save(a.run_summary(f"new{n}", seen=now - n) for n in range(20))
     assert "old" not in {one.id for one in store.listed()}
     assert store.count() == 20
 
 
 def test_after_a_long_idle_time_no_run_expires_immediately(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
-    store.save(a.account(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
+    store.save(a.run_summary(f"of-then-{n}", seen=time.time() - 90 * 86400 - n) for n in range(25))
     assert store.count() == 25
 
 
 def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
     ahead = time.time() + 2 * 365 * 86400
-    store.save(a.account(f"of-now-{n}") for n in range(5))
-    store.save(a.account(f"ahead-{n}", seen=ahead) for n in range(5))
+    store.save(a.run_summary(f"of-now-{n}") for n in range(5))
+    store.save(a.run_summary(f"ahead-{n}", seen=ahead) for n in range(5))
     assert store.count() == 10
 
 
@@ -233,7 +239,9 @@ def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, megabytes=1))
     text = "x" * 20_000
     for batch in range(4):
-        store.save(a.account(f"{batch}-{n}", seen=BEGAN + batch, summary=text) for n in range(40))
+        store.save(
+            a.run_summary(f"{batch}-{n}", seen=BEGAN + batch, summary=text) for n in range(40)
+        )
     assert (tmp_path / "history.db").stat().st_size <= 1_100_000
     stored = {one.id.partition("-")[0] for one in store.listed()}
     assert "3" in stored
@@ -242,7 +250,7 @@ def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
 
 def test_it_is_for_its_owner_alone_and_logs_ahead_where_it_can(tmp_path: Path) -> None:
     with_parents = tmp_path / "a" / "state"
-    a.store(with_parents).save([a.account()])
+    a.store(with_parents).save([a.run_summary()])
     assert stat.S_IMODE(with_parents.stat().st_mode) == 0o700
     assert stat.S_IMODE((with_parents / "history.db").stat().st_mode) == 0o600
     mode = "wal" if database.shares_memory(with_parents) else "delete"
@@ -269,30 +277,30 @@ def test_where_memory_is_not_shared_it_is_written_all_the_same(
 ) -> None:
     monkeypatch.setattr(database, "shares_memory", lambda _: False)
     store = a.store(tmp_path)
-    store.save([a.account()])
+    store.save([a.run_summary()])
     assert rows(tmp_path, "PRAGMA journal_mode") == [("delete",)]
-    assert loaded(store) == a.account()
+    assert loaded(store) == a.run_summary()
 
 
 WRITE = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from support import accounts as a
+from support import stored_runs as a
 store = a.store(Path(sys.argv[1]), patience=60.0)
 for n in range(25):
-    store.save([a.account(f"{sys.argv[2]}{n}"), a.account("shared", seen=a.BEGAN + n)])
+    store.save([a.run_summary(f"{sys.argv[2]}{n}"), a.run_summary("shared", seen=a.BEGAN + n)])
 """
 DIE = """
 import os, signal, sys
 from contextlib import closing
 from pathlib import Path
-from support import accounts as a
+from support import stored_runs as a
 from warmwatch_monitor.history import store
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 store._delete_renamed = die
-a.store(Path(sys.argv[1])).save([a.account(summary="half")])
+a.store(Path(sys.argv[1])).save([a.run_summary(summary="half")])
 """
 
 
@@ -329,7 +337,7 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_what_was_there(tmp_path: P
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert loaded(store).summary == "whole"
-    store.save([a.account("another1")])
+    store.save([a.run_summary("another1")])
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
 
 
@@ -338,41 +346,41 @@ def test_a_reader_finds_complete_data_after_a_writer_was_killed(
 ) -> None:
     monkeypatch.setattr(database, "shares_memory", lambda _: False)  # as on a server
     store = a.store(tmp_path)
-    store.save([a.account(summary="whole")])
+    store.save([a.run_summary(summary="whole")])
     python(HALF, str(tmp_path)).communicate()
     assert (tmp_path / "history.db-journal").stat().st_size
     assert loaded(store).summary == "whole"
 
 
 def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.account()])
+    a.store(tmp_path).save([a.run_summary()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT DEFAULT 'good'",))
     store = a.store(tmp_path, migrations=newer)
-    assert loaded(store) == a.account(), "by one who only reads"
+    assert loaded(store) == a.run_summary(), "by one who only reads"
     assert rows(tmp_path, "PRAGMA user_version") == [(len(newer),)]
     assert rows(tmp_path, "SELECT mood FROM runs") == [("good",)]
-    store.save([a.account("another1")])
+    store.save([a.run_summary("another1")])
 
 
 def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Path) -> None:
-    one = a.account()
+    one = a.run_summary()
     off = replace(one, what=replace(one.what, disabled="environment"))
     a.store(tmp_path).save([off])
     assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.account()])
+    a.store(tmp_path).save([a.run_summary()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
     with pytest.raises(StoreError, match="nowhere"):
         a.store(tmp_path, migrations=newer).save([])
-    assert loaded(a.store(tmp_path)) == a.account()
+    assert loaded(a.store(tmp_path)) == a.run_summary()
     assert "mood" not in str(rows(tmp_path, "SELECT name FROM pragma_table_info('runs')"))
 
 
 def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
-    a.store(tmp_path, migrations=newer).save([a.account()])
+    a.store(tmp_path, migrations=newer).save([a.run_summary()])
     known = len(MIGRATIONS)
     expected = rf"newer warmwatch .version {known + 1}, supported: {known}.; upd"
     for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([])):
@@ -386,7 +394,7 @@ def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> No
 def test_a_directory_of_any_name_holds_a_history(tmp_path: Path) -> None:
     """Names of files are bytes, and not all are UTF-8."""
     store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
-    store.save([a.account()])
+    store.save([a.run_summary()])
     assert [one.id for one in store.listed()] == ["abcdefgh"]
 
 
@@ -394,9 +402,9 @@ def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save(
         [
-            a.account("one", began=BEGAN),
-            a.account("two", began=BEGAN + 100, run="bert", state="failed", seen=BEGAN + 200),
-            a.account("three", began=BEGAN + 50, run="gpt2@bob", owner="bob", host="node2"),
+            a.run_summary("one", began=BEGAN),
+            a.run_summary("two", began=BEGAN + 100, run="bert", state="failed", seen=BEGAN + 200),
+            a.run_summary("three", began=BEGAN + 50, run="gpt2@bob", owner="bob", host="node2"),
         ]
     )
 
@@ -420,7 +428,10 @@ def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 999])
 def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "history.db").write_bytes(content)
-    for use in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+    for use in (
+        lambda: a.store(tmp_path).listed(),
+        lambda: a.store(tmp_path).save([a.run_summary()]),
+    ):
         with pytest.raises(
             StoreError, match=r"is damaged .*; move it away, and a new one is created"
         ):
@@ -430,7 +441,7 @@ def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
 
 def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    store.save(a.account(str(n)) for n in range(50))
+    store.save(a.run_summary(str(n)) for n in range(50))
     file = tmp_path / "history.db"
     whole = file.read_bytes()
     file.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
@@ -440,7 +451,7 @@ def test_damaged_pages_are_reported(tmp_path: Path) -> None:
 
 def test_foreign_values_are_reported(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    store.save([a.account()])
+    store.save([a.run_summary()])
     connection = sqlite3.connect(tmp_path / "history.db")
     with connection:
         connection.execute("UPDATE ranks SET answer = '['")
@@ -465,7 +476,7 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
     tmp_path: Path, damage: str, expected: str
 ) -> None:
     store = a.store(tmp_path)
-    store.save([a.account("one", ranks=(a.rank(samples=a.samples()),)), a.account("two")])
+    store.save([a.run_summary("one", ranks=(a.rank(samples=a.samples()),)), a.run_summary("two")])
     connection = sqlite3.connect(tmp_path / "history.db")
     with connection:
         connection.execute(f"UPDATE {damage} WHERE id = 'one'")
@@ -476,12 +487,12 @@ def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
         store.load("one")
     assert expected in str(reported.value)
     with pytest.raises(StoreError, match=r"\(one\) cannot be stored: run 'one': "):
-        store.save([a.account("one", seen=a.BEGAN + 99), a.account("three")])
+        store.save([a.run_summary("one", seen=a.BEGAN + 99), a.run_summary("three")])
     found_ids = {one.id for one in store.summaries(["one", "two", "three"])}  # without samples
     assert found_ids - {"one"} == {"two", "three"}
     assert ("one" in found_ids) == ("samples" in damage)
     assert "samples" not in damage or store.samples("one") == ({}, {})
-    now = a.account("now", began=a.BEGAN + 60)
+    now = a.run_summary("now", began=a.BEGAN + 60)
     assert {one.id for one in earlier(store, now)} >= {"two", "three"}
 
 
@@ -503,7 +514,7 @@ def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
 
 def test_another_users_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = a.store(tmp_path)
-    store.save([a.account()])
+    store.save([a.run_summary()])
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     for use in (store.listed, lambda: store.save([])):
         with pytest.raises(StoreError, match="is another user's; set WARMWATCH_STATE to a direct"):
@@ -526,21 +537,21 @@ def test_root_makes_nothing_in_anothers_home(
 
 
 def test_a_busy_writer_is_awaited_and_then_reported(tmp_path: Path) -> None:
-    a.store(tmp_path).save([a.account()])
+    a.store(tmp_path).save([a.run_summary()])
     other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="is being written by another program; will retry"):
-        a.store(tmp_path, patience=0.05).save([a.account()])
+        a.store(tmp_path, patience=0.05).save([a.run_summary()])
     other.execute("ROLLBACK")
     other.close()
-    a.store(tmp_path, patience=0.05).save([a.account()])
+    a.store(tmp_path, patience=0.05).save([a.run_summary()])
 
 
 def test_a_reader_waits_for_no_writer(tmp_path: Path) -> None:
     if not database.shares_memory(tmp_path):
         pytest.skip("no log ahead of writing here")
     store = a.store(tmp_path, patience=0.0)
-    store.save([a.account()])
+    store.save([a.run_summary()])
     other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     other.execute("DELETE FROM runs")
@@ -557,7 +568,7 @@ def test_a_directory_in_memory_shares_memory() -> None:
 def test_an_end_is_stored_even_if_the_clock_was_set_back(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living(seen=BEGAN + 3600)])
-    store.save([a.account()])
+    store.save([a.run_summary()])
     assert (loaded(store).state, loaded(store).ended) == ("finished", BEGAN + 40)
 
 
@@ -565,7 +576,7 @@ def test_an_older_end_does_not_apply_to_ranks_that_attached_later(tmp_path: Path
     store = a.store(tmp_path)
     restarted = a.rank(answer=a.answer(attached_at=BEGAN + 100))
     store.save([a.living(seen=BEGAN + 130, ranks=(restarted,))])
-    store.save([a.account()])
+    store.save([a.run_summary()])
     assert loaded(store).state == "warm"
 
 
@@ -584,7 +595,7 @@ def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
 ) -> None:
     store = a.store(tmp_path)
     with pytest.raises(StoreError, match=r"run 'gpt2' \(badbadba\) cannot be stored"):
-        store.save([a.account("badbadba", ranks=(bad,)), a.account("goodgood")])
+        store.save([a.run_summary("badbadba", ranks=(bad,)), a.run_summary("goodgood")])
     assert [one.id for one in store.listed()] == ["goodgood"]
 
 
@@ -592,11 +603,14 @@ def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
 def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
     tmp_path: Path, ending: str
 ) -> None:
-    a.store(tmp_path).save([a.account()])
+    a.store(tmp_path).save([a.run_summary()])
     beside = tmp_path / f"history.db{ending}"
     beside.unlink(missing_ok=True)
     os.mkfifo(beside)
-    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+    for act in (
+        lambda: a.store(tmp_path).listed(),
+        lambda: a.store(tmp_path).save([a.run_summary()]),
+    ):
         with pytest.raises(
             StoreError, match=f"history.db{ending} is not a regular file; remove it"
         ):
@@ -605,6 +619,9 @@ def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
 
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "history.db")
-    for act in (lambda: a.store(tmp_path).listed(), lambda: a.store(tmp_path).save([a.account()])):
+    for act in (
+        lambda: a.store(tmp_path).listed(),
+        lambda: a.store(tmp_path).save([a.run_summary()]),
+    ):
         with pytest.raises(StoreError, match="is not a regular file; remove it"):
             act()

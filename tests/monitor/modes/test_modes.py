@@ -33,7 +33,9 @@ from warmwatch_monitor.report.command import as_text, cleaned
 H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}
 
 
-def account(mode: str, cost: float, step: float, off: float = 0.002, **changes: Any) -> RunSummary:
+def run_summary(
+    mode: str, cost: float, step: float, off: float = 0.002, **changes: Any
+) -> RunSummary:
     """Of a run in ``mode``: its compile time, and a step known to ``off`` of its length."""
     answers = {
         "steps": 410,
@@ -54,13 +56,13 @@ def account(mode: str, cost: float, step: float, off: float = 0.002, **changes: 
     }
     ways = (Wrapping(mode=mode),) if cost else ()
     what = replace(a.H100, wrappings=ways)
-    found = a.account(b.view(b.WARM), answers=answers, run=f"train/{mode}", id=mode, what=what)
+    found = a.run_summary(b.view(b.WARM), answers=answers, run=f"train/{mode}", id=mode, what=what)
     (rank,) = found.ranks
     return replace(found, ranks=(replace(rank, first_step_bytes=8_000_000_000),))
 
 
 def tried(mode: str, of: RunSummary | None = None, **rest: Any) -> Tried:
-    return Tried(**{"mode": mode, "account": of, "ended_by": "steady", "seconds": 30.0, **rest})
+    return Tried(**{"mode": mode, "summary": of, "ended_by": "steady", "seconds": 30.0, **rest})
 
 
 def made(*rows: Tried, **rest: Any) -> Modes:
@@ -69,7 +71,7 @@ def made(*rows: Tried, **rest: Any) -> Modes:
 
 def usual() -> list[Tried]:
     """As on the H100 of docs/how-to/choose-a-mode.md."""
-    return [tried(mode, account(mode, *known)) for mode, known in H100_TABLE.items()]
+    return [tried(mode, run_summary(mode, *known)) for mode, known in H100_TABLE.items()]
 
 
 def text(of: Modes) -> str:
@@ -121,9 +123,10 @@ def test_the_table_is_the_hand_made_one() -> None:
 
 
 def test_what_is_within_the_spread_is_no_faster() -> None:
-    noisy = account("default", 17.2, 0.0520, off=0.05)
+    noisy = run_summary("default", 17.2, 0.0520, off=0.05)
     of = made(
-        tried("eager", account("eager", *H100_TABLE["eager"], off=0.05)), tried("default", noisy)
+        tried("eager", run_summary("eager", *H100_TABLE["eager"], off=0.05)),
+        tried("default", noisy),
     )
     assert of.rows[1].break_even is not None
     assert of.rows[1].break_even.outcome == "no_difference"
@@ -131,11 +134,11 @@ def test_what_is_within_the_spread_is_no_faster() -> None:
     assert "no faster" in shown
     assert "no significant difference to eager" in shown
     assert "times eager's speed" not in shown
-    assert "e+" not in text(made(tried("eager", account("eager", 0.0, 0.05, off=5.0))))
+    assert "e+" not in text(made(tried("eager", run_summary("eager", 0.0, 0.05, off=5.0))))
 
 
 def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
-    failed = account("max-autotune", 9.0, 0.04)
+    failed = run_summary("max-autotune", 9.0, 0.04)
     (rank,) = failed.ranks
     answer = {**rank.answer, "end": {"exception": "OutOfMemoryError"}, "state": "failed"}
     answer["step_seconds"] = dict.fromkeys(rank.answer["step_seconds"])
@@ -155,7 +158,7 @@ def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
 
 
 def test_an_end_by_us_is_no_failure() -> None:
-    gone = replace(account("default", 17.2, 0.0356), state="lost")
+    gone = replace(run_summary("default", 17.2, 0.0356), state="lost")
     assert made(tried("default", gone, ended_by="steady")).rows[0].outcome == "measured"
     assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
 
@@ -163,7 +166,7 @@ def test_an_end_by_us_is_no_failure() -> None:
 def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
     """As ``os._exit(0)`` does; one whose command failed has."""
     summary = "gpt2/default: lost after 200 steps; no exit record"
-    gone = replace(account("default", 17.2, 0.0356), state="lost", summary=summary)
+    gone = replace(run_summary("default", 17.2, 0.0356), state="lost", summary=summary)
     for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
         of = made(tried("default", gone, ended_by="itself", code=code, output="x"))
         assert words in notes(of)["default"]
@@ -185,7 +188,7 @@ def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
     ],
 )
 def test_each_caveat_of_a_mode_is_reported(changes: dict[str, Any], words: str) -> None:
-    odd = account("reduce-overhead", 17.4, 0.0353, **changes)
+    odd = run_summary("reduce-overhead", 17.4, 0.0353, **changes)
     of = made(*usual()[:2], tried("reduce-overhead", odd))
     assert list(notes(of)) == ["reduce-overhead"]
     assert words in notes(of)["reduce-overhead"]
@@ -193,7 +196,7 @@ def test_each_caveat_of_a_mode_is_reported(changes: dict[str, Any], words: str) 
 
 def test_a_call_that_did_not_get_the_mode_is_reported() -> None:
     ways = (Wrapping(mode="default"), Wrapping(mode="max-autotune"), Wrapping(backend="eager"))
-    odd = account("max-autotune", 17.4, 0.0353)
+    odd = run_summary("max-autotune", 17.4, 0.0353)
     odd = replace(odd, what=replace(odd.what, wrappings=ways))
     message = notes(made(*usual(), tried("max-autotune", odd)))["max-autotune"]
     assert "compiled by eager was left as it is" in message
@@ -202,7 +205,7 @@ def test_a_call_that_did_not_get_the_mode_is_reported() -> None:
 
 def test_what_captured_nothing_is_never_the_faster_one() -> None:
     """Its steps differ by what the machine does meanwhile, and by nothing else."""
-    idle = account("default", 2.5, 0.0300, **{"compile.graphs": 0})
+    idle = run_summary("default", 2.5, 0.0300, **{"compile.graphs": 0})
     of = made(*usual()[:1], tried("default", idle))
     assert page(of).answer == "Nothing was compiled in any mode, so there is nothing to choose."
     assert "speed-up" not in text(of)
@@ -236,7 +239,7 @@ def drifting(**others: tuple[float, ...]) -> list[Tried]:
     """Eager with losses of 2.0, and modes with others."""
     given = {"eager": (2.0, 2.0), **others}
     return [
-        tried(mode, account(mode, *H100_TABLE[mode]), losses={0: tuple(enumerate(found, 1))})
+        tried(mode, run_summary(mode, *H100_TABLE[mode]), losses={0: tuple(enumerate(found, 1))})
         for mode, found in given.items()
     ]
 
@@ -245,8 +248,8 @@ def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
     pauses = {"pauses.evaluations": 2, "pauses.evaluation_seconds": 3.0}
     known = {**pauses, "pauses.evaluation_batch_seconds": 0.0125}
     of = made(
-        tried("eager", account("eager", *H100_TABLE["eager"], **pauses)),
-        tried("default", account("default", *H100_TABLE["default"], **known)),
+        tried("eager", run_summary("eager", *H100_TABLE["eager"], **pauses)),
+        tried("default", run_summary("default", *H100_TABLE["default"], **known)),
     )
     found = [(one.evaluation_seconds, one.evaluation_batch_seconds) for one in of.rows]
     assert found == [(1.5, None), (1.5, 0.0125)]
@@ -258,7 +261,7 @@ def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
 def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
     step = H100_TABLE["default"]
     for share, named in ((0.009, False), (0.031, True), (None, False)):
-        default = tried("default", account("default", *step))
+        default = tried("default", run_summary("default", *step))
         (row,) = made(default).rows
         assert row.steady is not None
         seconds = share and share * row.steady.value
@@ -307,7 +310,7 @@ def test_equal_losses_noise_and_non_finite_losses_are_distinguished(
     ("steps", "mode"), [(None, "reduce-overhead"), (500, "eager"), (10**6, "max-autotune")]
 )
 def test_the_recommendation_is_the_mode_with_the_least_time(steps: int | None, mode: str) -> None:
-    tuned = tried("max-autotune", account("max-autotune", 261.2, 0.0348))
+    tuned = tried("max-autotune", run_summary("max-autotune", 261.2, 0.0348))
     of = made(*usual(), tuned, training_steps=steps)
     assert (of.recommended, of.recommended_steps) == (mode, steps or 10_000)
 
@@ -323,7 +326,7 @@ def test_the_recommendation_is_one_sentence_with_its_reasons() -> None:
 
 
 def test_a_mode_that_is_not_significantly_faster_is_not_recommended() -> None:
-    noisy = [tried(mode, account(mode, *known, off=0.05)) for mode, known in H100_TABLE.items()]
+    noisy = [tried(mode, run_summary(mode, *known, off=0.05)) for mode, known in H100_TABLE.items()]
     assert made(*noisy).recommended == "default"
 
 
@@ -354,7 +357,7 @@ def test_the_time_left_ends_when_enough_was_seen() -> None:
 
 def test_a_regional_mode_without_repeated_blocks_is_named() -> None:
     ways = (Wrapping(mode="default", count=1),)
-    whole = account("regional", 17.2, 0.0356)
+    whole = run_summary("regional", 17.2, 0.0356)
     whole = replace(whole, what=replace(whole.what, wrappings=ways))
     rows = [*usual()[:2], tried("regional", whole)]
     assert "no repeated blocks" in notes(made(*rows))["regional"]
@@ -428,7 +431,7 @@ def test_a_run_is_called_after_the_script(line: str, name: str) -> None:
 
 
 def test_a_script_that_fails_before_a_step_is_broken_only_if_that_was_in_eager() -> None:
-    stepped = account("eager", 0.0, 0.0527)
+    stepped = run_summary("eager", 0.0, 0.0527)
     for first in (tried("max-autotune", code=1), tried("eager", stepped, code=1), tried("eager")):
         leave_broken(first, ["fit.py"])
     with pytest.raises(SystemExit):
@@ -447,7 +450,7 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
 
 
 def test_uncounted_graphs_do_not_make_a_run_eager() -> None:
-    unknown = account("default", 17.2, 0.0356, **{"compile.graphs": None})
+    unknown = run_summary("default", 17.2, 0.0356, **{"compile.graphs": None})
     assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
 
 

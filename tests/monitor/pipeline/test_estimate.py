@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from support import builders as b
-from support.accounts import BEGAN, account, history_settings, rank, store
 from support.documents import status
 from support.sources import instead, settings
 from support.sources import records as reading
+from support.stored_runs import BEGAN, history_settings, rank, run_summary, store
 from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.history import earlier_runs
@@ -188,7 +188,7 @@ def before(id: str = "abcdefgh", seconds: float = 113.0, **what: Any) -> RunSumm
             ended=BEGAN + 300, seconds=1.0, kind="forward", name="f", phase_seconds={"dynamo": 1.0}
         ),
     )
-    return account(
+    return run_summary(
         id,
         run="gpt2",
         owner=None,

@@ -251,7 +251,7 @@ def test_places_of_graph_breaks_are_where_dynamo_resumed() -> None:
 
 
 KINDS: dict[str, Any] = {
-    **{state: lambda view=view: a.account(view) for state, view in b.in_every_state().items()},
+    **{state: lambda view=view: a.run_summary(view) for state, view in b.in_every_state().items()},
     "compiled twice": a.finished,
     "never compiled": a.eager,
     "no rank": lambda: RunSummary(id="x", run="gone", began=EPOCH, seen=EPOCH, state="lost"),
@@ -288,14 +288,14 @@ def test_an_ended_run_keeps_its_findings() -> None:
         compilations=b.kinds(forward=3),
     )
     view = b.view(b.ended("finished", replace(b.WARM, compile=caught)), alive=False)
-    output = " ".join(text(a.account(view)).split())
+    output = " ".join(text(a.run_summary(view)).split())
     assert "captured nothing: this is eager speed (3 graph breaks)" in output
     assert "TORCH_LOGS=graph_breaks" in output
     assert "compile the container before you wrap it" in output  # see tests/process/test_compiling
     assert "3 compilations" in output
     assert "compilations of graphs" not in output
     assert "it ran eagerly" in text(a.eager())
-    assert "uncaught exception" in text(a.account(b.in_every_state()["failed"]))
+    assert "uncaught exception" in text(a.run_summary(b.in_every_state()["failed"]))
 
 
 def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
@@ -411,7 +411,7 @@ def test_advice_is_given_once_and_lengths_to_the_second() -> None:
 
 def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     views = [b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)]
-    whole = a.account(*views, compiled=a.FIRST)
+    whole = a.run_summary(*views, compiled=a.FIRST)
     slow = whole.ranks[5]
     answer = {**slow.answer, "compile": {**slow.answer["compile"], "seconds": 171.0}}
     made = report(
@@ -499,7 +499,7 @@ def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
         },
     )
     failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
-    output = text(a.account(view, compiled=[*a.FIRST, failed]))
+    output = text(a.run_summary(view, compiled=[*a.FIRST, failed]))
     assert output.index("The failure") < output.index("Where the time went")
     plain = " ".join(output.split())
     head = "BackendCompilerFailed in `train_one_epoch` (train.py:88) ended it after 3602 steps"
@@ -584,5 +584,5 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
     raised = Frame("train_one_epoch", "train.py", 88)
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
-    output = lines_of(a.account(view))
+    output = lines_of(a.run_summary(view))
     assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])

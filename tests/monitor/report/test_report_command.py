@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from support import accounts
 from support import builders as b
 from support import reported as a
+from support import stored_runs
 from support.browser import chromium
 from support.builders import EPOCH
 from support.records import ended, held, update, warm, write_record
@@ -91,7 +91,7 @@ def test_a_daemon_replaces_no_other_start_and_nothing_that_only_the_history_has(
 ) -> None:
     """The daemon was restarted, so it has measured less; a run's name may be used again."""
     energy = {"compile_joules": 700.0, "covered_seconds": 100.0}
-    before = replace(a.account(b.view(b.WARM), answers={"energy": energy}), seen=time.time())
+    before = replace(a.run_summary(b.view(b.WARM), answers={"energy": energy}), seen=time.time())
     environ = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path)}
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
@@ -102,12 +102,12 @@ def test_a_daemon_replaces_no_other_start_and_nothing_that_only_the_history_has(
     monkeypatch.setattr(
         summaries, "from_daemon", lambda _: ({"runs": [{**run, "ranks": [rank]}]}, 0)
     )
-    (found,) = summaries.accounts(("gpt2",))
+    (found,) = summaries.run_summaries(("gpt2",))
     answer = found.ranks[0].answer
     assert (found.summary, answer["steps"]) == ("gpt2: slower", 999)
     assert answer["energy"] == energy
     rank["attached_at"] += 1.0  # it started again
-    assert summaries.accounts(("gpt2",)) == (before,)
+    assert summaries.run_summaries(("gpt2",)) == (before,)
 
 
 def test_a_report_from_records_is_stored_in_the_history(directory: str, tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path)
     state, empty = tmp_path / "state", str(tmp_path / "none")
     environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
     known = {"run": "gpt2", "owner": "alice", "host": "node1", "what": a.H100}
-    broken = accounts.account("broken11", **known, began=EPOCH - 2000, seen=EPOCH - 1000)
+    broken = stored_runs.run_summary("broken11", **known, began=EPOCH - 2000, seen=EPOCH - 1000)
     (rank,) = broken.ranks
     broken = replace(broken, ranks=(replace(rank, compiled=a.TWICE),))
     whole = a.finished(id="whole111", **known)
-    accounts.store(state).save([broken, whole])
+    stored_runs.store(state).save([broken, whole])
     for command in (("report",), ("compare", "whole111"), ("export", "--csv", str(tmp_path))):
         done = run(command[0], "broken11", *command[1:], **environ)
         assert done.exit_code == 1

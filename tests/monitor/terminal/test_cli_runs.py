@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from support import accounts as a
 from support import builders as b
 from support import reported
-from support.accounts import BEGAN
+from support import stored_runs as a
 from support.daemon import completed, daemon_process
 from support.filesystems import NotHereError, full, mounted
 from support.records import compiling, ended, environment, held, warm, write_record
+from support.stored_runs import BEGAN
 from support.values import replace
 from warmwatch_monitor.errors import NotInHistoryError
 from warmwatch_monitor.history.finding import find
@@ -37,8 +37,10 @@ def filled(directory: Path) -> Store:
     now = time.time()
     store.save(
         [
-            a.account("aaaaaaaa", began=now - 7200, ended=now - 3600, seen=now - 3599),
-            a.account("bbbbbbbb", began=now - 600, ended=now - 500, seen=now - 499, state="failed"),
+            a.run_summary("aaaaaaaa", began=now - 7200, ended=now - 3600, seen=now - 3599),
+            a.run_summary(
+                "bbbbbbbb", began=now - 600, ended=now - 500, seen=now - 499, state="failed"
+            ),
             a.living("bbcccccc", began=now - 300, seen=now - 290, run="bert", host="node2"),
         ]
     )
@@ -186,7 +188,7 @@ def test_what_compiled_before_the_agent_attached_is_unknown(
     slot = b.ended(
         "finished", replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=before))
     )
-    a.store(tmp_path).save([reported.account(b.view(slot, alive=False))])
+    a.store(tmp_path).save([reported.run_summary(b.view(slot, alive=False))])
     done = warmwatch("runs", "--json", WARMWATCH_STATE=str(tmp_path))
     (run,) = json.loads(done.stdout)["runs"]
     assert run["compile_seconds"] == seconds
@@ -209,8 +211,10 @@ def test_a_run_is_found_by_id_name_or_position(tmp_path: Path) -> None:
 
 def test_a_name_is_the_users_own_run_before_anothers(tmp_path: Path) -> None:
     store = a.store(tmp_path)
-    store.save([a.account("own", run="gpt2"), a.account("bobs", run="gpt2@bob", owner="bob")])
-    store.save([a.account("later", run="bert@bob", owner="bob", began=BEGAN + 9)])
+    store.save(
+        [a.run_summary("own", run="gpt2"), a.run_summary("bobs", run="gpt2@bob", owner="bob")]
+    )
+    store.save([a.run_summary("later", run="bert@bob", owner="bob", began=BEGAN + 9)])
     assert find(store, "gpt2").id == "own"
     assert find(store, "gpt2@bob").id == "bobs"
     assert find(store, "bert").id == "later"
@@ -301,7 +305,7 @@ def test_a_read_only_home_is_read_and_not_written(memory: Path, tmp_path: Path) 
     write_record(memory, ended(warm(), "finished"))
     try:
         with mounted("tmpfs") as disk:
-            a.store(disk.place).save([a.account("abcdefgh")])
+            a.store(disk.place).save([a.run_summary("abcdefgh")])
             subprocess.run(["mount", "-o", "remount,ro", disk.place], check=True)
             place = {"WARMWATCH_STATE": str(disk.place)}
             done = warmwatch("status", "--dir", str(memory), **place)

@@ -70,7 +70,7 @@ def rank(number: int = 0, **known: Any) -> RankSummary:
     return RankSummary(**{"rank": number, "answer": answer(), "compiled": COMPILED, **known})
 
 
-def account(id: str = "abcdefgh", **known: Any) -> RunSummary:
+def run_summary(id: str = "abcdefgh", **known: Any) -> RunSummary:
     """A run that finished after 40 s."""
     return RunSummary(
         **{
@@ -93,7 +93,7 @@ def account(id: str = "abcdefgh", **known: Any) -> RunSummary:
 
 def living(id: str = "abcdefgh", **known: Any) -> RunSummary:
     """The same run before its end."""
-    return account(id, **{"ended": None, "seen": BEGAN + 30, "state": "warm", **known})
+    return run_summary(id, **{"ended": None, "seen": BEGAN + 30, "state": "warm", **known})
 
 
 def history_settings(directory: Path, **bounds: int) -> HistorySettings:
