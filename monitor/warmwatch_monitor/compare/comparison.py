@@ -18,6 +18,7 @@ from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.report.parts import Report, Steady
 from warmwatch_monitor.report.whole import report, slowest_of
+from warmwatch_monitor.status.rank import copied
 
 SCHEMA_VERSION = 1
 EAGER = "eager"  # in addition to the modes of torch.compile
@@ -223,20 +224,13 @@ def _against(side: Side, baseline: Side) -> Side:
 def _side(summary: RunSummary, made: Report, label: str) -> Side:
     rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
     whole = made.costs[-1] if made.costs else None
-    return Side(
-        id=made.id,
-        run=made.run,
+    return copied(
+        made,
+        Side,
         label=label,
-        state=made.state,
         mode=_mode(made),
-        rank=made.rank,
-        steps=made.steps,
-        first_step_seconds=made.first_step_seconds,
         first_step_memory_bytes=slowest_of(summary).first_step_bytes if summary.ranks else None,
         compiled_memory_bytes=_compiled_memory(rank),
-        warmup_seconds=made.warmup_seconds,
-        warmup_steps=made.warmup_steps,
-        compile_seconds=made.compile_seconds,
         cost_seconds=_cost(rank, made) if rank else None,
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
@@ -244,13 +238,6 @@ def _side(summary: RunSummary, made: Report, label: str) -> Side:
         steady=steady(made.steady),
         steady_p99_seconds=made.steady.p99,
         clean_steps=made.steady.count,
-        tokens_per_second=made.tokens_per_second,
-        peak_memory_bytes=made.peak_memory_bytes,
-        joules_per_step=made.joules_per_step,
-        graphs=made.graphs,
-        recompiles=made.recompiles,
-        graph_breaks=made.graph_breaks,
-        slower=made.slower,
     )
 
 

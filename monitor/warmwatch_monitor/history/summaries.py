@@ -36,6 +36,7 @@ from warmwatch_monitor.sources.records.parsed_journal import (
     ParsedJournal,
     parse_journal,
 )
+from warmwatch_monitor.status.rank import copied
 from warmwatch_monitor.status.rank import rank as answer_of
 from warmwatch_monitor.status.words.sentence import run_sentence
 
@@ -208,23 +209,13 @@ def _dropped_lines(view: RankView, parsed: ParsedJournal) -> int:
 
 def _compiled(parsed: ParsedCompilation, view: RankView) -> Compiled:
     one, cost = parsed.compilation, parsed.compilation.cost
-    return Compiled(
+    return copied(
+        one,
+        Compiled,
         ended=view.record.slot.header.epoch_seconds(one.at_ns),
-        seconds=one.seconds,
         step=parsed.step,
-        id=one.id,
-        kind=one.kind,
-        name=one.name,
-        file=one.file,
-        line=one.line,
         code=parsed.code,
-        caller=one.caller,
-        dynamic=one.dynamic,
-        evaluating=one.evaluating,
         reason=one.reason[:_LONGEST_REASON] if one.reason else one.reason,
-        category=one.category,
-        cache=one.cache,
-        failure=one.failure,
         phase_seconds=cost.phase_seconds if cost else {},
         ops=cost.ops if cost else None,
         kernels=cost.kernels if cost else None,

@@ -15,6 +15,7 @@ from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.report.parts import Function, Place, Priced, Recompiled
+from warmwatch_monitor.status.rank import copied
 
 _REASON = 160
 _Function = tuple[str | None, str | None, int | None]
@@ -35,31 +36,16 @@ def priced(compiled: Iterable[Compiled]) -> tuple[Priced, ...]:
 
 
 def _begun(one: Compiled) -> Priced:
-    return Priced(
+    return copied(
+        one,
+        Priced,
         began=one.ended - (one.seconds or 0.0),
-        ended=one.ended,
-        seconds=one.seconds,
-        step=one.step,
-        id=one.id,
         kinds=(one.kind,),
-        name=one.name,
-        file=one.file,
-        line=one.line,
-        caller=one.caller,
-        dynamic=one.dynamic,
-        evaluating=one.evaluating,
-        reason=one.reason,
         plain=plain(one.reason, one.category),
-        category=one.category,
-        cache=one.cache,
         compilations=int(one.kind in OF_GRAPHS),
         cache_hits=int(one.cache == "hit"),
         cache_misses=int(one.cache == "miss"),
-        failure=one.failure,
         phase_seconds=dict(one.phase_seconds),
-        ops=one.ops,
-        kernels=one.kernels,
-        slowest_kernels=one.slowest_kernels,
     )
 
 

@@ -22,7 +22,7 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.status.rank import copied, rank
+from warmwatch_monitor.status.rank import copied, optional, rank
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.schema.rank import LimitedBy
 from warmwatch_monitor.status.words.progress import DEADLINE_ADVICE, deadline
@@ -37,29 +37,9 @@ from warmwatch_monitor.status.words.sentence import (
 
 def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
     """One GPU; ``age`` is how many seconds ago it was read."""
-    return schema.Gpu(
-        uuid=reading.uuid,
-        index=reading.index,
-        name=reading.name,
-        driver=reading.driver,
-        pci_bus_id=reading.pci_bus_id,
-        parent=reading.parent,
-        profile=reading.profile,
-        trouble=reading.trouble,
-        utilization_ratio=reading.utilization_ratio,
-        memory_utilization_ratio=reading.memory_utilization_ratio,
-        sm_active_ratio=reading.sm_active_ratio,
-        tensor_active_ratio=reading.tensor_active_ratio,
-        dram_active_ratio=reading.dram_active_ratio,
-        memory_used_bytes=reading.memory_used_bytes,
-        memory_total_bytes=reading.memory_total_bytes,
-        power_watts=reading.power_watts,
-        power_limit_watts=reading.power_limit_watts,
-        idle_watts=reading.idle_watts,
-        temperature_celsius=reading.temperature_celsius,
-        energy_joules=reading.energy_joules,
-        xid_errors=reading.xid_errors,
-        last_xid=reading.last_xid,
+    return copied(
+        reading,
+        schema.Gpu,
         clocks_hertz=dict(reading.clocks_hertz) or None,
         throttled=_throttled(reading),
         ecc_errors=dict(reading.ecc_errors) or None,
@@ -92,7 +72,7 @@ def run_document(view: RunView) -> schema.Run:
         warm=all_warm([view]),
         summary=words.summary,
         details=list(words.details),
-        limited_by=copied(view.limited_by, LimitedBy) if view.limited_by else None,
+        limited_by=optional(view.limited_by, LimitedBy),
         compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
         compile_joules=_sum(one.compile_joules for one in view.ranks),
         world_size=view.world_size,
@@ -116,12 +96,7 @@ def _deadline(view: RunView) -> schema.Deadline | None:
     known = deadline(view, speaker_of(view))
     if known is None:
         return None
-    return schema.Deadline(
-        backend=known.backend,
-        timeout_seconds=known.timeout_seconds,
-        left_seconds=known.left_seconds,
-        advice=DEADLINE_ADVICE,
-    )
+    return copied(known, schema.Deadline, advice=DEADLINE_ADVICE)
 
 
 def _skew(view: RunView) -> schema.Skew | None:
@@ -172,7 +147,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         runs=[run_document(one) for one in runs],
         observed=[_observed(training) for training in snapshot.observed],
         gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
-        host=copied(snapshot.host, schema.Host) if snapshot.host else None,
+        host=optional(snapshot.host, schema.Host),
         sources=[copied(one, schema.Source) for one in snapshot.sources],
         exports=[copied(one, schema.Export) for one in snapshot.exports],
         directories=list(snapshot.directories),
@@ -242,12 +217,11 @@ def _observed(training: ObservedTraining) -> schema.Observed:
     workers = None
     if busy is not None and idle is not None:
         workers = schema.Workers(busy=busy, idle=idle)
-    return schema.Observed(
-        pid=training.pid,
-        command=training.command,
+    return copied(
+        training,
+        schema.Observed,
         gpus=list(training.gpus),
         workers=workers,
         cpu_ratio=signs.cpu_ratio,
-        likely_compiling=training.likely_compiling,
         evidence=unattached_evidence(training),
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from warmwatch.shared.advice import advice
 from warmwatch.shared.phrases import place
@@ -44,15 +45,27 @@ LAST = 5  # compilations
 BREAKS = 20
 VARYING = 20
 _FX = "inductor_fx"
-_Copied = TypeVar("_Copied")
+_Copied = TypeVar("_Copied", bound=Struct)
 
 
-def copied(value: object, type: type[_Copied]) -> _Copied:
-    """``value`` as a document type with the same field names."""
-    return convert(value, type, from_attributes=True)
+def copied(value: Struct, type: type[_Copied], **given: Any) -> _Copied:
+    """``value`` as a ``type``: its fields of the same name, and those that are ``given``.
+
+    A field that both types gain needs no line where they meet.
+    """
+    if not given:
+        return convert(value, type, from_attributes=True)
+    same = {name: getattr(value, name) for name in _common(value.__class__, type)}
+    return type(**{**same, **given})
 
 
-def _optional(value: object, type: type[_Copied]) -> _Copied | None:
+@cache
+def _common(source: type[Struct], target: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in target.__struct_fields__ if name in source.__struct_fields__)
+
+
+def optional(value: Struct | None, type: type[_Copied]) -> _Copied | None:
+    """The copy of a value that may be unknown."""
     return None if value is None else copied(value, type)
 
 
@@ -65,13 +78,13 @@ def warmup(warmups: Warmups) -> schema.Warmup:
         seconds=latest.seconds,
         steps=latest.steps,
         count=warmups.count,
-        first=_optional(warmups.first, schema.WarmupSpan),
+        first=optional(warmups.first, schema.WarmupSpan),
     )
 
 
 def warmup_span(span: WarmupSpan | None) -> schema.WarmupSpan:
     """The length of a warm-up; null until it has ended."""
-    return _optional(span, schema.WarmupSpan) or schema.WarmupSpan()
+    return optional(span, schema.WarmupSpan) or schema.WarmupSpan()
 
 
 def step_seconds(steps: Steps) -> schema.StepSeconds:
@@ -94,15 +107,11 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
 
 def long_step(one: LongStep) -> schema.LongStep:
     """A step that took far longer than usual without compilation, and its known causes."""
-    return schema.LongStep(
-        step=one.step,
-        seconds=one.seconds,
-        usual_seconds=one.usual_seconds,
+    return copied(
+        one,
+        schema.LongStep,
         checkpoint_seconds=one.saving_seconds,
         evaluation_seconds=one.evaluating_seconds,
-        between_cells_seconds=one.between_cells_seconds,
-        data_seconds=one.data_seconds,
-        batches=one.batches,
         evaluation=is_evaluation(one),
         words=words(one),
     )
@@ -119,15 +128,12 @@ def batches(steps: Steps) -> schema.Batches | None:
 def pauses(view: RankView) -> schema.Pauses:
     """Waits of the training other than compilation."""
     known, given = view.figures.pauses, batches(view.figures.steps)
-    return schema.Pauses(
+    return copied(
+        known,
+        schema.Pauses,
         data_seconds=given.wait_seconds if given else None,
         checkpoint_seconds=known.saving_seconds,
-        saving_since=known.saving_since,
-        evaluations=known.evaluations,
         evaluation_seconds=known.evaluating_seconds,
-        evaluation_batch_seconds=known.evaluation_batch_seconds,
-        evaluating_since=known.evaluating_since,
-        between_cells_since=known.between_cells_since,
     )
 
 
@@ -171,11 +177,11 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         warmup=warmup(figures.warmups),
         step_seconds=step_seconds(figures.steps),
         long_steps=[long_step(one) for one in figures.log.long_steps],
-        slower=_optional(view.slower, schema.Slower),
+        slower=optional(view.slower, schema.Slower),
         slower_periods=[copied(one, schema.SlowerPeriod) for one in view.slower_periods],
-        limited_by=_optional(view.limited_by, schema.LimitedBy),
-        memory_growing=_optional(view.memory_growth, schema.MemoryGrowth),
-        workers_memory=_optional(view.workers_memory, schema.WorkersMemory),
+        limited_by=optional(view.limited_by, schema.LimitedBy),
+        memory_growing=optional(view.memory_growth, schema.MemoryGrowth),
+        workers_memory=optional(view.workers_memory, schema.WorkersMemory),
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),
@@ -194,7 +200,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         collective_backend=figures.who.collective_backend,
         alive=figures.life.alive,
         end=ending(view, ended_together),
-        process=_optional(view.process, schema.Process),
+        process=optional(view.process, schema.Process),
         torch_memory_bytes=_memory(figures.memory),
         agent_errors=figures.agent.errors,
         journal_unread_bytes=figures.agent.incomplete_bytes,
@@ -263,20 +269,12 @@ def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Funct
 
 def _function(one: FunctionCost) -> compile_schema.Function:
     cost = one.cost
-    return compile_schema.Function(
+    return copied(
+        one,
+        compile_schema.Function,
         called=called(one.name, one.file, one.line),
-        name=one.name,
-        file=one.file,
-        line=one.line,
-        caller=one.caller,
-        others=one.others,
-        compilations=one.compilations,
-        failures=one.failures,
-        seconds=one.seconds,
         phase_seconds=dict(cost.phase_seconds),
         ops=cost.ops,
-        cache_hits=one.cache_hits,
-        cache_misses=one.cache_misses,
         guards=cost.guards,
         guard_seconds=cost.guard_seconds,
         kernels=cost.kernels,
@@ -297,35 +295,20 @@ def compiler(view: RankView) -> compile_schema.Compile:
     """The key ``compile``: the compiler's past and current activity."""
     compile = view.figures.compile
     hits, misses, caches = _caches(compile)
-    return compile_schema.Compile(
+    return copied(
+        compile,
+        compile_schema.Compile,
         phase=view.judgement.phase,
-        seconds=compile.seconds,
         limit_seconds=view.figures.progress.compile_limit_seconds,
         idle_seconds=view.idle_seconds if view.judgement.compiling else None,
         gpu_seconds=view.compile_gpu_seconds,
         phase_seconds={name: spent for name, spent in compile.phase_seconds.items() if spent},
         compilations=compile.graphs_compiled,
-        graphs=compile.graphs,
-        graphs_before=compile.graphs_before,
         precompiled=None if compile.precompiled is None else list(compile.precompiled),
         recompiles=compile.recompiles_total,
-        new_instances=compile.new_instances,
-        recompiles_after_warm=compile.recompiles_after_warm,
-        graph_breaks=compile.graph_breaks,
         cache_hits=hits,
         cache_misses=misses,
         caches=caches,
-        failures=compile.failures,
-        fallbacks=compile.fallbacks,
-        wrappers=compile.wrappers,
-        disabled=compile.disabled,
-        disabled_since_step=compile.disabled_since_step,
-        eager_calls=compile.eager_calls,
-        refused_calls=compile.refused_calls,
-        uncompiled_evaluations=compile.uncompiled_evaluations,
-        cudagraph_skips=compile.cudagraph_skips,
-        background_since=compile.background_since,
-        background_seconds=compile.background_seconds,
         progress=progress(compile.open),
         estimate=_estimate(view),
         underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
@@ -343,13 +326,13 @@ def compiler(view: RankView) -> compile_schema.Compile:
 
 def progress(activity: OpenActivity | None) -> compile_schema.Counted | None:
     """Progress of the current activity, if PyTorch counts its items."""
-    return _optional(activity and activity.counted, compile_schema.Counted)
+    return optional(activity and activity.counted, compile_schema.Counted)
 
 
 def _estimate(view: RankView) -> compile_schema.Estimate | None:
     """The time left for the current compilation; ``None`` without a comparable one."""
     known = view.estimate if view.judgement.compiling else None
-    return _optional(known, compile_schema.Estimate)
+    return optional(known, compile_schema.Estimate)
 
 
 def _caches(
@@ -378,46 +361,28 @@ def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
 
 def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
     """One compilation as JSON."""
-    return compile_schema.PastCompilation(
-        id=one.id,
-        kind=one.kind,
-        seconds=one.seconds,
+    return copied(
+        one,
+        compile_schema.PastCompilation,
         total_seconds=total,
-        reason=one.reason,
         plain=plain(one.reason, one.category),
-        category=one.category,
         advice=advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
         if one.after_warm
         else None,
         called=called(one.name, one.file, one.line),
-        name=one.name,
-        file=one.file,
-        line=one.line,
-        caller=one.caller,
-        cache=one.cache,
-        failure=one.failure,
-        failure_reason=one.failure_reason,
-        instance=one.instance,
-        cudagraph_skip=one.cudagraph_skip,
     )
 
 
 def _varying(one: VaryingDim) -> compile_schema.Varying:
-    return compile_schema.Varying(
-        tensor=one.tensor,
-        dim=one.dim,
+    return copied(
+        one,
+        compile_schema.Varying,
         values=list(one.values),
-        complete=one.complete,
         smallest=one.lowest,
         largest=one.highest,
-        count=one.count,
-        seconds=one.seconds,
         step_seconds_before=one.before_seconds,
         step_seconds_since=since_seconds(one),
         words=remedy(one),
-        name=one.name,
-        file=one.file,
-        line=one.line,
     )
 
 
@@ -425,17 +390,11 @@ def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Under
     """The compilation in progress, as far as it is known."""
     if what is None:
         return None
-    return compile_schema.Underway(
-        kind=what.kind,
+    return copied(
+        what,
+        compile_schema.Underway,
         called=called(what.name, what.file, what.line),
-        name=what.name,
-        file=what.file,
-        line=what.line,
-        caller=what.caller,
-        backward=what.backward,
-        reason=what.reason,
         plain=plain(what.reason, what.category),
-        category=what.category,
         advice=advice(what.category, what.kind, what.reason, dynamic=what.dynamic)
         if after_warm
         else None,
