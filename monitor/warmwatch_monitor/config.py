@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.timeouts import DISK_SECONDS, within
 
 _FILE, _PROJECT = "warmwatch.toml", "pyproject.toml"
@@ -118,8 +118,8 @@ def _text(path: str, name: str, value: object) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the settings as JSON.")
-def config(as_json: bool) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Print the settings as JSON.")
+def config(is_json: bool) -> None:
     """Show each setting of the monitor, its value, and where the value comes from.
 
     Options go before the environment, the environment before files. Files are warmwatch.toml and
@@ -129,21 +129,21 @@ def config(as_json: bool) -> None:
     \b
     Exit code: 0 shown; 2 a file or a value cannot be used
     """
-    import json
-
     from warmwatch_monitor.settings import load, price_per_gpu_hour
-    from warmwatch_monitor.variables import VARIABLES
+    from warmwatch_monitor.variables import VARIABLES, ConfigDocument, Setting
 
     load(os.environ, os.getuid(), {})
     price_per_gpu_hour(os.environ)
-    rows = [(name, *_value(name, default)) for name, (default, _) in VARIABLES.items()]
-    if as_json:
-        keys = ("variable", "value", "origin")
-        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+    settings = []
+    for name, (default, _) in VARIABLES.items():
+        value, origin = _value(name, default)
+        settings.append(Setting(variable=name, value=value, origin=origin))
+    if is_json:
+        say(as_json(ConfigDocument(settings=settings)))
         return
-    wide = max(len(name) for name, _, _ in rows)
-    for name, value, origin in rows:
-        say(f"{name:<{wide}}  {value}  ({origin})")
+    wide = max(len(one.variable) for one in settings)
+    for one in settings:
+        say(f"{one.variable:<{wide}}  {one.value}  ({one.origin})")
 
 
 def _value(name: str, default: str) -> tuple[str, str]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.settings import (
     DEFAULT_ADDRESS,
@@ -21,6 +23,27 @@ from warmwatch_monitor.settings import (
     PREFIX,
     PRICE,
 )
+
+
+class Setting(Struct, frozen=True, kw_only=True):
+    """One setting of the monitor."""
+
+    variable: str
+    """Name of the variable, and of the key in a file."""
+    value: str
+    """Its value; the default in words if it is not set."""
+    origin: str
+    """`environment`, `default`, or the path of the file that sets it."""
+
+
+class ConfigDocument(Struct, frozen=True, kw_only=True):
+    """The settings of `warmwatch config --json`."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    settings: list[Setting]
+    """Every setting of the monitor."""
+
 
 # name -> (default, meaning); docs/reference/settings.md lists these and the agent's
 VARIABLES: Mapping[str, tuple[str, str]] = {

@@ -96,7 +96,9 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     train = script(records.parent, MARKED)
     state = records.parent / "state"
     env = environment(records, WARMWATCH_STATE=str(state))
-    done = started(sys.executable, train, options=("--report", "--watch"), env=env)
+    file = records.parent / "outcome.json"
+    options = ("--report", "--watch", "--json", str(file))
+    done = started(sys.executable, train, options=options, env=env)
     assert done.stdout == "mine alone\n"
     assert "train: finished after 5 steps" in done.stderr
     output = done.stderr.split("Where the time went")[1]
@@ -105,6 +107,29 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     assert "\x1b" not in done.stderr
     (retained,) = stored_runs.store(state).listed()
     assert (retained.run, retained.state, retained.steps) == ("train", "finished", 5)
+    outcome = json.loads(file.read_text())
+    assert (outcome["exit_code"], outcome["signal"], outcome["page"]) == (0, None, None)
+    assert outcome["command"] == [sys.executable, train]
+    assert [(run["run"], run["state"]) for run in outcome["runs"]] == [("train", "finished")]
+
+
+def test_json_names_the_signal_that_killed_the_command_and_fails_before_it_starts() -> None:
+    killed = started("sh", "-c", "kill -9 $$", options=("--json", "-"))
+    outcome = json.loads(killed.stdout)
+    assert killed.returncode == -signal.SIGKILL
+    assert (outcome["exit_code"], outcome["signal"]) == (None, "SIGKILL")
+    refused = started("echo", "began", options=("--json", "/no/such/file.json"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+@pytest.mark.long
+def test_the_demo_prints_only_its_report_as_json() -> None:
+    command = [sys.executable, "-m", "warmwatch_monitor", "demo", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    made = json.loads(done.stdout)
+    assert (made["run"], made["state"]) == ("demo", "finished")
+    assert made["recompiles"] == 1
+    assert "demo: compiling" in done.stderr
 
 
 # Of the interpreter alone.

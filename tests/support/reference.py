@@ -17,12 +17,16 @@ from support.builders import snapshot
 from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
 from warmwatch_monitor.doctor.command import DoctorDocument
+from warmwatch_monitor.export.command import ExportDocument
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
+from warmwatch_monitor.run.outcome import RunDocument
+from warmwatch_monitor.server.command import ServeDocument
 from warmwatch_monitor.stacks.wording import StacksDocument
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
 from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
 from warmwatch_monitor.terminal.runs import RunsDocument
+from warmwatch_monitor.variables import ConfigDocument
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
@@ -35,10 +39,14 @@ PARTS = {  # how the names of metrics begin -> heading
 
 
 JSON_OUTPUT = {
+    "run": RunDocument,
     "runs": RunsDocument,
+    "export": ExportDocument,
     "check": CheckDocument,
     "stacks": StacksDocument,
     "doctor": DoctorDocument,
+    "config": ConfigDocument,
+    "serve": ServeDocument,
 }
 
 
@@ -104,9 +112,10 @@ def json_output() -> str:
     """The JSON Schema of each ``--json`` document that is not `/status`."""
     lines = [MADE, "", "# JSON output of commands", ""]
     lines += [
-        "`status` and `wait` print `/status` ([HTTP](http.md)). These commands print one object,",
-        "which this page describes as JSON Schema. Keys may be added; within one `schema_version`",
-        "none changes its meaning.",
+        "Every command has `--json`: one object, whose keys may be added; within one",
+        "`schema_version` none changes its meaning. `status`, `wait` and `top` print `/status`",
+        "([HTTP](http.md)), `demo` prints what `report` does. `run` and `check` take a file,",
+        "because stdout is their command's. The others, as JSON Schema:",
     ]
     for name, document in JSON_OUTPUT.items():
         schema = schema_text(document).strip()

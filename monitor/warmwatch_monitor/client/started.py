@@ -25,17 +25,19 @@ def started_daemon(
     """The address at which it serves. Raises DaemonError: it does not start.
 
     It has a session of its own: a Ctrl-C in the terminal ends the command first, which ends it.
+    It also ends if this process dies without doing so.
     It writes no log: the file for its errors would grow for as long as it runs.
     ``awaits``: id of the launch whose first record it waits for.
     """
-    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address]
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--until-stdin-ends"]
+    command += ["--address", address]
     command += [] if awaits is None else ["--awaits", awaits]
     with (
         tempfile.TemporaryFile("w+") as errors,  # a pipe without a reader would block it
         subprocess.Popen(
             command,
             env={**environ, f"{PREFIX}LOG_FORMAT": "off"},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # ends with this process, even by SIGKILL
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -9,19 +9,19 @@ import click
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import say
+from warmwatch_monitor.output.console import as_json, say
 
 _MOST = 12
 
 
 @click.command()
 @click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=run_names)
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the comparison as JSON.")
 @click.option(
     "--markdown", is_flag=True, help="Print the comparison as Markdown, for a pull request."
 )
 @options.directory
-def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | None) -> None:
+def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | None) -> None:
     """Compare runs: first step, warm-up, steady step, memory, energy, break-even.
 
     The reference is the first eager run, or the first run if none is eager: "costs 17 s more
@@ -32,10 +32,10 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
     \b
     Exit code: 0 compared; 5 no such run
     """
-    if as_json and markdown:
+    if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
-    from warmwatch_monitor.report.command import as_text, cleaned, show
+    from warmwatch_monitor.report.command import cleaned, show
     from warmwatch_monitor.report.summaries import as_written, run_summaries
     from warmwatch_monitor.settings import price_per_gpu_hour
 
@@ -48,8 +48,8 @@ def compare(runs: tuple[str, ...], as_json: bool, markdown: bool, dir: str | Non
         )
     with as_written(found):
         made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))
-    if as_json:
-        say(as_text(made))
+    if is_json:
+        say(as_json(made))
         return
     from warmwatch_monitor.compare.wording import page
 

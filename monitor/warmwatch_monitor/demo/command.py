@@ -26,9 +26,9 @@ from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
-from warmwatch_monitor.output.console import draw, note, plain, reader_left, say
+from warmwatch_monitor.output.console import as_json, draw, note, plain, reader_left, say
 from warmwatch_monitor.output.states import STYLES
-from warmwatch_monitor.report.command import in_short
+from warmwatch_monitor.report.command import in_short, reported
 from warmwatch_monitor.report.summaries import run_summaries
 from warmwatch_monitor.settings import PREFIX, Address
 from warmwatch_monitor.status.goals import lives
@@ -41,7 +41,8 @@ _INHERITED = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
 
 @click.command()
 @click.option("--keep-cache", is_flag=True, help="Use the existing Inductor cache.")
-def demo(keep_cache: bool) -> None:
+@click.option("--json", "is_json", is_flag=True, help="Print only the report of its run, as JSON.")
+def demo(keep_cache: bool, is_json: bool) -> None:
     """Train a small compiled model and watch it compile, warm up, and compile again.
 
     Needs PyTorch and a C++ compiler, no GPU; takes about a minute on two cores.
@@ -53,16 +54,20 @@ def demo(keep_cache: bool) -> None:
             environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
         Path(environ["WARMWATCH_DIR"]).mkdir()
         with started_daemon(environ) as address, _training(environ, Path(place)) as training:
-            say(f"The daemon serves {address.url}/status and {address.url}/metrics.")
-            say("The training has one extra line: import warmwatch.auto\n")
-            _watch(address, training)
+            tell = note if is_json else say
+            tell(f"The daemon serves {address.url}/status and {address.url}/metrics.")
+            tell("The training has one extra line: import warmwatch.auto\n")
+            _watch(address, training, is_json=is_json)
             if reader_left():
                 return
         if training.returncode:
             note(Path(place, "output").read_text())
             raise WarmwatchError(f"the training failed with exit code {training.returncode}")
-        say("")
-        draw(in_short(run_summaries(dir=environ["WARMWATCH_DIR"])))
+        found = run_summaries(dir=environ["WARMWATCH_DIR"])
+        if is_json:
+            say(as_json(reported(found[0])))
+        else:
+            draw(f"\n{in_short(found)}")
 
 
 def environment(environ: Mapping[str, str], directory: str) -> dict[str, str]:
@@ -98,10 +103,10 @@ def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen
             training.terminate()
 
 
-def _watch(address: Address, training: subprocess.Popen[bytes]) -> None:
+def _watch(address: Address, training: subprocess.Popen[bytes], *, is_json: bool) -> None:
     """Show the daemon's answers until the training has ended. Stops if stdout's pipe is closed."""
     answer = _ask(address)
-    with _screen() as show:
+    with _screen(is_json=is_json) as show:
         while training.poll() is None:
             if reader_left():
                 return
@@ -133,21 +138,24 @@ def _ended(address: Address) -> Answer:
 
 
 @contextlib.contextmanager
-def _screen() -> Iterator[Callable[[Answer], None]]:
-    """A live picture on a terminal; elsewhere a line whenever the state or the phase changes."""
-    console = Console(highlight=False)
+def _screen(*, is_json: bool) -> Iterator[Callable[[Answer], None]]:
+    """A live picture on a terminal; elsewhere a line whenever the state or the phase changes.
+
+    With ``is_json``, stdout is for the report.
+    """
+    console = Console(highlight=False, stderr=is_json)
     if console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
             yield lambda answer: live.update(picture(answer), refresh=True)
         return
-    began, printed = time.monotonic(), [""]
+    began, printed, tell = time.monotonic(), [""], note if is_json else say
 
     def line(answer: Answer) -> None:
         rank = answer["runs"][0]["ranks"][0]
         now = f"{rank['state']} {rank['compile']['phase']} {min(rank['clean_steps'], 3)}"
         if now != printed[-1]:
             printed.append(now)
-            say(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
+            tell(f"{time.monotonic() - began:6.1f} s  {answer['summary']}")
 
     yield line
 

@@ -19,7 +19,7 @@ import click
 
 from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.run.environment import fresh_caches
 from warmwatch_monitor.run.launched import check_name, startable
 
@@ -128,7 +128,7 @@ def _duration(text: str) -> float:
 @click.option("--run", "name", metavar="NAME", help="Name the runs NAME/MODE.  [the script]")
 @click.option("--output", metavar="DIR", help="Write the script's output here, one file per mode.")
 @click.option("--verbose", is_flag=True, help="Print the script's output on stderr.")
-@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a pull request.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def modes(
@@ -138,7 +138,7 @@ def modes(
     name: str | None,
     output: str | None,
     verbose: bool,
-    as_json: bool,
+    is_json: bool,
     markdown: bool,
     command: tuple[str, ...],
     **limits: Any,
@@ -167,7 +167,7 @@ def modes(
                126 CMD cannot be run; 127 CMD was not found; 130 Ctrl-C
     """
     check_name(name)
-    if as_json and markdown:
+    if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     if verbose and output is not None:
         raise UsageError("give either --verbose or --output, not both")
@@ -181,7 +181,7 @@ def modes(
     )
     outcome = _try_all(wanted)
     made = _table(outcome, wanted)
-    _show(made, wanted.output, as_json=as_json, markdown=markdown)
+    _show(made, wanted.output, is_json=is_json, markdown=markdown)
     raise SystemExit(128 + outcome.signal if outcome.signal else _exit_code(made))
 
 
@@ -355,14 +355,14 @@ def _last_step_compared(tried: Sequence[Tried]) -> int:
     return max((one.last_step for one in found if one), default=0)
 
 
-def _show(made: Modes, output: Path | None, *, as_json: bool, markdown: bool) -> None:
+def _show(made: Modes, output: Path | None, *, is_json: bool, markdown: bool) -> None:
     """Print the table, and on stderr the last line of each mode that failed."""
     from warmwatch_monitor.modes.wording import page
-    from warmwatch_monitor.report.command import as_text, cleaned, show
+    from warmwatch_monitor.report.command import cleaned, show
 
     shown = cleaned(made)
-    if as_json:
-        say(as_text(shown))
+    if is_json:
+        say(as_json(shown))
     else:
         show(page(shown), markdown=markdown)
     for one in made.rows:

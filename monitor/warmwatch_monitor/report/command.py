@@ -12,7 +12,7 @@ import click
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError, WarmwatchError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model.run_summary import RunSummary
@@ -32,7 +32,7 @@ T = TypeVar("T")
     help="Write one self-contained HTML file; - is stdout.",
 )
 @click.option("--tlparse", metavar="DIR", help="Link the HTML file to tlparse's output in DIR.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything, not only ten lines.")
 @options.directory
@@ -40,7 +40,7 @@ def report(
     run: str | None,
     html: str | None,
     tlparse: str | None,
-    as_json: bool,
+    is_json: bool,
     markdown: bool,
     verbose: bool,
     dir: str | None,
@@ -57,7 +57,7 @@ def report(
     """
     if html == "":
         raise UsageError("--html needs a file to write: --html report.html; - is stdout")
-    if sum((html is not None, as_json, markdown)) > 1:
+    if sum((html is not None, is_json, markdown)) > 1:
         raise UsageError("give only one of --html, --json and --markdown")
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
@@ -77,7 +77,7 @@ def report(
             made,
             html=html,
             tlparse=tlparse,
-            as_json=as_json,
+            is_json=is_json,
             markdown=markdown,
             verbose=verbose,
         )
@@ -90,12 +90,12 @@ def _show(
     *,
     html: str | None,
     tlparse: str | None,
-    as_json: bool,
+    is_json: bool,
     markdown: bool,
     verbose: bool,
 ) -> None:
-    if as_json:
-        say(as_text(made))
+    if is_json:
+        say(as_json(made))
     elif html is not None:
         _write(html, _html(summary, made, traced(tlparse, html) if tlparse is not None else {}))
     elif markdown:
@@ -116,15 +116,6 @@ def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
 
     price = price_per_gpu_hour(os.environ)
     return cleaned(report_of(summary, price, before, now=time.time()))
-
-
-def as_text(value: object) -> str:
-    """JSON."""
-    import json
-
-    from msgspec import to_builtins
-
-    return json.dumps(to_builtins(value), indent=2)
 
 
 def show(document: Document, *, markdown: bool) -> None:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
-from warmwatch_monitor.output.console import draw, is_terminal, note
+from warmwatch_monitor.output.console import note
 from warmwatch_monitor.run.environment import environment
-from warmwatch_monitor.run.launched import NOTHING, Launched, boot, check_name, startable
+from warmwatch_monitor.run.launched import Launched, boot, check_name, startable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from warmwatch_monitor.model import Snapshot
+    from pathlib import Path
 
 _PAUSE_SECONDS = 0.5
 
@@ -27,18 +27,27 @@ _PAUSE_SECONDS = 0.5
 @click.option("--watch", is_flag=True, help="Show the live answer in the terminal's last line.")
 @click.option("--report", is_flag=True, help="Print a summary of its runs on exit.")
 @click.option("--serve", is_flag=True, help="Start a daemon beside CMD and print the page's link.")
+@click.option("--json", metavar="FILE", help="Write link, exit code and runs as JSON.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(name: str | None, watch: bool, report: bool, serve: bool, command: tuple[str, ...]) -> None:
+def run(
+    name: str | None,
+    watch: bool,
+    report: bool,
+    serve: bool,
+    json: str | None,
+    command: tuple[str, ...],
+) -> None:
     """Run CMD and attach the agent to every training that it starts, without editing code.
 
     CMD is what you would type: python train.py, python -m pkg, torchrun, accelerate launch,
     deepspeed, srun, a script. Warmwatch need not be installed in the Python environments that CMD
     uses. A process shows up at its first step or compilation; other processes never do.
 
-    Without --watch, --report and --serve, this process becomes CMD. With them, it waits for CMD,
-    forwards signals and exits as CMD does. --serve ends its daemon with CMD; a `warmwatch serve` of
-    these records is used and stays. --watch shows nothing if neither stderr nor stdout is a
-    terminal. --report prints to stdout if that is a terminal, and otherwise to stderr.
+    Without --watch, --report, --serve and --json, this process becomes CMD. With them, it waits for
+    CMD, forwards signals and exits as CMD does. --serve ends its daemon with CMD; a `warmwatch
+    serve` of these records is used and stays. --watch shows nothing if neither stderr nor stdout is
+    a terminal. --report prints to stdout if that is a terminal, and otherwise to stderr. --json
+    writes FILE when CMD has ended, and with --serve also when the page is ready; - is stdout.
 
     \b
     Exit code: CMD's exit code; ended by the same signal if one killed CMD
@@ -46,29 +55,42 @@ def run(name: str | None, watch: bool, report: bool, serve: bool, command: tuple
     """
     check_name(name)
     with startable(command):
-        _start(command, name, watch=watch, report=report, serve=serve)
+        _start(command, name, watch=watch, report=report, serve=serve, json=json)
 
 
 def _start(
-    command: tuple[str, ...], name: str | None, *, watch: bool, report: bool, serve: bool
+    command: tuple[str, ...],
+    name: str | None,
+    *,
+    watch: bool,
+    report: bool,
+    serve: bool,
+    json: str | None,
 ) -> None:
+    from warmwatch_monitor.output.files import place_of
     from warmwatch_monitor.run.process import become, end_as
 
-    if not (watch or report or serve):
+    if not (watch or report or serve or json is not None):
         become(command, environment(os.environ, boot(), run=name))
     if report:
         from warmwatch_monitor.settings import price_per_gpu_hour
 
         price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
+    place = place_of("--json", json)
     launch = uuid.uuid4().hex
     environ = environment(os.environ, boot(), run=name, started_by=launch)
-    with _served(launch) if serve else nullcontext():
-        status = _attend(command, environ, Launched(launch), watch=watch, report=report)
+    with _served(launch) if serve else nullcontext() as page:
+        if place is not None and page is not None:
+            from warmwatch_monitor.run.outcome import write_link
+
+            write_link(place, command, page)
+        ours = Launched(launch)
+        status = _attend(command, environ, ours, watch=watch, report=report, page=page, json=place)
     end_as(status)
 
 
 @contextmanager
-def _served(launch: str) -> Iterator[None]:
+def _served(launch: str) -> Iterator[str]:
     """A daemon for as long as this lasts, and its link on stderr.
 
     Uses the daemon that answers already, unless it cannot know these records or ends with another
@@ -87,7 +109,7 @@ def _served(launch: str) -> Iterator[None]:
     knows = answer is not None and answer.get("directories") == list(settings.directories)
     if knows and not ends_with_a_command(settings.address):
         note(f"warmwatch: live page: {settings.address.url}/ (of the daemon that already serves)")
-        yield
+        yield f"{settings.address.url}/"
         return
     with ExitStack() as stack:
         wanted = str(settings.address) if answer is None else ANY_PORT
@@ -96,7 +118,7 @@ def _served(launch: str) -> Iterator[None]:
         except DaemonError:  # the port is taken
             address = stack.enter_context(started_daemon(os.environ, awaits=launch))
         note(f"warmwatch: live page: {address.url}/")
-        yield
+        yield f"{address.url}/"
 
 
 def _attend(
@@ -106,6 +128,8 @@ def _attend(
     *,
     watch: bool,
     report: bool,
+    page: str | None,
+    json: Path | None,
 ) -> int:
     """Follow the command to its end; its wait status."""
     from warmwatch_monitor.run.last_line import LastLine, terminal
@@ -122,25 +146,20 @@ def _attend(
         if line is not None:
             line.leave()
 
+    began = time.monotonic()
     try:
         status = attend(command, environ, poll=poll, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
-    seen = ours.ended() if report else ours.snapshot()
+    seconds = time.monotonic() - began
+    seen = ours.ended() if report or json else ours.snapshot()
     if report:
-        with suppress(OSError):  # the output is closed; still exit with CMD's code
-            _print_summary(seen)
+        from warmwatch_monitor.run.outcome import print_summary
+
+        print_summary(seen)
+    if json is not None:
+        from warmwatch_monitor.run.outcome import write_outcome
+
+        write_outcome(json, command, page, seconds=seconds, status=status, snapshot=seen)
     ours.remember()
     return status
-
-
-def _print_summary(snapshot: Snapshot) -> None:
-    """Print how its runs ended and where their time went, separate from a piped output."""
-    if not snapshot.runs:
-        note(f"warmwatch: {NOTHING}")
-        return
-    from warmwatch_monitor.report.command import in_short
-    from warmwatch_monitor.report.summaries import accounts_in
-
-    summary = in_short(accounts_in(snapshot))
-    (draw if is_terminal() else note)(summary)

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Struct
 
 from warmwatch import __version__
 from warmwatch_monitor.api.last_hour import SECONDS, History
@@ -25,7 +26,7 @@ from warmwatch_monitor.errors import OutputError, SourceError
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import note, say
+from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.server.door import Door
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
@@ -43,10 +44,28 @@ if TYPE_CHECKING:
 _VALUES_OF_A_POLL = 20_000  # at a few hundred ranks
 
 
+class ServeDocument(Struct, frozen=True, kw_only=True):
+    """The daemon of `warmwatch serve --json`, in one line, once it listens."""
+
+    schema_version: int = 1
+    """1. Within a version, no key changes its meaning."""
+    version: str
+    """Version of Warmwatch."""
+    pid: int | None
+    """Process id of the daemon; null with `--check-config`, which starts none."""
+    url: str
+    """Where it serves; the live page is at `/`."""
+    directories: list[str]
+    """Directories of the records that it reads."""
+    history: str | None
+    """Directory of the history; null if there is none."""
+
+
 @click.command()
 @options.address
 @options.directory
 @click.option("--check-config", is_flag=True, help="Check the settings and exit.")
+@click.option("--json", "is_json", is_flag=True, help="Print address and directories as JSON.")
 @click.option(
     "--log-format", metavar="FORMAT", help="Format of the log on stderr: logfmt, json or off."
 )
@@ -74,6 +93,7 @@ _VALUES_OF_A_POLL = 20_000  # at a few hundred ranks
     "--insecure", is_flag=True, help="Allow requests without authentication on any address."
 )
 @click.option("--awaits", hidden=True, help="Id of the launch that it is started with.")
+@click.option("--until-stdin-ends", is_flag=True, hidden=True, help="End with the command.")
 @click.option(
     "--allowed-host",
     "allowed_hosts",
@@ -85,7 +105,9 @@ def serve(
     otlp: bool,
     insecure: bool,
     check_config: bool,
+    is_json: bool,
     awaits: str | None,
+    until_stdin_ends: bool,
     allowed_hosts: tuple[str, ...],
     **options: str | None,
 ) -> None:
@@ -103,13 +125,15 @@ def serve(
         **options,
     )._replace(awaits=awaits)
     if check_config:
-        _check(settings)
+        _check(settings, is_json=is_json)
         return
     log = None if settings.log_format is None else DaemonLog(settings.log_format)
     door = Door(settings, None if log is None else _audit(log))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
+    if until_stdin_ends:
+        threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     with listen(settings.address) as listener, local_listener(settings) as local:
         bound = door.checked(listener.getsockname())
         history = History()
@@ -117,16 +141,19 @@ def serve(
         recalled = earlier_runs_source(settings.history, late=True)
         poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
-        _announce(settings, bound)
+        _announce(settings, bound, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
         _serve(poller, sender, door, listeners, history, keeper, log)
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings, *, is_json: bool) -> None:
     """Raises UsageError if the daemon would not start with these settings."""
     address = settings.address
     where = resolved(address)[-1]
     bound = Door(settings).checked(where)
+    if is_json:
+        say(as_json(_described(settings, bound, pid=None), indent=None))
+        return
     where_from = ", ".join(settings.directories)
     say(f"the settings are fine: would serve {bound.url} and read {where_from}")
 
@@ -148,14 +175,35 @@ def _leave(_signum: int, _frame: FrameType | None) -> None:
     sys.exit(0)
 
 
-def _announce(settings: Settings, bound: Address) -> None:
+def _end_with_stdin() -> None:
+    """The kernel closes the other end of this pipe however the command that holds it dies."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _described(settings: Settings, bound: Address, *, pid: int | None) -> ServeDocument:
+    history = settings.history.directory if settings.history.able else None
+    return ServeDocument(
+        version=__version__,
+        pid=pid,
+        url=bound.url,
+        directories=list(settings.directories),
+        history=None if history is None else str(history),
+    )
+
+
+def _announce(settings: Settings, bound: Address, *, is_json: bool) -> None:
     for directory in settings.directories if settings.chosen else ():
         if not Path(directory).exists():
             note(f"warmwatch: {directory} does not exist yet; it is watched from when it does")
     if not settings.history.able:
         note(f"warmwatch: there is no history: {NO_SQLITE}")
+    words = f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics"
+    if is_json:
+        words = as_json(_described(settings, bound, pid=os.getpid()), indent=None)
     with contextlib.suppress(OutputError):  # serve even if the log's disk is full
-        say(f"warmwatch {__version__} serves {bound.url}/ (live page), /status and /metrics")
+        say(words)
 
 
 def _spare_the_collector() -> None:

@@ -15,7 +15,7 @@ from warmwatch_monitor.client.answers import Answer, AnswerSource, answer_source
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UnknownRunError, UsageError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import is_redrawn, plain
+from warmwatch_monitor.output.console import is_redrawn, plain, say
 
 if TYPE_CHECKING:
     from warmwatch_monitor.top.moment import Update
@@ -38,6 +38,7 @@ keys.
 \b
 Exit code: 0 you quit
            2 wrong usage, or stdout is no terminal
+           5 no run found (--json)
            6 the daemon or the Prometheus server does not answer
 """
 
@@ -47,6 +48,7 @@ Exit code: 0 you quit
 @click.option(
     "--interval", metavar="SECONDS", help=f"Seconds between two updates.  [{_USUAL_SECONDS:g}]"
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one update as `status --json` does.")
 @options.address
 @options.directory
 @options.prometheus
@@ -54,6 +56,7 @@ Exit code: 0 you quit
 def top(
     run: str | None,
     interval: str | None,
+    as_json: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
@@ -61,9 +64,12 @@ def top(
 ) -> None:
     """The command; its help is ``_HELP``."""
     seconds = _seconds(interval)
-    if not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
+    if not as_json and not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
     ask = answer_source(run, address=address, dir=dir, prometheus=prometheus, access=access)
+    if as_json:
+        say(json.dumps(ask(), indent=2))
+        return
     with contextlib.suppress(UnknownRunError):  # the run may still begin
         ask()
     from warmwatch_monitor.top.app import Top

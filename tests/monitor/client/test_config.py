@@ -187,7 +187,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def shown(*words: str) -> tuple[int, dict[str, tuple[str, str]], str]:
     done = CliRunner().invoke(cli, ["config", "--json", *words])
-    rows = json.loads(done.stdout) if done.exit_code == 0 else []
+    rows = json.loads(done.stdout)["settings"] if done.exit_code == 0 else []
     return (
         done.exit_code,
         {row["variable"]: (row["value"], row["origin"]) for row in rows},

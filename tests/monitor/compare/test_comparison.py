@@ -12,9 +12,10 @@ from support.values import replace
 from warmwatch_monitor.compare.comparison import Measured, Side, break_even, compare
 from warmwatch_monitor.compare.wording import page, sentence
 from warmwatch_monitor.model.run_summary import Provenance, RunSummary
+from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import lines
-from warmwatch_monitor.report.command import as_text, cleaned
+from warmwatch_monitor.report.command import cleaned
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import answer
 
@@ -207,7 +208,7 @@ def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
     assert "break-even" in shown
     assert "± " in shown
     assert markdown(page(made))
-    assert json.loads(as_text(made))["schema_version"] == 1
+    assert json.loads(as_json(made))["schema_version"] == 1
 
 
 def test_a_run_without_ranks_is_compared_without_figures() -> None:

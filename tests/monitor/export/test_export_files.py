@@ -13,11 +13,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
+from support.records import warm, write_record
 from support.values import replace
+from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import MissingExtraError
 from warmwatch_monitor.export.tables import tables, write_csv, write_parquet
 from warmwatch_monitor.export.trace import trace
@@ -37,6 +40,21 @@ def rich() -> RunSummary:
     return a.run_summary(
         *views, compiled=(*a.TWICE, beside), samples=a.steps(), gpu_samples={"GPU-1": a.power()}
     )
+
+
+def test_json_lists_the_files(tmp_path: Path) -> None:
+    records, out = tmp_path / "records", tmp_path / "out"
+    write_record(records, warm())
+    command = ["export", "gpt2", "--perfetto", f"{out}.json", "--csv", str(out), "--json"]
+    done = CliRunner().invoke(cli, [*command, "--dir", str(records)])
+    made = json.loads(done.stdout)
+    assert (made["run"], done.stderr) == ("gpt2", "")
+    trace, *others = made["files"]
+    assert trace == {"path": f"{out}.json", "format": "perfetto", "table": None}
+    assert [one["table"] for one in others] == ["ranks", "compilations"]
+    assert all(Path(one["path"]).stat().st_size for one in made["files"])
+    refused = CliRunner().invoke(cli, ["export", "gpt2", "--perfetto", "-", "--json"])
+    assert refused.exit_code == 2
 
 
 def test_every_event_is_one_of_the_trace_event_format() -> None:

@@ -26,9 +26,10 @@ from warmwatch_monitor.modes.table import (
     modes,
 )
 from warmwatch_monitor.modes.wording import _graphs, page
+from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import Document, markdown
 from warmwatch_monitor.output.lines import lines
-from warmwatch_monitor.report.command import as_text, cleaned
+from warmwatch_monitor.report.command import cleaned
 
 H100_TABLE = {"eager": (0.0, 0.0527), "default": (17.2, 0.0356), "reduce-overhead": (17.4, 0.0353)}
 
@@ -224,7 +225,7 @@ def test_a_mode_without_any_data_is_reported() -> None:
 
 def test_it_is_json_and_markdown_as_well() -> None:
     of = cleaned(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
-    reported = json.loads(as_text(of))
+    reported = json.loads(as_json(of))
     assert [row["mode"] for row in reported["rows"]] == list(H100_TABLE)
     assert reported["schema_version"] == 1
     written = markdown(page(of))
@@ -254,7 +255,7 @@ def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
     found = [(one.evaluation_seconds, one.evaluation_batch_seconds) for one in of.rows]
     assert found == [(1.5, None), (1.5, 0.0125)]
     assert [text(of).count(words) for words in ("1.5 s", "12.5 ms a batch")] == [1, 1]
-    assert json.loads(as_text(of))["rows"][1]["evaluation_batch_seconds"] == 0.0125
+    assert json.loads(as_json(of))["rows"][1]["evaluation_batch_seconds"] == 0.0125
     assert "evaluation" not in text(made(*usual()))
 
 
@@ -268,7 +269,7 @@ def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
         of = made(replace(default, guard_seconds=seconds))
         assert ("guard checks take" in text(of)) is named
         assert ("of each step (3 %)" in text(of)) is named
-        assert json.loads(as_text(of))["rows"][0]["guard_seconds"] == seconds
+        assert json.loads(as_json(of))["rows"][0]["guard_seconds"] == seconds
 
 
 def test_drift_is_shown_beside_its_noise_and_limited() -> None:

@@ -17,11 +17,12 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.brief import SIGNS, brief
-from warmwatch_monitor.report.command import as_text, cleaned, moment, picture
+from warmwatch_monitor.report.command import cleaned, moment, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.parts import Report
@@ -277,7 +278,7 @@ def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.Monkey
     whole = html(page(made, moment), made, account)
     assert "<img" not in whole
     assert "\x1b" not in whole
-    json.loads(as_text(made))
+    json.loads(as_json(made))
 
 
 def test_an_ended_run_keeps_its_findings() -> None:

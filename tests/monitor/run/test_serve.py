@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -23,9 +24,11 @@ WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
 
 
 @contextmanager
-def served(place: Path, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def served(
+    place: Path, *options: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, which runs until its stdin ends, and the link."""
-    command = [sys.executable, "-m", "warmwatch_monitor", "run", "--serve", "--"]
+    command = [sys.executable, "-m", "warmwatch_monitor", "run", "--serve", *options, "--"]
     environ = environment(WARMWATCH_DIR=str(place), WARMWATCH_STATE="off", **variables)
     with subprocess.Popen(
         [*command, sys.executable, "-c", WAITS],
@@ -69,10 +72,12 @@ def is_free(url: str) -> bool:
 
 
 def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
-    address = free_address()
-    with served(tmp_path, WARMWATCH_ADDRESS=address) as (process, url):
+    address, file = free_address(), tmp_path / "outcome.json"
+    with served(tmp_path, "--json", str(file), WARMWATCH_ADDRESS=address) as (process, url):
         assert url == f"http://{address}"
         assert ask(url, "/").status == 200
+        known = json.loads(file.read_text())
+        assert (known["page"], known["seconds"]) == (f"{url}/", None)
         wait_until(lambda: b'"summary":"waiting for the first step' in ask(url, "/status").body)
         started = psutil.Process(process.pid).children()
         (daemon,) = [one for one in started if "serve" in one.cmdline()]
@@ -81,6 +86,7 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
         assert Path(f"/proc/{daemon.pid}/fd/2").read_text() == "", "its log would fill the disk"
         process.communicate("", timeout=600)
     assert process.returncode == 0
+    assert json.loads(file.read_text())["exit_code"] == 0
     assert is_free(url)
 
 
@@ -103,6 +109,12 @@ def test_ctrl_c_stops_command_and_page(tmp_path: Path) -> None:
         process.communicate(timeout=600)
     assert process.returncode == -signal.SIGINT
     assert is_free(url)
+
+
+def test_the_daemon_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    with served(tmp_path, WARMWATCH_ADDRESS=free_address()) as (process, url):
+        process.kill()
+        wait_until(lambda: is_free(url))
 
 
 def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Path) -> None:

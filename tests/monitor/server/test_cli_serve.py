@@ -22,6 +22,7 @@ from support import builders as b
 from support.daemon import completed, daemon, daemon_process
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
+from warmwatch import __version__
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -48,6 +49,20 @@ def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) ->
         wait_until(lambda: status(url)["at"] > gone)
         assert status(url)["runs"][0]["state"] == "lost"
         assert status(url)["warm"] is None
+
+
+def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--json"]
+    options = ["--dir", str(tmp_path), "--address", "127.0.0.1:0", "--log-format", "off"]
+    state = str(tmp_path / "state")
+    with subprocess.Popen(
+        [*command, *options], env=environment(WARMWATCH_STATE=state), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        made = json.loads(process.stdout.readline())
+        assert status(made["url"])["directories"] == made["directories"] == [str(tmp_path)]
+        assert (made["pid"], made["history"]) == (process.pid, state)
+        process.terminate()
 
 
 def test_it_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
@@ -207,6 +222,15 @@ def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
     assert (fine.returncode, fine.stderr) == (0, "")
     expected = "the settings are fine: would serve http://127.0.0.1:10464 and read"
     assert fine.stdout == f"{expected} {tmp_path}\n"
+    checked = serve("--check-config", "--json", "--dir", str(tmp_path), "--address", "127.0.0.1:1")
+    assert json.loads(checked.stdout) == {
+        "schema_version": 1,
+        "version": __version__,
+        "pid": None,
+        "url": "http://127.0.0.1:1",
+        "directories": [str(tmp_path)],
+        "history": None,
+    }
     for wrong in (
         ("--interval", "x"),
         ("--web-config", str(tmp_path / "none")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -414,10 +415,12 @@ def test_a_requested_daemon_that_does_not_answer_is_an_error() -> None:
     assert shown.written.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
 
 
-def test_without_a_terminal_it_is_refused() -> None:
+def test_without_a_terminal_it_is_refused_but_prints_json(tmp_path: Path) -> None:
     refused = CliRunner().invoke(cli, ["top"])
     assert refused.exit_code == 2
     assert "top needs a terminal; `warmwatch status` prints the answer once" in refused.stderr
+    printed = CliRunner().invoke(cli, ["top", "--json", "--dir", str(tmp_path)])
+    assert (printed.exit_code, json.loads(printed.stdout)["schema_version"]) == (0, 1)
 
 
 @pytest.mark.parametrize("interval", ["0", "nan", "soon"])
