@@ -9,6 +9,7 @@ import pytest
 from support import slots
 from support.torch_versions import VERSION
 from support.trainings import result_of
+from warmwatch.shared.record import CACHES
 from warmwatch_monitor.pipeline.slot_figures import worth_of
 
 TRAIN = """
@@ -48,5 +49,8 @@ def test_a_step_has_the_operations_of_its_graphs_times_their_calls(
     assert wrapped[-2:] == [False, False], "later steps cost nothing"
     again = tmp_path / "again"
     again.mkdir()
-    result_of(again, TRAIN, env=cache)  # from AOTAutograd's cache: no graph is visible
-    assert worth_of(slots.read(slots.only(again))).operations is None
+    _, wrapped = result_of(again, TRAIN, env=cache, plain=True)
+    slot = slots.read(slots.only(again))
+    assert slot.compile.cache_hits[CACHES.index("aot_autograd")], "no graph was in the process"
+    assert worth_of(slot).operations == known.operations
+    assert wrapped[-2:] == [False, False]

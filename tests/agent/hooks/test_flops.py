@@ -16,6 +16,7 @@ from warmwatch.hooks.inductor.flops import (
     Counted,
     GraphCalls,
     operations,
+    operations_of_text,
 )
 
 
@@ -27,7 +28,7 @@ def models() -> ModuleType:
 
 
 def counted(model: Any, example: Any, **options: Any) -> Counted:
-    """The operations of the graphs that Inductor would get for a step."""
+    """The operations of the graphs that Inductor would get for a step, and of their text."""
     import torch
     from torch._dynamo.backends.common import aot_autograd
     from torch._inductor.decomposition import select_decomp_table
@@ -37,6 +38,9 @@ def counted(model: Any, example: Any, **options: Any) -> Counted:
 
     def look(module: Any, _inputs: Any) -> Any:
         found.append(operations(module.graph, flop_registry))
+        text = module.print_readable(print_output=False, include_stride=True, include_device=True)
+        of_text = operations_of_text(text, flop_registry)
+        assert of_text == (Counted(None) if options.get("dynamic") else found[-1])
         return module.forward
 
     backend = aot_autograd(fw_compiler=look, bw_compiler=look, decompositions=select_decomp_table())

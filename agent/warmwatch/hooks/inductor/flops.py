@@ -4,12 +4,13 @@
 2.6 to 2.15), also where Inductor's own cache has the code. Before it compiles, the operations of
 the nodes are added up with the formulas of ``torch.utils.flop_counter``, which most versions of
 Inductor import themselves. Operations without a formula (Triton kernels of the user, custom and
-higher-order operations) are left out and named.
+higher-order operations) are left out and named. Of a graph from AOTAutograd's cache, which never
+gets there, they are counted in its text (``graph_text.py``).
 
 Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
 three complete steps in a row called the same graphs equally often, and then restored. So later
-steps cost nothing. A graph without a count (AOTAutograd's cache never shows its graphs) makes the
-number unknown, and so do steps that keep differing.
+steps cost nothing. A graph without a count makes the number unknown, and so do steps that keep
+differing.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly, report
+from warmwatch.hooks.inductor import graph_text
+from warmwatch.hooks.inductor.graph_text import Call
 from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.compile_fx"
 _COMPILE, _GRAPH, _CALL = "_compile_fx_inner", "CompiledFxGraph", "__call__"
 ALIKE, _MOST_STEPS, MOST_CALLS = 3, 64, 100_000  # a server calls graphs and marks no steps
-_MOST_NODES = 100_000
+_MOST_CALLS = 100_000  # of operations in one graph
 _MOST_NAMES = 8
 # Namespaces whose operations without a formula need next to no arithmetic.
 _CHEAP = frozenset({"aten", "prims", "inductor", "_c10d_functional", "c10d", "c10d_functional"})
@@ -47,24 +50,44 @@ class Counted(NamedTuple):
 
 def operations(graph: Any, formulas: Any) -> Counted:
     """The floating-point operations of an FX graph; ``formulas``: PyTorch's registry."""
+    return _sum(_calls(graph), formulas)
+
+
+def operations_of_text(text: str, formulas: Any) -> Counted:
+    """The same of a graph that AOTAutograd's cache has as text."""
+    try:
+        return _sum(graph_text.calls(text), formulas)
+    except graph_text.UnknownSizeError:
+        return Counted(None)
+
+
+def _calls(graph: Any) -> Iterator[Call]:
+    for node in graph.nodes:
+        if node.op == "call_function":
+            yield Call(node.target, functools.partial(_shapes_of, node))
+
+
+def _shapes_of(node: Any) -> tuple[Any, Any, Any]:
+    return (*_shapes((node.args, node.kwargs)), _shapes(node.meta.get("val")))
+
+
+def _sum(calls: Iterable[Call], formulas: Any) -> Counted:
     total = 0
     excluded: dict[str, None] = {}
-    known: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of nodes and few operations
-    for number, node in enumerate(graph.nodes):
-        if number >= _MOST_NODES:
+    known: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of calls of few operations
+    for number, (target, shapes) in enumerate(calls):
+        if number >= _MOST_CALLS:
             return Counted(None)
-        if node.op != "call_function":
-            continue
-        if (found := known.get(node.target)) is None:
-            found = known[node.target] = _formula(node.target, formulas)
+        if (found := known.get(target)) is None:
+            found = known[target] = _formula(target, formulas)
         name, formula = found
         if formula is None:
             if name:
                 excluded[name] = None
             continue
         try:
-            args, kwargs = _shapes((node.args, node.kwargs))
-            total += int(formula(*args, **kwargs, out_val=_shapes(node.meta.get("val"))))
+            args, kwargs, result = shapes()
+            total += int(formula(*args, **kwargs, out_val=result))
         except _UNCOUNTABLE:
             excluded[name] = None
     return Counted(total, tuple(excluded)[:_MOST_NAMES])
@@ -185,6 +208,13 @@ class GraphCalls:
         self._graphs[key] = gone, counted
         self._begin(type(compiled))
 
+    def loaded(self, compiled: Any, text: str) -> None:
+        """AOTAutograd's cache has loaded ``compiled``, the code of a graph with this text."""
+        quietly("hooks.flops", self._loaded, compiled, text)
+
+    def _loaded(self, compiled: Any, text: str) -> None:
+        self.after(compiled, operations_of_text(text, self._formulas))
+
     def _begin(self, owner: type[Any]) -> None:
         self._calls = Calls(self._listener.steps_marked())
         present = vars(owner).get(_CALL)
@@ -251,6 +281,9 @@ def install(listener: Listener) -> Installed:
         if (original := getattr(module, _COMPILE, None)) is not None:
             counting.append(GraphCalls(listener, flop_registry, skip))
             replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
+            if (entry := graph_text.entry_class()) is not None:
+                loading = _loading(counting[0], getattr(entry, graph_text.LOADS))
+                replaced.put(entry, graph_text.LOADS, skip(loading))
 
     def uninstall() -> None:
         for one in counting:
@@ -276,3 +309,18 @@ def _compiling(counting: GraphCalls, original: Callable[..., Any]) -> Callable[.
         return compiled
 
     return _compile_fx_inner
+
+
+def _loading(counting: GraphCalls, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original, updated=())
+    def wrap_post_compile(entry: Any, *args: Any, **kwargs: Any) -> Any:
+        if not counting.listening:
+            return original(entry, *args, **kwargs)
+        end = quietly("hooks.flops", graph_text.notice, entry, counting.loaded)
+        try:
+            return original(entry, *args, **kwargs)
+        finally:
+            if end is not None:
+                quietly("hooks.flops", end)
+
+    return wrap_post_compile
