@@ -172,6 +172,8 @@ class _Followed:
         from warmwatch_monitor.modes.table import enough
 
         if self._measured:
+            if self._stops.count:
+                return "interrupted"
             return self._measured if self._has_guards() else None
         self._last = self._launched.snapshot()
         run = _main(self._last)
@@ -195,7 +197,7 @@ class _Followed:
         assert self._guards is not None
         late = time.monotonic() - self._measured_at > _GUARD_SECONDS
         ranks, found = (len(list(self._guards.glob(f"*{end}"))) for end in (SUFFIX, GUARDS))
-        return late or bool(self._stops.count) or found >= ranks
+        return late or found >= ranks
 
     def _exits(self, run: RunView) -> bool:
         """Whether it exits by itself: a signal would then kill it before it has a status."""

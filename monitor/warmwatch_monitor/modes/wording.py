@@ -255,7 +255,7 @@ def _end(one: Row) -> Iterator[str]:
         "timeout",
         "interrupted",
     ):
-        yield f"{_BY_US[one.ended_by]} {took(one.seconds)}, before it was steady"
+        yield f"{_BY_US[one.ended_by]} {took(one.seconds)}, before all of it was measured"
     elif one.outcome == "measured" and (one.clean_steps or 0) < FEWEST:
         yield f"only {counted(one.clean_steps or 0, 'clean step')}: take the figures with care"
 

@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from support.records import wait_until
-from warmwatch_monitor.modes.bounded import PATIENCE, bounded, counted_signals
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
+from warmwatch_monitor.modes.bounded import PATIENCE, Stops, bounded, counted_signals
+from warmwatch_monitor.modes.one_mode import _Followed
 
 QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
 PATIENT = tuple((number, 60.0) for number, _ in PATIENCE)
@@ -106,3 +109,21 @@ def test_what_is_ignored_stays_ignored() -> None:
         "with counted_signals(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
     )
     assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "True\n"
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_guard_checks_are_measured_after_the_steps_unless_it_is_interrupted(
+    tmp_path: Path, interrupted: bool
+) -> None:
+    stops = Stops()
+    rest: Any = {"launched": None, "progress": None, "over": "timeout"}
+    followed = _Followed(**rest, steps=9, timeout=60.0, stops=stops, guards=tmp_path)
+    (tmp_path / f"0-1{SUFFIX}").touch()
+    assert followed._then_guards("steps") is None
+    assert (tmp_path / REQUEST).exists()
+    assert followed.poll() is None
+    if interrupted:
+        stops.take(signal.SIGINT, None)
+    else:
+        (tmp_path / f"0-1{GUARDS}").touch()
+    assert followed.poll() == ("interrupted" if interrupted else "steps")
