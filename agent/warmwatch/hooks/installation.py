@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.points import HookPointAbsentError, Install, Installed, Listener
+from warmwatch.hooks.points import HookPointAbsentError, Install, Installed, Listener, untraced
 
 EVENT_NAMES = "event_names"
 
@@ -266,11 +266,12 @@ def _spec_of(
     return None if loader is None else spec_from_loader(name, loader)
 
 
-# Dynamo must skip these: an import inside a compiled function calls them.
+# Dynamo must skip these: compiled functions call them, some by an import.
 FRAMES: tuple[Callable[..., Any], ...] = (
     Hooks._imported,
     ImportWatch.find_spec,
     ImportWatch._listen,
     ImportWatch._report,
     _spec_of,
+    untraced,
 )

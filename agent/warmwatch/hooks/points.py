@@ -8,9 +8,12 @@ know each other. Nothing here imports PyTorch.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from warmwatch._guard import quietly
 
 
 class Listener(Protocol):
@@ -206,6 +209,20 @@ class Replaced:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
+
+
+def untraced(where: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Like ``quietly``, with Dynamo off on this thread: for hook points inside compiled functions.
+
+    ``torch.compiler.disable`` does the same, but exists only where Dynamo is imported.
+    """
+    dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
+    traces = None if dynamo is None else dynamo.set_eval_frame(None)
+    try:
+        return quietly(where, function, *args)
+    finally:
+        if dynamo is not None and traces is not None:
+            dynamo.set_eval_frame(traces)
 
 
 Install = Callable[[Listener], Installed]

@@ -15,12 +15,11 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.phases import EXTENSION_BUILD, EXTENSION_CHECK
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 
 _KIND = "cpp_extension"
-_quietly = functools.partial(quietly, "hooks.cpp_extension")
+_quietly = functools.partial(untraced, "hooks.cpp_extension")
 
 
 class _Build:
@@ -85,7 +84,9 @@ def install(listener: Listener) -> Installed:
         wanted.append((baton, "wait", _waiting(reporter, baton.wait)))
     hidden = [ours for *_, ours in wanted]
     if lock is not None:
-        wanted.append((module, "FileLock", _reporting_lock(reporter, lock)))
+        reporting = _reporting_lock(reporter, lock)
+        wanted.append((module, "FileLock", reporting))
+        hidden += [reporting._acquire, reporting.__enter__]
 
     def uninstall() -> None:
         reporter.listening = False
@@ -128,7 +129,7 @@ def _waiting(reporter: _Reporter, original: Callable[..., Any]) -> Callable[...,
     return wait
 
 
-def _reporting_lock(reporter: _Reporter, original: Any) -> type:
+def _reporting_lock(reporter: _Reporter, original: Any) -> Any:
     class FileLock(original):  # type: ignore[misc]
         _waits = False
 

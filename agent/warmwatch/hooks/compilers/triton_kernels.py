@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any
 
-from warmwatch._guard import quietly
 from warmwatch.hooks.compilers.triton_specializations import Memory, of_kernel, of_tuning
 from warmwatch.hooks.phases import TRITON_COMPILE, TRITON_TUNE
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 from warmwatch.shared.user_code import place
 
 _KIND = "triton"
-_quietly = functools.partial(quietly, "hooks.triton")
+_quietly = functools.partial(untraced, "hooks.triton")
 # the module that defines it, and those that imported it by name (Triton 3.2)
 _BUILDERS = (
     "triton.runtime.build",
