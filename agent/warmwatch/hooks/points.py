@@ -180,10 +180,11 @@ class Replaced:
     """Attributes of modules and classes that a hook has replaced.
 
     ``undo`` restores them: an inherited attribute is inherited again. An attribute that other code
-    has wrapped meanwhile stays, with the hook inside.
+    has wrapped meanwhile stays, with the hook inside: it reports nothing unless ``listening``.
     """
 
     def __init__(self) -> None:
+        self.listening = True
         self._done: list[tuple[Any, str, Any, Any]] = []
 
     def put(self, owner: Any, name: str, ours: Any) -> None:
@@ -201,6 +202,7 @@ class Replaced:
 
     def undo(self) -> None:
         """Restore the originals."""
+        self.listening = False
         while self._done:
             owner, name, original, ours = self._done.pop()
             if vars(owner).get(name) is not ours:

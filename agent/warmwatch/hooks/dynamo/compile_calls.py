@@ -91,10 +91,10 @@ def install(listener: Listener) -> Installed:
         from torch.compiler import disable
 
         original = dynamo.optimize
-    listening = True
+    replaced = Replaced()
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
-        if listening:
+        if replaced.listening:
             try:
                 if not kwargs.get("disable") and is_asked_for(sys._getframe(1)):
                     listener.wrapped(way_of(args, kwargs))
@@ -102,15 +102,8 @@ def install(listener: Listener) -> Installed:
                 report("hooks.wrappers", error)
         return original(*args, **kwargs)
 
-    replaced = Replaced()
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     replaced.put(dynamo, "optimize", disable(optimize))
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)
 
 
 def is_asked_for(caller: FrameType | None) -> bool:

@@ -37,7 +37,7 @@ def install(listener: Listener) -> Installed:
         original = decorators._set_stance
         calls, miss = _CompiledCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
         _ = (eval_frame._stance.stance, config.disable)
-    listening = True
+    replaced = Replaced()
 
     def disabled() -> str:
         if os.environ.get(_VARIABLE) == "1":
@@ -49,7 +49,7 @@ def install(listener: Listener) -> Installed:
 
     def on_miss(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
         """Called when a call fits no compiled entry."""
-        if config.disable and listening:
+        if config.disable and replaced.listening:
             quietly("hooks.disabled", _skipped, listener, args, kwargs)
         return miss(wrapper, *args, **kwargs)
 
@@ -58,7 +58,7 @@ def install(listener: Listener) -> Installed:
     @functools.wraps(original)
     def set_stance(*args: Any, **kwargs: Any) -> Any:
         before = original(*args, **kwargs)
-        if listening:
+        if replaced.listening:
             try:
                 calls.stance_set()
                 listener.turned()
@@ -66,11 +66,7 @@ def install(listener: Listener) -> Installed:
                 report("hooks.disabled", error)
         return before
 
-    replaced = Replaced()
-
     def uninstall() -> None:
-        nonlocal listening
-        listening = False
         replaced.undo()
         calls.remove()
 

@@ -36,7 +36,7 @@ def install(listener: Listener) -> Installed:
 
         name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
         original = getattr(convert_frame, name)
-    listening = True
+    replaced = Replaced()
     hit: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
     def report_limit(setting: str) -> None:
@@ -52,7 +52,7 @@ def install(listener: Listener) -> Installed:
     @functools.wraps(original)
     def decide(*args: Any, **kwargs: Any) -> Any:
         decision = original(*args, **kwargs)
-        if listening:
+        if replaced.listening:
             try:
                 exceeded, setting = decision
                 if exceeded:
@@ -61,15 +61,8 @@ def install(listener: Listener) -> Installed:
                 report("hooks.recompile_limit", error)
         return decision
 
-    replaced = Replaced()
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     replaced.put(convert_frame, name, decide)
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)
 
 
 def check_flex_attention(listener: Listener) -> Installed:  # noqa: ARG001 - as every install

@@ -32,11 +32,11 @@ def install(listener: Listener) -> Installed:
 
         name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
         original = getattr(convert_frame, name)
-    listening = True
+    replaced = Replaced()
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
-        if listening:
+        if replaced.listening:
             try:
                 if reason := most_specific_first(reasons):
                     listener.recompile(reason, category_of(reason), _where(args, kwargs))
@@ -44,15 +44,8 @@ def install(listener: Listener) -> Installed:
                 report("hooks.recompile_reasons", error)
         return reasons
 
-    replaced = Replaced()
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     replaced.put(convert_frame, name, disable(reasons_of))
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)
 
 
 def _where(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,27 +25,20 @@ def install(listener: Listener) -> Installed:
         from torch.compiler import disable
 
         original = ChromiumEventLogger.log_instant_event
-    listening = True
+    replaced = Replaced()
 
     @functools.wraps(original, updated=())
     def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
         given = original(logger, *args, **kwargs)
-        if listening:
+        if replaced.listening:
             try:
                 _report_lookup(listener, args, kwargs)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.cache_events", error)
         return given
 
-    replaced = Replaced()
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     replaced.put(ChromiumEventLogger, "log_instant_event", disable(wrapper))
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)
 
 
 def _report_lookup(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -26,25 +26,18 @@ def install(listener: Listener) -> Installed:
         iterator = dataloader._BaseDataLoaderIter
         original = iterator.__next__
     on_batch, clock = skip(listener.on_batch), monotonic_ns
-    listening = True
+    replaced = Replaced()
 
     @functools.wraps(original)
     def next_batch(self: Any) -> Any:
         requested_ns = clock()
         batch = original(self)
-        if listening:
+        if replaced.listening:
             try:
                 on_batch(requested_ns)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.batches", error)
         return batch
 
-    replaced = Replaced()
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     replaced.put(iterator, "__next__", skip(next_batch))
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)

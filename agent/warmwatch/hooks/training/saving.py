@@ -44,14 +44,14 @@ def install(listener: Listener) -> Installed:
             getattr(owner, name)
     saves = _Saves(skip, disable(listener.save_began), disable(listener.save_ended))
     with contextlib.ExitStack() as undo:
-        undo.callback(saves.remove)
+        undo.callback(saves.replaced.undo)
         saves.put(*legacy, saves.around)
         for file in files:
             saves.put(file, "__init__", saves.before)
             saves.put(file, "__exit__", saves.after)
         undo.pop_all()
     late = dict.fromkeys((_SAVER, _STAGING), disable(saves.put_distributed))
-    return Installed(uninstall=saves.remove, late=late)
+    return Installed(uninstall=saves.replaced.undo, late=late)
 
 
 class _Saves:
@@ -59,29 +59,23 @@ class _Saves:
 
     def __init__(self, skip: _Wrap, began: Callable[[], None], ended: Callable[[], None]) -> None:
         self._skip, self._began, self._ended = skip, began, ended
-        self._listening = True
         skip(type(self)._call)
         self._wrapped: set[tuple[int, str]] = set()
-        self._replaced = Replaced()
+        self.replaced = Replaced()
 
     def put(self, owner: Any, name: str, wrap: _Wrap) -> None:
         """Wrap ``name`` of ``owner`` once; an inherited attribute gets an own one."""
         if (id(owner), name) not in self._wrapped:
             self._wrapped.add((id(owner), name))
-            self._replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
+            self.replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
 
     def put_distributed(self) -> None:
         """Wrap the parts of the distributed checkpoint that are imported by now."""
         for module, of, name in _DISTRIBUTED:
             found = sys.modules.get(module)
             owner = getattr(found, of, None) if of else found
-            if owner is not None and self._listening and name in vars(owner):
+            if owner is not None and self.replaced.listening and name in vars(owner):
                 self.put(owner, name, self.around)
-
-    def remove(self) -> None:
-        """Restore the originals, unless other code has wrapped ours meanwhile."""
-        self._listening = False
-        self._replaced.undo()
 
     def before(self, original: Any) -> Any:
         """Wrap ``original``, which begins a save: opening an existing file can take long."""
@@ -123,7 +117,7 @@ class _Saves:
         return save
 
     def _call(self, callback: Callable[[], None]) -> None:
-        if self._listening:
+        if self.replaced.listening:
             try:
                 callback()
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
