@@ -1,7 +1,7 @@
 """Puts the charting library into the package, where a wheel or an editable install is made.
 
-The repository holds only what was written for it, and whoever installs the wheel needs no
-JavaScript tools: uPlot is taken from a package that carries it, and is known by its digest.
+The repository holds only what was written for it, and installing the wheel needs no JavaScript
+tools: uPlot is taken from a package that contains it, and is verified by its digest.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _conditions() -> timeseries.Panel:
     return counts(
         About(
             title="Conditions",
-            description="What holds beside the state, as the number of ranks: a compilation that "
+            description="The conditions that hold, as the number of ranks: a compilation that "
             "takes too long, thrashing, a model that was to be compiled and is not, and others.",
             unit=units.NoUnit,
             width=24,

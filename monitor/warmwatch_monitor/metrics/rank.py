@@ -69,7 +69,7 @@ STATE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauges(
         "warmwatch_condition",
-        f"1 for what holds beside the state: {', '.join(CONDITIONS)}; else 0.",
+        f"1 for each condition that holds: {', '.join(CONDITIONS)}; else 0.",
         "condition",
         CONDITIONS,
         lambda view: one_hot(view.judgement.conditions, CONDITIONS),

@@ -166,7 +166,7 @@ class Compiler(Struct, frozen=True, kw_only=True):
 
 
 class WorkersMemory(Struct, frozen=True, kw_only=True):
-    """Memory of a training's compile workers beside the limit that all its processes share.
+    """Memory of a training's compile workers, and the limit that all its processes share.
 
     Attributes:
         workers, workers_bytes: their number, and their memory, shared pages counted once.

@@ -123,8 +123,8 @@ def recompiled(
     for one in every:
         if one.category:
             without = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
-            beside = one.evaluating or without
-            found.setdefault((_whose(one), one.category, beside), []).append(one)
+            between_steps = one.evaluating or without
+            found.setdefault((_whose(one), one.category, between_steps), []).append(one)
     made = (_group(*key, times, varying, warm_at) for key, times in found.items())
     return tuple(sorted(made, key=lambda one: -one.seconds))
 
@@ -146,7 +146,7 @@ def _whose(one: Priced) -> _Function:
 def _group(
     function: _Function,
     category: str,
-    beside: bool,
+    between_steps: bool,
     times: Sequence[Priced],
     varying: Sequence[Mapping[str, Any]],
     warm_at: float | None,
@@ -172,7 +172,7 @@ def _group(
         line=line,
         callers=tuple(dict.fromkeys(one.caller for one in times if one.caller is not None)),
         steps=tuple(one.step for one in times if one.step is not None),
-        between_steps=beside,
+        between_steps=between_steps,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
         advice=advice(category, kind, last.reason, dynamic=last.dynamic) if late else None,
         often=often[0] if often else None,

@@ -26,7 +26,7 @@ _PAUSE_SECONDS = 0.5
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
 @click.option("--watch", is_flag=True, help="Show the live answer in the terminal's last line.")
 @click.option("--report", is_flag=True, help="Print a summary of its runs on exit.")
-@click.option("--serve", is_flag=True, help="Start a daemon beside CMD and print the page's link.")
+@click.option("--serve", is_flag=True, help="Start a daemon with CMD and print the page's link.")
 @click.option("--json", metavar="FILE", help="Write link, exit code and runs as JSON.")
 @click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
@@ -106,8 +106,8 @@ def _served(launch: str) -> Iterator[str]:
         answer = query_daemon(daemon_of(settings))
     except DaemonError:
         answer = None
-    knows = answer is not None and answer.get("directories") == list(settings.directories)
-    if knows and not ends_with_a_command(settings.address):
+    has_records = answer is not None and answer.get("directories") == list(settings.directories)
+    if has_records and not ends_with_a_command(settings.address):
         note(f"warmwatch: live page: {settings.address.url}/ (of the daemon that already serves)")
         yield f"{settings.address.url}/"
         return

@@ -11,7 +11,7 @@ from warmwatch.shared.phrases import counted, duration
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.stacks.sources import KernelThreads
 from warmwatch_monitor.status.schema import rank as schema
-from warmwatch_monitor.status.words.conditions import beside
+from warmwatch_monitor.status.words.conditions import short_conditions
 from warmwatch_monitor.status.words.states import describe_state
 
 
@@ -90,7 +90,7 @@ def heading(view: RankView) -> Iterator[str]:
     head, clauses = describe_state(view)
     why = next((f"{one.joint}{one.text}" for one in clauses if one.text), "")
     yield f"  {head}{why}"
-    yield from (f"  {words}" for _, words in beside(view))
+    yield from (f"  {words}" for _, words in short_conditions(view))
 
 
 def at_work(compilers: Sequence[Compiler]) -> Iterator[str]:

@@ -19,7 +19,7 @@ _ALWAYS_APART = 4  # up to this many ranks, each has a row
 _LIKE = 0.1
 _LONGEST_RANGES = 20
 # a warm or eager rank with such a condition is not simply at its real speed
-BESIDE = {"silent": "no step", "slower": "slower"}
+NOT_AT_SPEED = {"silent": "no step", "slower": "slower"}
 _OTHERWISE_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
@@ -108,8 +108,8 @@ def _at(rank: Rank) -> str:
     end = rank.get("end")  # not known for a past moment
     if not end:
         holds = {one["condition"] for one in rank.get("conditions", ())}
-        beside = next((words for name, words in BESIDE.items() if name in holds), "")
-        return rank["compile"]["phase"] or (beside if rank["state"] in ("warm", "eager") else "")
+        instead = next((words for name, words in NOT_AT_SPEED.items() if name in holds), "")
+        return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
     if end["how"] in _OTHERWISE_FINISHED:
         return str(end["how"])
     if end.get("out_of_memory"):

@@ -9,7 +9,7 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable
 
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
-from warmwatch_monitor.terminal.table import BESIDE, LEFT, cell_width
+from warmwatch_monitor.terminal.table import LEFT, NOT_AT_SPEED, cell_width
 from warmwatch_monitor.top.listing import Entry, Listing
 
 _GAP = 2
@@ -54,7 +54,7 @@ def _head(name: str, wide: int) -> Text:
 
 _CELL_STYLES: Mapping[str, Mapping[str, str]] = {
     "state": STYLES,
-    "phase": {**PHASE_STYLES, **dict.fromkeys(BESIDE.values(), "bold yellow")},
+    "phase": {**PHASE_STYLES, **dict.fromkeys(NOT_AT_SPEED.values(), "bold yellow")},
 }
 
 

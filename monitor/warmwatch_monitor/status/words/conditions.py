@@ -106,7 +106,7 @@ def conditions(view: RankView) -> list[tuple[str, str]]:
     return [(name, _words(name, view)) for name in view.judgement.conditions]
 
 
-def beside(view: RankView) -> list[tuple[str, str]]:
+def short_conditions(view: RankView) -> list[tuple[str, str]]:
     """The same, for use after a head with the compile time of ``view``."""
     return [
         (name, too_long(view) if name == "long_compile" else _words(name, view))

@@ -32,8 +32,8 @@ def training(gpus: Sequence[GpuReading], since_seconds: float | None) -> str:
     """``at_work`` of a run that trains, once the figures can be those of its steps.
 
     ``since_seconds``: since the compiler last worked or a long gap between two steps ended;
-    ``None`` if neither is known. Before NVML's averages have settled they show the GPU that was
-    idle then beside the real speed.
+    ``None`` if neither is known. Before NVML's averages have settled they show a GPU
+    that was idle, next to the real speed.
     """
     return "" if since_seconds is not None and since_seconds < _SETTLED else at_work(gpus)
 

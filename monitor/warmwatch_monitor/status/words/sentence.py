@@ -37,7 +37,12 @@ from warmwatch_monitor.output.summary import (
     shortened,
 )
 from warmwatch_monitor.status.words import gpus
-from warmwatch_monitor.status.words.conditions import IMPORTANCE, SHORT_BEFORE, beside, conditions
+from warmwatch_monitor.status.words.conditions import (
+    IMPORTANCE,
+    SHORT_BEFORE,
+    conditions,
+    short_conditions,
+)
 from warmwatch_monitor.status.words.progress import (
     deadline,
     deadline_words,
@@ -199,7 +204,7 @@ def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
 
 def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
     """Each condition once, in the words of the speaker, else of the first rank it holds for."""
-    words = dict(beside(speaker)) if speaker.living else {}
+    words = dict(short_conditions(speaker)) if speaker.living else {}
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
