@@ -18,7 +18,7 @@ STEADY, SPEED_UP = "steady step", "speed-up"
 PEAK, ENERGY, BREAK_EVEN = "peak memory", "energy a step", "break-even"
 _COMPILING = (FIRST, WARMUP, COST, SPENT, BREAK_EVEN)
 _STEPS = (STEADY, SPEED_UP, ENERGY, BREAK_EVEN)
-_ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
+ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
 
 
 class Incomparable(Struct, frozen=True, kw_only=True):
@@ -38,19 +38,19 @@ class _Fact(Struct, frozen=True):
 
 
 _FACTS = (
-    _Fact("GPUs", lambda what: ", ".join(sorted(what.gpus)) or None, _ALL),
-    _Fact("world size", lambda what: what.world_size, _ALL),
+    _Fact("GPUs", lambda what: ", ".join(sorted(what.gpus)) or None, ALL),
+    _Fact("world size", lambda what: what.world_size, ALL),
     _Fact("tokens a step", lambda what: what.tokens_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)),
     _Fact(
         "samples a step", lambda what: what.samples_per_step, (*_STEPS, FIRST, FIRST_MEMORY, PEAK)
     ),
-    _Fact("torch", lambda what: what.torch, _ALL),
-    _Fact("CUDA", lambda what: what.cuda, _ALL),
-    _Fact("Triton", lambda what: what.triton, _ALL),
+    _Fact("torch", lambda what: what.torch, ALL),
+    _Fact("CUDA", lambda what: what.cuda, ALL),
+    _Fact("Triton", lambda what: what.triton, ALL),
     _Fact("driver", lambda what: what.driver, _STEPS),
-    _Fact("script", lambda what: what.script, _ALL),
-    _Fact("commit", lambda what: what.commit, _ALL),
-    _Fact("compiled code", lambda what: what.code, _ALL),
+    _Fact("script", lambda what: what.script, ALL),
+    _Fact("commit", lambda what: what.commit, ALL),
+    _Fact("compiled code", lambda what: what.code, ALL),
     _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
     _Fact("caches", lambda what: _caches(what), _COMPILING),
 )

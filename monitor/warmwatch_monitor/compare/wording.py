@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare import comparability as rows
-from warmwatch_monitor.compare.comparability import Incomparable
 from warmwatch_monitor.compare.comparison import BreakEven, Comparison, Measured, Side
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, slower_period, took
@@ -42,17 +41,19 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
 
 def page(of: Comparison) -> Document:
     """The whole comparison. Differences come first, because they qualify the costs."""
-    differs = [
-        f"{text[0].upper()}{text[1:]}; this affects {', '.join(one.rows)}."
-        for one in of.incomparable
-        for text in [_differs(one, of)]
-    ]
+    affected = dict.fromkeys(one.rows for one in of.incomparable)
+    differs = [_differs(of, rows) for rows in affected]
+    first, *others = [*differs, *(sentence(one) for one in of.break_even)]
     return Document(
         title="Warmwatch comparison: " + ", ".join(one.label for one in of.sides),
         state="",
-        answer=" ".join([*differs, *(sentence(one) for one in of.break_even)]),
+        answer=first,
         warnings=tuple(_warnings(of)),
-        sections=(*_tables(of), _method(of)),
+        sections=(
+            *((Section("Break-even", items=tuple(map(Item, others))),) if others else ()),
+            *_tables(of),
+            _method(of),
+        ),
     )
 
 
@@ -90,15 +91,23 @@ def _warnings(of: Comparison) -> Iterator[str]:
     if of.unknown:
         yield f"not known for all of them, so not compared: {', '.join(of.unknown)}"
     for one in of.sides:
-        for period in one.slower:
-            text = f"{one.label} was slower than before {slower_period(period)}"
+        if one.slower:
+            worst = max(one.slower, key=lambda period: period["ratio"])
+            several = f" in {len(one.slower)} periods, the worst" if len(one.slower) > 1 else ""
+            text = f"{one.label} was slower than before{several} {slower_period(worst)}"
             yield f"{text}; its {rows.STEADY} and break-even include these steps"
 
 
-def _differs(one: Incomparable, of: Comparison) -> str:
-    pairs = zip(of.sides, one.values, strict=True)
-    values = ", ".join(f"{value} in {side.label}" for side, value in pairs)
-    return f"not the same {one.what}: {values}"
+def _differs(of: Comparison, affected: tuple[str, ...]) -> str:
+    """The differences that affect these rows, in one sentence."""
+    differing = []
+    for one in of.incomparable:
+        if one.rows == affected:
+            pairs = zip(of.sides, one.values, strict=True)
+            values = ", ".join(f"{value} in {side.label}" for side, value in pairs)
+            differing.append(f"{one.what}: {values}")
+    names = "all times, memory and energy" if affected == rows.ALL else ", ".join(affected)
+    return f"Not the same {'; '.join(differing)}; this affects {names}."
 
 
 def _tables(of: Comparison) -> Iterator[Section]:

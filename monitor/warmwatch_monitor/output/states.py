@@ -78,4 +78,4 @@ def _overview(answer: Mapping[str, Any]) -> str:
 def _qualified(run: Mapping[str, Any]) -> str:
     """Its state; ``warm but slower`` if its sentence begins so."""
     found = re.search(_QUALIFIED, str(run["summary"]))
-    return found[1] if found else str(run["state"])
+    return re.sub("^runs eagerly,?", "eager", found[1]) if found else str(run["state"])

@@ -19,7 +19,7 @@ const ORDER = [
 const LEAD = /^(?:warm|runs eagerly),? but [^:;,]+/;
 
 export function stateOf(run) {
-  return LEAD.exec(unnamed(run))?.[0] ?? run.state;
+  return LEAD.exec(unnamed(run))?.[0].replace(/^runs eagerly,?/, "eager") ?? run.state;
 }
 
 // the state that colour and icon show
@@ -85,8 +85,8 @@ export function showAnswer(newest, place) {
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
   text(document.getElementById("headline"), headline);
   const sentence = document.getElementById("summary");
-  text(sentence, one ? unnamed(one) : newest.summary);
-  sentence.hidden = missing || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
+  text(sentence, one ? beyond(one, worded(one, newest)) : newest.summary);
+  sentence.hidden = missing || !sentence.textContent || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
   items(details, (one ? one.details : []) ?? []);
@@ -97,6 +97,14 @@ export function showAnswer(newest, place) {
 // a run's sentence without its name, which the row already shows
 export function unnamed({ run, summary = "" }) {
   return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
+}
+
+// the sentence without what `words` already shows: `since step 344 (62 ms before, 7.7x)`
+export function beyond(run, words) {
+  const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
+  let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:,]? /, "");
+  if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
+  return figure.startsWith("for ") ? rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1") : rest;
 }
 
 const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.length);

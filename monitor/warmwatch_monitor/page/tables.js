@@ -13,7 +13,7 @@ export function showTables(answer, newest, place) {
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);
   const shown = place.run === null ? MOST_RANKS : Infinity;
   rows("ranks", first(each(runs, (rank, of) => [[rank, of, now.get(`${of.rank} ${of.run}`)]]), shown).map(([rank, of, sampled]) => ({
-    ...of, state: rank.state, compiles: rank.compile.phase, phase: rank.compile.phase ?? beside(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
+    ...of, state: rank.state, compiles: rank.compile.phase, detail: rank.compile.phase ?? beyond(rank), steps: sampled?.steps ?? rank.steps, age: sampled?.last_step_age_seconds,
     step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: (sampled?.compile_seconds ?? rank.compile.seconds) || (rank.compile.graphs_before ? null : 0), graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
@@ -32,8 +32,12 @@ export function speed({ state, step_seconds: { recent, typical, median } }) {
   return (ENDED.has(state) ? null : recent) ?? typical ?? median;
 }
 
-// what qualifies "warm" or "eager", in the column of the phase as in the terminal
-function beside({ state, conditions = [] }) {
+// what qualifies "warm" or "eager", or how a rank ended, as in the terminal
+function beyond({ state, conditions = [], end }) {
+  if (end && end.how !== "interrupted" && end.how !== "detached") {
+    return end.out_of_memory ? "out of memory" : end.exception ?? end.signal ?? (end.exit_code ? `exit code ${end.exit_code}` : null);
+  }
+  if (end) return end.how;
   const holds = state === "warm" || state === "eager" ? conditions.map((one) => one.condition) : [];
   return holds.includes("silent") ? "no step" : holds.includes("slower") ? "slower" : null;
 }

@@ -68,7 +68,7 @@ def _agree(one: Rank, other: Rank) -> bool:
 
 def _exact(rank: Rank) -> tuple[Any, ...]:
     compile = rank["compile"]
-    return rank["state"], _at(rank), compile["recompiles"], compile["graph_breaks"]
+    return rank["state"], _detail(rank), compile["recompiles"], compile["graph_breaks"]
 
 
 def _near(one: float | None, other: float | None, floor: float) -> bool:
@@ -90,7 +90,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     return {
         "rank": _ranges([rank["rank"] for rank in ranks]),
         "state": state,
-        "phase": _at(first),
+        "detail": _detail(first),
         "for": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
         "clean": _count(clean),
@@ -103,7 +103,7 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
     }
 
 
-def _at(rank: Rank) -> str:
+def _detail(rank: Rank) -> str:
     """Its current phase, or what qualifies its state; for an ended rank, its end."""
     end = rank.get("end")  # not known for a past moment
     if not end:
@@ -164,7 +164,7 @@ _USUAL: Mapping[str, int] = {
     "run": 3,
     "rank": 4,
     "state": 11,
-    "phase": 14,
+    "detail": 14,
     "for": 7,
     "steps": 6,
     "clean": 5,
@@ -175,9 +175,9 @@ _USUAL: Mapping[str, int] = {
     "breaks": 6,
     "pid": 7,
 }
-LEFT = frozenset({"run", "state", "phase"})
+LEFT = frozenset({"run", "state", "detail"})
 # omitted in this order if the width is too small; the others always stay
-_DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "phase", "for")
+_DISPENSABLE = ("pid", "clean", "breaks", "last step", "recompiles", "compiled", "detail", "for")
 _GAP = "  "
 
 

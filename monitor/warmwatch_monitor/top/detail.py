@@ -155,9 +155,9 @@ def heading(shown: Shown) -> list[Text]:
     rank, cells = shown.rank, shown.entry.cells
     line = Text(f"{shown.entry.run['run']} rank {cells['rank']}  ", style="bold")
     line.append(rank["state"], style=STYLES.get(rank["state"], ""))
-    if cells["phase"]:
-        style = PHASE_STYLES.get(cells["phase"], "")
-        line.append(" (").append(cells["phase"], style=f"not bold {style}").append(")")
+    if cells["detail"]:
+        style = PHASE_STYLES.get(cells["detail"], "")
+        line.append(" (").append(cells["detail"], style=f"not bold {style}").append(")")
     line.append(f" for {cells['for']}" if cells["for"] else "", style="not bold")
     where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
     where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""

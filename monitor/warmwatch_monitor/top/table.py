@@ -54,7 +54,7 @@ def _head(name: str, wide: int) -> Text:
 
 _CELL_STYLES: Mapping[str, Mapping[str, str]] = {
     "state": STYLES,
-    "phase": {**PHASE_STYLES, **dict.fromkeys(NOT_AT_SPEED.values(), "bold yellow")},
+    "detail": {**PHASE_STYLES, **dict.fromkeys(NOT_AT_SPEED.values(), "bold yellow")},
 }
 
 

@@ -107,7 +107,7 @@ def test_a_link_opens_a_run_a_rank_and_a_moment(browser: Browser, tmp_path: Path
             page.until("!document.getElementById('rank').hidden")
             assert page.text("#h-rank") == "Rank 0 of gpt2"
             assert page.page.input_value("#run") == "gpt2"
-            assert page.text("#summary").startswith("compiling")
+            assert page.text("#headline").startswith("gpt2: compiling")
 
 
 DRAWN = """() => {
@@ -220,7 +220,7 @@ def test_a_run_name_is_never_html(browser: Browser, tmp_path: Path) -> None:
 
 
 HEADLINES = """async () => {
-  const { shadeOf, worded } = await import("/page/headline.js");
+  const { beyond, shadeOf, worded } = await import("/page/headline.js");
   const blank = { left_seconds: null, a_step_seconds: null, silent: false };
   const rank = { run: "gpt2", since: 100, steps: 1234, ...blank };
   const spoken = { run: "gpt2", state: "warm", summary: "gpt2: warm: 24.5 ms a step" };
@@ -237,10 +237,18 @@ HEADLINES = """async () => {
     one("eager", { run: "bert", a_step_seconds: 2 }), worded(spoken, { at: 160, ranks: [] }),
     ...["warm but slower: 400 ms a step since step 300", "warm, but Dynamo captured no graph",
       "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
+      "runs eagerly but slower: 310 ms a step since step 9",
+      "eager: no compile activity; 2 s a step",
     ].map((words) => {
-      const run = { run: "gpt2", state: "warm", summary: `gpt2: ${words}` };
-      return `${worded(run, { at: 160, ranks: [] })} (${shadeOf(run)})`;
+      const state = words.includes("eager") ? "eager" : "warm";
+      const run = { run: "gpt2", state, summary: `gpt2: ${words}` };
+      const head = worded(run, { at: 160, ranks: [] });
+      return `${head} (${shadeOf(run)}): ${beyond(run, head)}`;
     }),
+    beyond(
+      { run: "gpt2", state: "compiling", summary: "gpt2: compiling for 8 s (inductor), now f" },
+      "compiling for 8 s",
+    ),
   ];
 }"""
 
@@ -254,9 +262,13 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
             *("stalled for 60 s", "finished, 1,234 steps", "eager"),
             "warm, 24.5 ms a step",
-            "warm but slower, 400 ms a step (doubtful)",
-            "warm, but Dynamo captured no graph (doubtful)",
-            *("warm (doubtful)", "warm (warm)"),
+            "warm but slower, 400 ms a step (doubtful): since step 300",
+            "warm, but Dynamo captured no graph (doubtful): ",
+            "warm (doubtful): no step for 61 s and nothing compiles; warm since step 4",
+            "warm (warm): since step 4",
+            "eager but slower, 310 ms a step (doubtful): since step 9",
+            "eager, 2 s a step (eager): no compile activity; 2 s a step",
+            "inductor, now f",
         ]
 
 
@@ -289,6 +301,28 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         page.page.click("#ended-part summary")
         assert page.page.is_visible("#ended li")
         assert "old" in page.text("#ended")
+        for width in (320, 800, 1400):
+            page.page.set_viewport_size({"width": width, "height": 900})
+            assert page.page.evaluate(CROWDED) == [], width
+
+
+# rows of runs with a long state: overlapping columns, and a sentence that is no wider than a word
+CROWDED = """() => [...document.querySelectorAll("#runs li")].flatMap((row) => {
+  row.querySelector(".state").textContent = "eager but slower, 310 ms a step";
+  row.querySelector(".words").textContent = "since step 344 (62 ms before, 7.7x); ".repeat(3);
+  const [state, spark, words] = [".state", ".spark", ".words"].map((one) => {
+    const range = document.createRange();
+    range.selectNode(row.querySelector(one));
+    return range.getBoundingClientRect();
+  });
+  const beside = (a, b) => a.right <= b.left || b.right <= a.left;
+  const over = (a, b) => !beside(a, b) && a.top < b.bottom && b.top < a.bottom;
+  const wrong = {
+    "state over sparkline": over(state, spark), "state over words": over(state, words),
+    "narrow words": words.width < 150, "too wide": row.scrollWidth > row.clientWidth,
+  };
+  return Object.keys(wrong).filter((name) => wrong[name]);
+})"""
 
 
 def test_a_drag_over_a_chart_zooms_all_of_them_and_a_link_keeps_it(
@@ -622,7 +656,7 @@ STEP_IN_THE_TABLE = """async () => {
   const steps = [shown([{ run: "m", rank: 0, a_step_seconds: 0.3 }]), shown([])];
   rank.conditions = [{ condition: "slower" }];
   shown([]);
-  return [...steps, document.querySelector("#ranks tbody span[data-f=phase]").textContent];
+  return [...steps, document.querySelector("#ranks tbody span[data-f=detail]").textContent];
 }"""
 
 
