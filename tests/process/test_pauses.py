@@ -165,7 +165,7 @@ def test_nothing_of_ours_is_compiled_where_a_compiled_function_saves(
 
 
 DECORATED = """
-for bracket in (warmwatch.evaluating(), warmwatch.saving()):
+for bracket in (warmwatch.evaluating(), warmwatch.saving(), warmwatch.allow_compilation()):
     @bracket
     def half(x): return x * .5
     for f in (half, lambda x: half(x) + 1):
@@ -176,7 +176,7 @@ result([dict(torch._dynamo.utils.counters[name]) for name in ("stats", "graph_br
 
 def test_what_is_decorated_is_one_graph_with_what_calls_it(records: Path) -> None:
     stats, breaks = result_of(records, DECORATED)
-    assert (stats["unique_graphs"], breaks) == (4, {})
+    assert (stats["unique_graphs"], breaks) == (6, {})
 
 
 EVALUATES = """

@@ -7,7 +7,7 @@ format. So functions import the agent's modules when they are called.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ContextDecorator
+from functools import wraps
 from time import monotonic_ns
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING
 from warmwatch._version import __version__
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from typing import ParamSpec, TypeVar
+
     from warmwatch.lifecycle.after_warm import Recompile
     from warmwatch.lifecycle.attaching import Attached
     from warmwatch.shared.verdict import Judgement
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
 
 attached: Attached | None = None
@@ -38,7 +44,23 @@ def _dynamo_imported() -> None:
     is_traced = compiler.is_dynamo_compiling
 
 
-class Activity(ContextDecorator):
+class _Decorator:
+    """As ``contextlib.ContextDecorator``, whose file PyTorch 2.6 does not trace."""
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def inner(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self._again():
+                return function(*args, **kwargs)
+
+        return inner
+
+    def _again(self) -> AbstractContextManager[None]:
+        """One instance per call of a decorated function: several threads may run it."""
+        raise NotImplementedError
+
+
+class Activity(_Decorator):
     """The context manager of ``warmwatch.activity()``; reentrant."""
 
     def __init__(self, name: str) -> None:
@@ -57,12 +79,12 @@ class Activity(ContextDecorator):
             return
         _end(self._name, self._begun.pop(), kind)
 
-    def _recreate_cm(self) -> Activity:
+    def _again(self) -> Activity:
         """One instance per call of a decorated function: several threads may run it."""
         return Activity(self._name)
 
 
-class Pause(ContextDecorator):
+class Pause(_Decorator):
     """The context manager of ``warmwatch.evaluating()`` and ``saving()``; reentrant.
 
     ``kind``: a key of ``ledger.pauses.WORDS``.
@@ -81,7 +103,7 @@ class Pause(ContextDecorator):
         if not is_traced():
             self._record("pause_ended")
 
-    def _recreate_cm(self) -> Pause:
+    def _again(self) -> Pause:
         """One instance per call of a decorated function: Dynamo can enter it."""
         return Pause(self._kind)
 
@@ -93,7 +115,7 @@ class Pause(ContextDecorator):
             _report(error, self._kind)
 
 
-class AllowCompilation(ContextDecorator):
+class AllowCompilation(_Decorator):
     """The context manager of ``warmwatch.allow_compilation()``; reentrant."""
 
     def __enter__(self) -> None:
@@ -114,7 +136,7 @@ class AllowCompilation(ContextDecorator):
         if end_allowing() and attached is not None:
             quietly("after_warm", attached.agent.update_refusal)
 
-    def _recreate_cm(self) -> AllowCompilation:
+    def _again(self) -> AllowCompilation:
         """One instance per call of a decorated function: several threads may run it."""
         return AllowCompilation()
 
