@@ -10,6 +10,7 @@ import pytest
 from support import slots
 from support.documents import status
 from support.sources import poller
+from support.torch_versions import TORCH
 from support.trainings import result_of, run, training
 from warmwatch_monitor import metrics as series
 from warmwatch_monitor.terminal.status import picture
@@ -164,18 +165,17 @@ def test_the_full_reason_is_recorded_if_the_user_enables_it(records: Path) -> No
     run(records, PROMPTS, env={"WARMWATCH_FULL_REASONS": "1"})
     reported = _reported(records)
     assert "['prompt'] == 'patient 7: secret'" in reported
-    assert "the patient's secret" in reported
+    assert ("the patient's secret" in reported) == TORCH.quotes_lines
 
 
 def test_each_reason_of_a_graph_break_is_reported_once_without_the_users_text(
     records: Path,
 ) -> None:
-    body = """
-class Tokens:
-    def __str__(self): return "secret"
+    message = TORCH.break_message.format("the 'secret' words")
+    body = f"""
 @torch.compile(backend="eager", dynamic=False)
 def shown(x):
-    torch._dynamo.graph_break(msg="the 'secret' words")
+    torch._dynamo.graph_break({message})
     return x + 1
 @torch.compile(backend="eager", dynamic=False)
 def opened(x):

@@ -15,6 +15,7 @@ compiler ``OWN_OF_COMPILER``) cannot be forked from it (``fits``).
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import hashlib
@@ -269,6 +270,8 @@ def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if "triton" in sys.modules:  # that of PyTorch 2.15 reports at the end what is frozen as leaked
+        atexit.register(gc.unfreeze)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -29,6 +29,9 @@ class Reports:
             the agent wraps a method that Dynamo inlines there.
         builds_with_baton: of several processes that load one C++ extension, one builds it for all.
         guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
+        quotes_lines: the reason of a recompile quotes the user's line.
+        names_refused: the error of the stance ``fail_on_recompile`` names the function.
+        break_message: the arguments of ``torch._dynamo.graph_break`` that give it a reason.
     """
 
     reason: bool = True
@@ -39,6 +42,9 @@ class Reports:
     guards_of_inlined: int = 0
     builds_with_baton: bool = True
     guards_parameters: bool = True
+    quotes_lines: bool = True
+    names_refused: bool = True
+    break_message: str = 'msg="{}"'
 
 
 _VERSIONS = {
@@ -48,6 +54,9 @@ _VERSIONS = {
         cache_load=False,
         limit="cache_size_limit",
         guards_parameters=False,
+        quotes_lines=False,
+        names_refused=False,
+        break_message="",
     ),
     (2, 8): Reports(missing=("cache_verdicts",), guards_parameters=False),
     (2, 11): Reports(threads=1, guards_parameters=False),

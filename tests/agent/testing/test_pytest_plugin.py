@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.torch_versions import LOGS_RECORD
+from support.torch_versions import LOGS_RECORD, TORCH
 from support.trainings import Training, environment, started
 
 pytest_plugins = ["pytester"]
@@ -123,7 +123,7 @@ def test_blocks_in_blocks_and_a_block_that_compiles_nothing(warmwatch_compiles):
 
 def test_a_function_that_hits_the_recompile_limit(warmwatch_compiles):
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(recompile_limit=2, automatic_dynamic_shapes=False):
+    with torch._dynamo.config.patch(LIMIT=2, automatic_dynamic_shapes=False):
         # the one that hits it is a recompile too, to PyTorch's own log and to warmwatch
         with warmwatch_compiles(graphs=2, recompiles=2, fallbacks=1, failures=0):
             recompiled(made(double)[0], 2, 3, 4, 5)
@@ -186,7 +186,8 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
 @pytest.mark.slow
 def test_it_counts_what_pytorch_counts_in_a_worker_of_xdist_too(pytest_of: PytestOf) -> None:
-    pytest_of(COUNTS, "-p", "xdist", "-n", "1").assert_outcomes(passed=10)
+    body = COUNTS.replace("LIMIT", TORCH.limit)
+    pytest_of(body, "-p", "xdist", "-n", "1").assert_outcomes(passed=10)
 
 
 FAILS = """
