@@ -117,7 +117,7 @@ release: $(READY) ## build and check the files of a release, in dist/
 	rm -rf dist
 	$(BIN)/python packaging dist
 
-test-install: $(READY) ## install the wheel with the lowest and the newest dependencies in each Python found here
+test-install: $(READY) ## install the wheel with the lowest and the newest dependencies in each Python found here, and beside the release before (PREVIOUS: a commit)
 	$(BIN)/pip install -q --group release
 	$(BIN)/python -m pytest -m "install" tests/release $(PYTEST_ARGS)
 

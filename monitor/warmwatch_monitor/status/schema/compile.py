@@ -308,8 +308,10 @@ class Compile(Struct, frozen=True, kw_only=True):
     """When the oldest background compilation in progress began; null if there is none. Steps do not
     wait for it.
     """
-    background_seconds: Seconds
-    """Time of all background compilations, added up over threads."""
+    background_seconds: Seconds | None = None
+    """Time of all background compilations, added up over threads; null from a daemon that does not
+    measure it.
+    """
     functions: list[Function] | None = None
     """The 10 most expensive functions. Null if the answer comes from Prometheus."""
     progress: Counted | None = None

@@ -298,10 +298,11 @@ class Status(Struct, frozen=True, kw_only=True):
     """Records in these directories that cannot be read."""
     more_refusals: int
     """Number of refusals that are not listed."""
-    unread_records: int
-    """Number of records that have not been read yet."""
-    left_out: LeftOut
-    """What this answer leaves out, because it exceeds a budget."""
+    unread_records: int | None = None
+    """Number of records that have not been read yet; null if the daemon does not count them."""
+    left_out: LeftOut | None = None
+    """What this answer leaves out, because it exceeds a budget; null from a daemon without budgets.
+    """
     left_out_uids: list[int] = []
     """Uids of users whose records are left out, 100 at most. Only their runs may exist without
     being listed, unless `incomplete` gives another reason.
