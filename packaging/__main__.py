@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -35,9 +36,11 @@ def main(dist: Path) -> None:
         print(f"{path.stat().st_size:>9,} bytes  {path}")
 
 
-def run(*command: object) -> None:
+def run(*command: object, **variables: str) -> None:
     """Run a program in the checkout."""
-    done = subprocess.run([*map(str, command)], cwd=ROOT, check=False)
+    done = subprocess.run(
+        [*map(str, command)], cwd=ROOT, env={**os.environ, **variables}, check=False
+    )
     if done.returncode:
         sys.exit(done.returncode)
 
@@ -48,6 +51,7 @@ def lock(target: Path) -> None:
         *(BIN / "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"),
         *("--extra", "monitor", "--extra", "otlp", "--format", "pylock.toml"),
         *("--python-version", "3.10", "--output-file", target, "pyproject.toml"),
+        UV_CUSTOM_COMPILE_COMMAND="make release",  # the header, instead of this machine's paths
     )
 
 

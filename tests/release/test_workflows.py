@@ -75,6 +75,17 @@ def test_the_conda_recipe_requires_what_the_package_requires() -> None:
     assert f'version: "{__version__}"' in recipe
 
 
+def test_the_chart_installs_the_image_of_its_release() -> None:
+    chart = yaml.safe_load((ROOT / "docker/helm/warmwatch/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    (push,) = [step for step in jobs["image"]["steps"] if step.get("id") == "push"]
+    version = "${{ needs.build.outputs.version }}"
+    assert f":{version}\n" in push["with"]["tags"]
+    (publish,) = [step for step in jobs["chart"]["steps"] if "run" in step]
+    assert publish["env"]["VERSION"] == version
+
+
 def test_the_sbom_of_the_wheel_names_the_library_that_the_build_puts_into_it() -> None:
     (part,) = json.loads((ROOT / "monitor/warmwatch.cdx.json").read_text())["components"]
     assert part["hashes"][0]["content"] in (ROOT / "monitor/hatch_build.py").read_text()
