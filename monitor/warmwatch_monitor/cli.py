@@ -76,6 +76,8 @@ class _Commands(click.Group):
         _list(formatter)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        if "_WARMWATCH_COMPLETE" in os.environ:
+            import_module("warmwatch_monitor.client.completion")  # registers its shells
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # what click itself prints: --help

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 import click
+from click.shell_completion import FishComplete, add_completion_class
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
@@ -14,6 +15,13 @@ from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
 
 _MOST = 50  # earlier runs
+
+
+@add_completion_class
+class _Fish(FishComplete):
+    """Click's script cuts a value at its first comma: ``--until warm,failed``."""
+
+    source_template = FishComplete.source_template.replace("split ", "split --max 1 ")
 
 
 def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -225,7 +225,7 @@ def page(report: Report, moment: Moment) -> Document:
 
 def short(report: Report) -> Document:
     """The short report at the end of a launch, without details."""
-    parts = (failure(report), where(report), again(report), to_do(report), ranks(report))
+    parts = (failure(report), where(report), to_do(report), again(report), ranks(report))
     return Document(
         title=report.run,
         state=report.state,
@@ -238,9 +238,9 @@ def short(report: Report) -> Document:
 def _sections(report: Report) -> Iterator[Section | None]:
     yield failure(report)
     yield where(report)
+    yield to_do(report)
     yield since_last_time(report)
     yield again(report)
-    yield to_do(report)
     yield cost(report)
     yield timeline(report)
     yield broken(report)

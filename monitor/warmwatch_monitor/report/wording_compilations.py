@@ -19,6 +19,7 @@ from warmwatch_monitor.report.parts import (
 )
 
 _FUNCTIONS, _REASONS, _BREAKS, _CALLERS = 12, 6, 10, 3
+_EXAMPLES = 2  # reasons shown besides a sentence that sums them up
 _BREAK_WORDS = 200
 _IN_THE_MIDDLE = "in the middle of compile activity"
 
@@ -106,7 +107,7 @@ def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
         f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
     )
     head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late})"
-    reasons = list(one.reasons[:_REASONS])
+    reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
     return Item(head, tuple(words for words in (why, one.often or "") if words), one.advice or "")

@@ -234,6 +234,13 @@ def test_without_the_extra_run_becomes_the_command() -> None:
     assert bare("run").returncode == 2
 
 
+def test_fish_completes_a_value_with_a_comma() -> None:
+    """It reads ``plain,VALUE``, and ``--until`` takes several states with commas between."""
+    environ = {"_WARMWATCH_COMPLETE": "fish_source"}
+    script = CliRunner().invoke(cli, [], prog_name="warmwatch", env=environ).stdout
+    assert 'string split --max 1 "," $completion' in script
+
+
 def completed(words: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setenv("COMP_WORDS", f"warmwatch {words}")
     monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
