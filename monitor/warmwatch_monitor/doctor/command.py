@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from warmwatch_monitor.doctor.compile_host import compile_host
 from warmwatch_monitor.doctor.hook_checks import hooks
 from warmwatch_monitor.doctor.host_checks import compiling
 from warmwatch_monitor.doctor.issue_report import issue_report
-from warmwatch_monitor.errors import WarmwatchError
+from warmwatch_monitor.errors import UsageError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, plain, say
 from warmwatch_monitor.output.files import place_of, write
@@ -56,7 +56,7 @@ class DoctorDocument(Struct, frozen=True, kw_only=True):
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
 
-@click.command()
+@click.command(context_settings={"allow_interspersed_args": False})
 @options.address
 @options.directory
 @click.option("--json", "is_json", is_flag=True, help="Print the findings as JSON.")
@@ -75,6 +75,7 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
     help="Collect versions, both checks and your runs without names for an issue; print it, and "
     "write it to FILE if you agree ('-' only prints).",
 )
+@click.argument("command", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def doctor(
     ctx: click.Context,
@@ -84,6 +85,7 @@ def doctor(
     is_json: bool,
     check_hooks: bool,
     report: str | None,
+    command: tuple[str, ...],
     **access: str | None,
 ) -> None:
     """Check the installation and this host, and show how to fix each problem.
@@ -92,9 +94,16 @@ def doctor(
     compile workers, and the directories of the compile caches. So run the command where the
     training runs: in its container or its job.
 
+    With CMD, such as python train.py, it measures guard checks instead: it runs CMD, with nothing
+    imposed, until its step is known; then for half a second or more under PyTorch's CPU profiler;
+    and ends it as by Ctrl-C. Guard checks above 1 % of the step are named, with the function.
+
     \b
     Exit code: 0 no problem found; 1 a problem found
+               With CMD: 126 it cannot be run; 127 it was not found; 130 Ctrl-C
     """
+    if command and (check_hooks or report is not None):
+        raise UsageError("give either CMD or --hooks or --report")
     settings = settings_from(address=address, dir=dir, **access)
     if report is not None:
         place = place_of("--report", report)
@@ -102,7 +111,7 @@ def doctor(
         _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), place)
         return
     findings: list[Finding] = []
-    for finding in hooks(os.environ) if check_hooks else _installation(settings):
+    for finding in _checks(settings, command, check_hooks=check_hooks):
         findings.append(finding)
         if not is_json:
             say(_line(finding))
@@ -112,6 +121,16 @@ def doctor(
     else:
         say(f"{counted(troubles, 'problem')} found" if troubles else "no problem found")
     ctx.exit(1 if troubles else 0)
+
+
+def _checks(
+    settings: Settings, command: tuple[str, ...], *, check_hooks: bool
+) -> Iterable[Finding]:
+    if command:
+        from warmwatch_monitor.doctor.guard_checks import guard_checks
+
+        return guard_checks(command)
+    return hooks(os.environ) if check_hooks else _installation(settings)
 
 
 def _installation(settings: Settings) -> list[Finding]:

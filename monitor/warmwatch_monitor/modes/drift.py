@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from warmwatch.shared.record.loss_file import GUARDS, rank_of, rows_of
+from warmwatch.shared.record.loss_file import GUARDS, rank_of, rows_of, unpack_guards
 
 Losses = Mapping[int, tuple[tuple[int, float], ...]]  # by rank: step and loss of each pass
 
@@ -56,9 +56,11 @@ def read_losses(folder: Path) -> Losses:
     return found
 
 
-def read_guard_seconds(folder: Path) -> float | None:
-    """Seconds of guard checks for a step of the rank with the most; ``None`` if none measured."""
-    return max((float(file.read_text()) for file in folder.glob(f"*{GUARDS}")), default=None)
+def read_guards(folder: Path) -> tuple[float, dict[str, float]] | None:
+    """Seconds of guard checks in a step, and those of each frame, of the rank with the most;
+    ``None`` if none were measured."""
+    found = [unpack_guards(file.read_text()) for file in folder.glob(f"*{GUARDS}")]
+    return max(found, key=lambda one: one[0], default=None)
 
 
 def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift | None:

@@ -27,6 +27,7 @@ _EXIT_SECONDS = 30.0  # how long an exit may take before it is ended as well
 _GUARD_SECONDS = 20.0  # how long guard checks may take to be measured
 MODE, LOSSES = "WARMWATCH_MODE", "WARMWATCH_LOSSES"
 _MEMORY_FOLDER = "/dev/shm"  # noqa: S108 - a private folder is made in it: no disk is waited for
+AS_IS = "as it is"  # no mode is imposed
 _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to compile nothing
 
 
@@ -61,7 +62,7 @@ def attempt(
     progress: Progress,
     losses: bool = False,
 ) -> Tried:
-    """Run ``command`` in ``mode``. Raises OSError: it cannot be started.
+    """Run ``command`` in ``mode``, or ``AS_IS``. Raises OSError: it cannot be started.
 
     Args:
         over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
@@ -70,7 +71,7 @@ def attempt(
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
     from warmwatch_monitor.modes.bounded import bounded
-    from warmwatch_monitor.modes.drift import read_guard_seconds, read_losses
+    from warmwatch_monitor.modes.drift import read_guards, read_losses
     from warmwatch_monitor.modes.table import Tried
     from warmwatch_monitor.run.environment import environment
 
@@ -88,7 +89,7 @@ def attempt(
             hurry=lambda: stops.count > 1,
         )
         recorded = read_losses(folder) if folder else {}
-        guard_seconds = read_guard_seconds(guards) if guards else None
+        checks = read_guards(guards) if guards else None
     seconds = time.monotonic() - run.began
     progress.clear()
     summary, others = run.ended(by_us=why is not None)
@@ -102,7 +103,8 @@ def attempt(
         seconds=seconds,
         output=None if place is None else str(place),
         losses=recorded,
-        guard_seconds=guard_seconds,
+        guard_seconds=checks[0] if checks else None,
+        guard_frames=checks[1] if checks else {},
         resident_bytes=run.resident_bytes,
     )
 
@@ -113,11 +115,11 @@ def environment_of(
     """``environ`` for a script that runs in ``mode`` and writes its ``losses`` to that folder."""
     from warmwatch_monitor.compare.comparison import EAGER
 
-    inherited = {
-        name: value for name, value in environ.items() if name not in (*_OFF, MODE, LOSSES)
-    }
+    imposed = {AS_IS: {}, EAGER: {_OFF[0]: "1"}}.get(mode, {MODE: mode})
+    without = (MODE, LOSSES) if mode == AS_IS else (*_OFF, MODE, LOSSES)
+    inherited = {name: value for name, value in environ.items() if name not in without}
     recorded = {} if losses is None else {LOSSES: str(losses)}
-    return {**inherited, **recorded, **({_OFF[0]: "1"} if mode == EAGER else {MODE: mode})}
+    return {**inherited, **recorded, **imposed}
 
 
 @contextlib.contextmanager

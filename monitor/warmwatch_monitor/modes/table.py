@@ -32,6 +32,7 @@ REGIONAL = "regional"
 VARIANTS = (REGIONAL, "dynamic", "static")
 NAMES = (*USUAL, "max-autotune-no-cudagraphs", *VARIANTS)
 WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
+GUARD_SHARE = 0.01  # of a step: guard checks that take less are not worth a change
 
 
 class Tried(Struct, frozen=True, kw_only=True):
@@ -47,7 +48,8 @@ class Tried(Struct, frozen=True, kw_only=True):
         seconds: duration of the script.
         output: file with its output.
         losses: recorded losses of each rank.
-        guard_seconds: of guard checks for a step, after the steps were measured.
+        guard_seconds: of guard checks for a step, after the steps were measured. guard_frames:
+            those of each frame, by PyTorch's number.
         resident_bytes: the most resident memory of a rank, as far as it was polled.
     """
 
@@ -60,6 +62,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     output: str | None = None
     losses: Losses = field(default_factory=dict)
     guard_seconds: float | None = None
+    guard_frames: Mapping[str, float] = field(default_factory=dict)
     resident_bytes: int | None = None
 
 

@@ -11,6 +11,7 @@ from warmwatch_monitor.compare.wording import sentence
 from warmwatch_monitor.modes.drift import Drift
 from warmwatch_monitor.modes.table import (
     FEWEST,
+    GUARD_SHARE,
     REGIONAL,
     VARIANTS,
     WITH_CUDA_GRAPHS,
@@ -35,7 +36,6 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
-_GUARDS = 0.01  # of a step: a smaller share is not worth a sentence
 _NO_FASTER = "no faster"
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
@@ -227,7 +227,7 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
     for name, words in one.conditions.items():
         if one.gpus or name != "cudagraph_skipped":
             yield words
-    if (guards := one.guard_seconds) and one.steady and guards > _GUARDS * one.steady.value:
+    if (guards := one.guard_seconds) and one.steady and guards > GUARD_SHARE * one.steady.value:
         share = f"{100 * guards / one.steady.value:.0f} %"
         yield f"guard checks take {took(guards)} of each step ({share}): fewer, larger graphs help"
     if one.agent_errors:

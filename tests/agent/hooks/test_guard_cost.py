@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warmwatch.hooks.dynamo.guard_cost import GuardCost, of_a_step
-from warmwatch.shared.record.loss_file import GUARDS, REQUEST
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST, unpack_guards
 
 # PyTorch is imported in the tests: at the top, every worker would import it
 
@@ -62,7 +62,9 @@ def test_it_is_measured_once_and_only_if_requested(
         next(passes)
     assert not torch.autograd._profiler_enabled()
     (result,) = tmp_path.glob(f"*{GUARDS}")
-    assert 0 < float(result.read_text()) < 1
+    seconds, frames = unpack_guards(result.read_text())
+    assert 0 < seconds < 1
+    assert list(frames.values()) == [pytest.approx(seconds)], "of the one compiled function"
     result.unlink()
     for _ in range(8):
         next(passes)

@@ -1,8 +1,9 @@
-"""Time of guard checks, for ``warmwatch modes``: PyTorch's profiler for half a second of steps.
+"""Time of guard checks, for ``modes`` and ``doctor``: PyTorch's profiler, for half a second.
 
-That command measures the steps first. Then it creates the file ``REQUEST`` in the folder of the
+Those commands measure the steps first. Then they create the file ``REQUEST`` in the folder of the
 losses, and this profiles the CPU from the next step on. PyTorch records one event for each look-up
-of compiled code, which checks its guards. A program that uses a profiler itself is left alone: if
+of compiled code, which checks its guards, and one with the compile id for the code that then runs.
+A program that uses a profiler itself is left alone: if
 one begins meanwhile, this ends first, or the two would end each other.
 """
 
@@ -11,16 +12,18 @@ from __future__ import annotations
 import functools
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import Replaced
-from warmwatch.shared.record.loss_file import GUARDS, REQUEST
+from warmwatch.shared.record.loss_file import GUARDS, REQUEST, pack_guards
 
-_EVENT = "TorchDynamo Cache Lookup"
+_EVENT, _RUNS = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
 # of ``torch.autograd.profiler``: what each profiler of a program calls
 _BEGINS = ("_prepare_profiler", "_enable_profiler")
 _LEAST_NS, _LEAST_STEPS = 5 * 10**8, 3
@@ -92,9 +95,19 @@ class GuardCost:
         self.stop()
         # not its ``events()``, which builds a Python object of each operation
         events = profiled.profiler.kineto_results.events()
-        found = sorted((e.start_ns(), e.duration_ns()) for e in events if e.name() == _EVENT)
+        found = sorted(
+            (e.start_ns(), e.duration_ns(), e.name())
+            for e in events
+            if e.name().startswith((_EVENT, _RUNS))
+        )
+        lookups = [took for _, took, name in found if name == _EVENT]
+        each, frames = of_a_step(lookups, count) / 1e9, Counter[str]()
+        for (_, took, name), (*_, runs) in pairwise(found):
+            if name == _EVENT != runs:
+                frames[runs.removeprefix(_RUNS).partition("/")[0]] += took
+        shares = {frame: each * took / sum(lookups) for frame, took in frames.items()}
         part = self._result.with_suffix(".part")
-        part.write_text(repr(of_a_step([took for _, took in found], count) / 1e9))
+        part.write_text(pack_guards(each, shares))
         part.replace(self._result)
 
 

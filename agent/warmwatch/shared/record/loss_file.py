@@ -7,10 +7,12 @@ not-a-number of ``UNUSED_ROW``, which no computation yields: a device may delive
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Mapping
 
 SUFFIX = ".losses"
-GUARDS = ".guards"  # file with the seconds of guard checks in a step
+GUARDS = ".guards"  # file with the time of guard checks in a step
 REQUEST = "measure-guards"  # exists when guard checks are to be measured
 ROW = struct.Struct("<qd")
 STEP = struct.Struct("<q")
@@ -39,3 +41,14 @@ def rows_of(content: bytes) -> tuple[tuple[int, float], ...]:
             break
         rows.append((step, loss))
     return tuple(rows)
+
+
+def pack_guards(seconds: float, frames: Mapping[str, float]) -> str:
+    """The content of a file of guard checks. ``frames``: of each, by PyTorch's number."""
+    return json.dumps([seconds, frames])
+
+
+def unpack_guards(content: str) -> tuple[float, dict[str, float]]:
+    """Seconds of guard checks in a step, and those of each frame."""
+    seconds, frames = json.loads(content)
+    return seconds, frames
