@@ -7,10 +7,10 @@ is warm, so it would have to look for a request at each step. ``modes`` runs the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from warmwatch_monitor.doctor.checks import Finding, Mark
+from warmwatch_monitor.model.run_summary import RankSummary
 from warmwatch_monitor.modes.bounded import counted_signals
 from warmwatch_monitor.modes.command import script_name
 from warmwatch_monitor.modes.one_mode import AS_IS, Progress, attempt
@@ -43,35 +43,35 @@ def guard_checks(command: tuple[str, ...]) -> Iterator[Finding]:
 
 def finding(tried: Tried) -> Finding:
     """The time of guard checks, or why it is unknown."""
-    answers = [rank.answer for rank in tried.summary.ranks] if tried.summary else []
-    steps = [one["step_seconds"]["median"] for one in answers]
+    ranks = tried.summary.ranks if tried.summary else ()
+    steps = [rank.answer["step_seconds"]["median"] for rank in ranks]
     step = max((one for one in steps if one), default=None)
     if tried.guard_seconds is None or step is None:
-        why = _why(tried, answers)
-        return Finding(mark=Mark.NOTE, what=f"the time of guard checks is unknown: {why}")
+        what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
+        return Finding(mark=Mark.NOTE, what=what)
     share = tried.guard_seconds / step
     words = f"guard checks take {took(tried.guard_seconds)} of each step ({100 * share:.2g} %)"
     if share <= GUARD_SHARE:
         return Finding(mark=Mark.FINE, what=words)
     most = max(tried.guard_frames, key=lambda one: tried.guard_frames[one], default=None)
     if most is not None:
-        words += f", {took(tried.guard_frames[most])} of it in {_function(most, answers)}"
+        words += f", {took(tried.guard_frames[most])} of it in {_function(most, ranks)}"
     return Finding(mark=Mark.NOTE, what=words, advice="fewer, larger graphs have fewer guards")
 
 
-def _why(tried: Tried, answers: list[Mapping[str, Any]]) -> str:
+def _why(tried: Tried, ranks: Sequence[RankSummary]) -> str:
     if tried.ended_by == "interrupted":
         return "interrupted"
     if tried.ended_by in ("itself", "timeout"):
         return "the training ended before they were measured"
-    if not any(one["compile"]["compilations"] for one in answers):
+    if not any(rank.compiled for rank in ranks):
         return "nothing was compiled"
     return "no scalar was passed to backward(), or the training uses a profiler"
 
 
-def _function(frame: str, answers: list[Mapping[str, Any]]) -> str:
+def _function(frame: str, ranks: Sequence[RankSummary]) -> str:
     """Name and place of a frame, by its number in the compile ids."""
-    for one in (one for answer in answers for one in answer["compile"]["last"]):
-        if str(one["id"]).partition("/")[0] == frame and one["name"]:
-            return f"{one['name']} ({one['file']}:{one['line']})"
+    for one in (one for rank in ranks for one in rank.compiled):
+        if str(one.id).partition("/")[0] == frame and one.name:
+            return f"{one.name} ({one.file}:{one.line})"
     return f"frame {frame}"

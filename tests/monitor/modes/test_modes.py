@@ -15,7 +15,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.command import leave_broken, script_name
-from warmwatch_monitor.modes.one_mode import environment_of
+from warmwatch_monitor.modes.one_mode import AS_IS, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
     Row,
@@ -448,6 +448,8 @@ def test_a_compiling_mode_undoes_what_turns_compilation_off_and_eager_sets_it() 
     }
     assert environment_of("default", off) == {"A": "b", "WARMWATCH_MODE": "default"}
     assert environment_of("eager", off) == {"A": "b", "TORCHDYNAMO_DISABLE": "1"}
+    as_is = {name: value for name, value in off.items() if name != "WARMWATCH_MODE"}
+    assert environment_of(AS_IS, off) == as_is
 
 
 def test_uncounted_graphs_do_not_make_a_run_eager() -> None:

@@ -1,0 +1,55 @@
+"""The finding of ``warmwatch doctor -- CMD``: the time of guard checks, or why it is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.stored_runs import rank, run_summary
+from warmwatch_monitor.doctor.checks import Mark
+from warmwatch_monitor.doctor.guard_checks import finding
+from warmwatch_monitor.modes.table import Tried
+
+UNKNOWN = "the time of guard checks is unknown: "
+
+
+def found(**known: Any) -> tuple[Mark, str]:
+    """For steps of 36 ms and a function ``forward`` with the number 0."""
+    one = finding(Tried(**{"mode": "", "summary": run_summary(ranks=(rank(),)), **known}))
+    return one.mark, one.what
+
+
+@pytest.mark.parametrize(
+    ("frames", "where"),
+    [({"0": 0.003, "1": 0.0006}, "forward (model.py:31)"), ({"7": 0.003}, "frame 7")],
+)
+def test_above_one_percent_of_the_step_the_function_with_the_most_is_named(
+    frames: dict[str, float], where: str
+) -> None:
+    expected = f"guard checks take 3.6 ms of each step (10 %), 3 ms of it in {where}"
+    assert found(guard_seconds=0.0036, guard_frames=frames) == (Mark.NOTE, expected)
+
+
+def test_below_it_nothing_is_to_be_done() -> None:
+    expected = "guard checks take 0.036 ms of each step (0.1 %)"
+    assert found(guard_seconds=36e-6, guard_frames={"0": 36e-6}) == (Mark.FINE, expected)
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"ended_by": "interrupted"}, "interrupted"),
+        ({"ended_by": "itself", "summary": None}, "the training ended before they were measured"),
+        (
+            {"ended_by": "steady", "summary": run_summary(ranks=(rank(compiled=()),))},
+            "nothing was compiled",
+        ),
+        (
+            {"ended_by": "steady"},
+            "no scalar was passed to backward(), or the training uses a profiler",
+        ),
+    ],
+)
+def test_an_unknown_time_has_its_cause(known: dict[str, Any], why: str) -> None:
+    assert found(**known) == (Mark.NOTE, UNKNOWN + why)
