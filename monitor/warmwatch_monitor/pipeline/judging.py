@@ -29,7 +29,7 @@ from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING
 from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.energy import is_present
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
-from warmwatch_monitor.pipeline.runs import Start, group, numbered_conflicts, owned
+from warmwatch_monitor.pipeline.runs import Known, Start, group, numbered_conflicts, owned
 
 
 class Around(Struct, frozen=True, kw_only=True):
@@ -127,13 +127,11 @@ class Judging:
         speeds = {**self._speeds, **self._followed(records, used, around.host)}
         memories = {**self._memories, **self._with_memory(records, used, around)}
         growing = self._growing(records, memories, used, around)
-        working = {folder: work.working_ns for folder, work in works.items()}
-        runs = group(
-            records,
-            around.processes,
-            around.now_ns,
-            around.gpus,
-            working,
+        known = Known(
+            now_ns=around.now_ns,
+            processes=around.processes,
+            gpus=around.gpus,
+            working={folder: work.working_ns for folder, work in works.items()},
             busy={folder: work.busy_ns for folder, work in works.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
@@ -143,6 +141,7 @@ class Judging:
             slower=_slower(records, speeds),
             growing=growing,
         )
+        runs = group(records, known)
         return _Judged(
             runs=runs, works=works, speeds=speeds, memories=memories, growing=growing, names=names
         )

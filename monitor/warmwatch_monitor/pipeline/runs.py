@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from types import MappingProxyType
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from warmwatch.shared import verdict
 from warmwatch.shared.record import Identity
@@ -31,43 +30,37 @@ _TOGETHER_NS = 10 * 10**9
 _OUTLIVED_NS = 2 * 10**9  # a scheduler kills all ranks within this time
 
 
-def group(
-    readings: Iterable[RecordReading],
-    processes: Mapping[int, ProcessReading],
-    now_ns: int,
-    gpus: Iterable[GpuReading] = (),
-    working: Mapping[str, int] = MappingProxyType({}),
-    *,
-    busy: Mapping[str, int] = MappingProxyType({}),
-    long_compile_ns: int = verdict.LONG_COMPILE_NS,
-    earlier: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
-    slower: Mapping[str, Slower] = MappingProxyType({}),
-    growing: Mapping[str, MemoryGrowth] = MappingProxyType({}),
-) -> tuple[RunView, ...]:
-    """All runs by name, each with its ranks in order, its GPUs and its verdict at ``now_ns``.
+class Known(Struct, frozen=True, kw_only=True):
+    """What is known at ``now_ns`` besides the records.
 
-    ``working``: by record, when its rank was last seen to work; ``busy``: when any of its processes
-    last was, including compilers. ``earlier``: by record, first warm-ups of comparable runs.
-    ``long_compile_ns``: see ``Facts``.
+    Attributes:
+        processes: by pid. gpus: of this host. long_compile_ns: see ``Facts``. The others by record:
+        working: when its rank was last seen to work. busy: when any of its processes last was,
+        including compilers. earlier: first warm-ups of comparable runs. slower, growing: how its
+        rank is slower than before, and how its memory grows.
     """
-    readings, devices = tuple(readings), _by_uuid(gpus)
+
+    now_ns: int
+    processes: Mapping[int, ProcessReading] = {}
+    gpus: Iterable[GpuReading] = ()
+    working: Mapping[str, int] = {}
+    busy: Mapping[str, int] = {}
+    long_compile_ns: int = verdict.LONG_COMPILE_NS
+    earlier: Mapping[str, tuple[int, ...]] = {}
+    slower: Mapping[str, Slower] = {}
+    growing: Mapping[str, MemoryGrowth] = {}
+
+
+def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...]:
+    """All runs by name, each with its ranks in order, its GPUs and its verdict."""
+    devices = _by_uuid(known.gpus)
     rivals: dict[str, dict[int, list[RecordReading]]] = {}
     for reading in readings:
         ranks = rivals.setdefault(reading.slot.identity.run, {})
         ranks.setdefault(reading.slot.identity.rank, []).append(reading)
     return tuple(
         _run(
-            name,
-            present([_representative(ranks[rank]) for rank in sorted(ranks)]),
-            processes,
-            devices,
-            now_ns,
-            working,
-            busy,
-            long_compile_ns,
-            earlier,
-            slower,
-            growing,
+            name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), devices, known
         )
         for name, ranks in sorted(rivals.items())
     )
@@ -134,40 +127,33 @@ def _helps(identity: Identity) -> bool:
 def _run(
     name: str,
     readings: Sequence[RecordReading],
-    processes: Mapping[int, ProcessReading],
     devices: Mapping[str, GpuReading],
-    now_ns: int,
-    working: Mapping[str, int],
-    busy: Mapping[str, int],
-    long_compile_ns: int,
-    earlier: Mapping[str, tuple[int, ...]],
-    slower: Mapping[str, Slower],
-    growing: Mapping[str, MemoryGrowth],
+    known: Known,
 ) -> RunView:
     longest = LongestActivities(reading.slot.compile for reading in readings)
     # including its own: a rank does not stall while it compiles
-    compiled = max(compiled_ns(reading, now_ns) for reading in readings)
+    compiled = max(compiled_ns(reading, known.now_ns) for reading in readings)
     # while one rank evaluates, the others wait for it in a collective
-    at_work_ns = max((working.get(one.folder, 0) for one in readings if one.alive), default=0)
+    at_work_ns = max((known.working.get(one.folder, 0) for one in readings if one.alive), default=0)
     pause_ns = max(
         (verdict.pause_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
     )
     ranks = [
         view(
             reading,
-            now_ns,
+            known.now_ns,
             peers_compiled_ns=compiled,
             at_work_ns=at_work_ns,
             pause_ns=pause_ns,
-            working_ns=working.get(reading.folder, 0),
-            busy_ns=busy.get(reading.folder),
+            working_ns=known.working.get(reading.folder, 0),
+            busy_ns=known.busy.get(reading.folder),
             peers_longest_ns=longest.longest_ns(reading.slot.compile),
-            long_compile_ns=long_compile_ns,
-            earlier_warmups_ns=earlier.get(reading.folder, ()),
-            slower=slower.get(reading.folder),
-            growing=growing.get(reading.folder),
-            fell_first=fell_first(reading, readings, now_ns),
-            process=None if reading.pid is None else processes.get(reading.pid),
+            long_compile_ns=known.long_compile_ns,
+            earlier_warmups_ns=known.earlier.get(reading.folder, ()),
+            slower=known.slower.get(reading.folder),
+            growing=known.growing.get(reading.folder),
+            fell_first=fell_first(reading, readings, known.now_ns),
+            process=None if reading.pid is None else known.processes.get(reading.pid),
             gpus=_used(reading, devices),
         )
         for reading in readings

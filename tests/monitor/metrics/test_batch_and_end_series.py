@@ -11,7 +11,7 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, RunView, Sample, Snapshot
-from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.pipeline.runs import Known, group
 
 FED = replace(
     b.WARM,
@@ -103,7 +103,7 @@ def _run(*ends: float | None) -> Snapshot:
         for rank, ago in enumerate(ends)
     ]
     snapshot = b.snapshot(*views)
-    return replace(snapshot, runs=group([view.record for view in views], {}, b.NOW))
+    return replace(snapshot, runs=group([view.record for view in views], Known(now_ns=b.NOW)))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     with_laggard,
 )
-from warmwatch_monitor.pipeline.runs import compiled_ns, group
+from warmwatch_monitor.pipeline.runs import Known, compiled_ns, group
 from warmwatch_monitor.status.document import MOST_MISSING_LISTED
 from warmwatch_monitor.status.words.sentence import numbers, summary
 
@@ -41,7 +41,7 @@ def reading(rank: int, *, alive: bool = True, **slot: Any) -> RecordReading:
 
 
 def states(*readings: RecordReading) -> dict[int, State]:
-    (run,) = group(readings, {}, NOW)
+    (run,) = group(readings, Known(now_ns=NOW))
     return {view.rank: view.judgement.state for view in run.ranks}
 
 

@@ -15,7 +15,7 @@ from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Around, Judging
-from warmwatch_monitor.pipeline.runs import facts, group, owned, view
+from warmwatch_monitor.pipeline.runs import Known, facts, group, owned, view
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
@@ -32,7 +32,7 @@ def reading(
 
 
 def speaker(*rivals: RecordReading) -> str:
-    (run,) = group(rivals, {}, NOW)
+    (run,) = group(rivals, Known(now_ns=NOW))
     (rank,) = run.ranks
     return rank.reading.folder
 
@@ -42,7 +42,7 @@ def test_runs_are_in_order_of_names_and_ranks_in_order() -> None:
         reading(f"{run}{rank}", run=run, rank=rank) for run in ("b", "a") for rank in (10, 2, 0)
     ]
     random.Random(1).shuffle(readings)
-    runs = group(readings, {}, NOW)
+    runs = group(readings, Known(now_ns=NOW))
     assert [run.run for run in runs] == ["a", "b"]
     assert [rank.rank for rank in runs[0].ranks] == [0, 2, 10]
 
@@ -158,8 +158,7 @@ def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
             reading("1", rank=1, steps=TELLING),
             reading("2", rank=2, alive=False, steps=TELLING),
         ],
-        {},
-        NOW,
+        Known(now_ns=NOW),
     )
     assert [rank.judgement.state for rank in run.ranks] == [State.EAGER, State.WARMING, State.LOST]
     assert run.state is State.WARMING
@@ -167,7 +166,10 @@ def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
 
 def test_a_rank_gets_the_host_data_of_its_own_process() -> None:
     process = ProcessReading(pid=7, cpu_seconds=1.0, resident_bytes=2)
-    (run,) = group([reading("0", pid=7), reading("1", rank=1, pid=8)], {7: process}, NOW)
+    (run,) = group(
+        [reading("0", pid=7), reading("1", rank=1, pid=8)],
+        Known(now_ns=NOW, processes={7: process}),
+    )
     assert [rank.process for rank in run.ranks] == [process, None]
 
 
@@ -199,7 +201,7 @@ def test_a_rank_has_the_devices_that_it_names_in_its_order() -> None:
         "as it is": (other,),
     }
     devices = (whole, part, other)
-    (run,) = group(using, {}, NOW, iter(devices))
+    (run,) = group(using, Known(now_ns=NOW, gpus=iter(devices)))
     assert {rank.reading.folder: rank.gpus for rank in run.ranks} == expected
     assert owned(using, iter(devices)) == expected
 
@@ -230,13 +232,13 @@ def test_a_rank_waits_for_a_living_one_that_works(
         reading("1", rank=1, steps=QUIET, alive=alive),
         reading("2", rank=2, steps=QUIET),
     ]
-    (run,) = group(ranks, {}, NOW, working=working)
+    (run,) = group(ranks, Known(now_ns=NOW, working=working))
     assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
     assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
 
 
 def test_a_run_without_live_ranks_waits_for_no_rank() -> None:
-    (run,) = group([reading("0", alive=False, steps=QUIET)], {}, NOW, working={"0": NOW})
+    (run,) = group([reading("0", alive=False, steps=QUIET)], Known(now_ns=NOW, working={"0": NOW}))
     assert run.state is State.LOST
 
 
@@ -250,7 +252,7 @@ def test_a_rank_waits_for_a_living_one_that_evaluates(*, alive: bool, state: Sta
         reading("1", rank=1, steps=QUIET, compile=evaluating, alive=alive),
         reading("2", rank=2, steps=QUIET),
     ]
-    (run,) = group(ranks, {}, NOW)
+    (run,) = group(ranks, Known(now_ns=NOW))
     assert [rank.judgement.state for rank in run.ranks][::2] == [state, state]
 
 
@@ -263,7 +265,9 @@ COMPILES = CompileCounts(begun=1, active_since_ns=builders.ago(30), active_phase
 def test_a_rank_is_held_against_the_longest_compilation_that_was_set(
     limit: int, conditions: tuple[str, ...]
 ) -> None:
-    (run,) = group([reading("0", compile=COMPILES)], {}, NOW, long_compile_ns=limit * 10**9)
+    (run,) = group(
+        [reading("0", compile=COMPILES)], Known(now_ns=NOW, long_compile_ns=limit * 10**9)
+    )
     assert run.ranks[0].judgement.conditions == conditions
 
 
@@ -273,7 +277,7 @@ def test_a_rank_that_compiles_is_held_against_those_that_have_done_it() -> None:
     for since, conditions in ((599, ()), (601, ("long_compile",))):
         mine = replace(COMPILES, active_since_ns=builders.ago(since))
         ranks = [reading("0", compile=mine), reading("1", rank=1, compile=did)]
-        (run,) = group(ranks, {}, NOW)
+        (run,) = group(ranks, Known(now_ns=NOW))
         assert run.ranks[0].judgement.conditions == conditions
 
 
@@ -281,13 +285,13 @@ def test_a_rank_is_held_against_what_earlier_runs_of_its_kind_took() -> None:
     first = Warmup(began_ns=builders.ago(200), ended_ns=builders.ago(100), steps=1)
     slow = CompileCounts(begun=1, ended=1, warmups=1, first_warmup=first, last_warmup=first)
     ranks = [reading(str(rank), rank=rank, compile=slow) for rank in (0, 1)]
-    (run,) = group(ranks, {}, NOW, earlier={"1": (10 * 10**9,)})
+    (run,) = group(ranks, Known(now_ns=NOW, earlier={"1": (10 * 10**9,)}))
     assert [rank.judgement.conditions for rank in run.ranks] == [(), ("slower_than_before",)]
 
 
 def test_a_rank_is_idle_since_anything_of_it_was_last_seen_busy() -> None:
     ranks = [reading(str(rank), rank=rank) for rank in range(3)]
-    (run,) = group(ranks, {}, NOW, busy={"0": builders.ago(30), "1": NOW + 1})
+    (run,) = group(ranks, Known(now_ns=NOW, busy={"0": builders.ago(30), "1": NOW + 1}))
     assert [rank.idle_seconds for rank in run.ranks] == [30, 0, None]
 
 
@@ -384,7 +388,7 @@ def test_a_run_ended_together_where_all_its_ranks_did(
         replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, rank=number)))
         for number, one in enumerate(ranks)
     ]
-    (run,) = group(numbered, {}, NOW)
+    (run,) = group(numbered, Known(now_ns=NOW))
     assert run.ended_together is together
 
 
@@ -428,12 +432,12 @@ def living(rank: int) -> RecordReading:
 def test_the_rank_that_died_by_itself_failed_and_those_that_were_ended_did_not(
     ranks: list[RecordReading], states: list[str]
 ) -> None:
-    (run,) = group(ranks, {}, NOW)
+    (run,) = group(ranks, Known(now_ns=NOW))
     assert [view.judgement.state.value for view in run.ranks] == states
 
 
 def test_a_process_that_is_killed_at_its_end_is_lost_whatever_killed_it() -> None:
     crashed = dead(0, SEGV)
     at_end = replace(crashed.slot, compile=CompileCounts(ended_ns=NOW - SECOND))
-    (run,) = group([replace(crashed, slot=at_end)], {}, NOW)
+    (run,) = group([replace(crashed, slot=at_end)], Known(now_ns=NOW))
     assert run.state is State.LOST

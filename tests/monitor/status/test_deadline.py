@@ -10,7 +10,7 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.pipeline.runs import Known, group
 
 
 def waiting(
@@ -49,7 +49,7 @@ def compiling(seconds: float = 95, timeout: float | None = 600) -> RankView:
 
 def deadline_of(*views: RankView) -> tuple[str, float | None]:
     """Headline and details, and the seconds left, of ranks that are judged as one run."""
-    together = group([view.record for view in views], {}, b.NOW)
+    together = group([view.record for view in views], Known(now_ns=b.NOW))
     (run,) = status(replace(b.snapshot(), runs=together))["runs"]
     deadline = run["deadline"]
     words = "; ".join((run["summary"], *run["details"]))

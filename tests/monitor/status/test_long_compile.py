@@ -20,7 +20,7 @@ from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compiler, ProcessReading, RankView, RecordReading
 from warmwatch_monitor.pipeline.judging import Work, follow_work
-from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.pipeline.runs import Known, group
 from warmwatch_monitor.sources.host import HostSource
 from warmwatch_monitor.sources.processes import known_name
 from warmwatch_monitor.status.words.conditions import long_compile
@@ -139,8 +139,7 @@ def of_two(peer_ended: int) -> RankView:
             RecordReading(folder=str(n), slot=b.as_rank(slot, n, 2), alive=True, pid=n)
             for n, slot in enumerate(slots)
         ],
-        {},
-        b.NOW,
+        Known(now_ns=b.NOW),
     )
     return run.ranks[0]
 

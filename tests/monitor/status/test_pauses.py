@@ -9,7 +9,7 @@ from warmwatch.ledger.pauses import Pauses
 from warmwatch.shared import verdict
 from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, CompileCounts, Slot, StepCounts
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.pipeline.runs import group
+from warmwatch_monitor.pipeline.runs import Known, group
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -51,7 +51,7 @@ def test_right_after_a_long_save_nothing_is_stalled() -> None:
 def test_ranks_that_wait_for_one_that_saves_are_not_stalled_either() -> None:
     slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
     readings = [b.view(slot).record for slot in slots]
-    (run,) = group(readings, {}, b.NOW)
+    (run,) = group(readings, Known(now_ns=b.NOW))
     assert run.state.value == "warm"
     waits = replace(run, ranks=run.ranks[::-1])
     assert "; rank 0 is saving a checkpoint for 74 s" in summary(b.Snapshot(**_of(waits)))
