@@ -32,7 +32,8 @@ def main() -> None:
         records.mkdir()
         nvml = Standin(Path(place))
         options = ("--dir", str(records))
-        with daemon_process(*options, **nvml.environment) as (_, url), ranks(records) as run:
+        # the ranks first: the daemon would take those that it reads half-made for lost
+        with ranks(records) as run, daemon_process(*options, **nvml.environment) as (_, url):
             play(run, nvml)
             with going_on(run, nvml):
                 _look(url)

@@ -16,10 +16,13 @@ import warmwatch
 from support.builders import snapshot
 from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
+from warmwatch_monitor.compare.comparison import Comparison
 from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.export.command import ExportDocument
 from warmwatch_monitor.metrics.families import Family
 from warmwatch_monitor.metrics.tables import families
+from warmwatch_monitor.modes.table import Modes
+from warmwatch_monitor.report.parts import Report
 from warmwatch_monitor.run.outcome import RunDocument
 from warmwatch_monitor.server.command import ServeDocument
 from warmwatch_monitor.stacks.wording import StacksDocument
@@ -48,6 +51,10 @@ JSON_OUTPUT = {
     "config": ConfigDocument,
     "serve": ServeDocument,
 }
+
+
+# their keys are described for each object, not one by one
+FIGURES = {"report": Report, "compare": Comparison, "modes": Modes}
 
 
 def command_options() -> str:
@@ -117,7 +124,7 @@ def json_output() -> str:
         "([HTTP](http.md)), `demo` prints what `report` does. `run` and `check` take a file,",
         "because stdout is their command's. The others, as JSON Schema:",
     ]
-    for name, document in JSON_OUTPUT.items():
+    for name, document in {**JSON_OUTPUT, **FIGURES}.items():
         schema = schema_text(document).strip()
         lines += ["", f"## `{name} --json`", "", "```json", schema, "```"]
     return "\n".join(lines) + "\n"

@@ -27,6 +27,8 @@ def definitions(*types: Any, ref_template: str) -> dict[str, dict[str, Any]]:
     _, found = msgspec.json.schema_components(types, ref_template=ref_template)
     described = {one.__name__: one for one in _structs(msgspec.inspect.multi_type_info(types))}
     for name, one in found.items():
+        if "description" in one:
+            one["description"] = " ".join(one["description"].split())
         keys = one.get("properties", {})
         docs = _field_docs(described[name]) if name in described else {}
         keys.update({key: {"description": docs[key], **keys[key]} for key in docs})
