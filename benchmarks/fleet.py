@@ -5,6 +5,8 @@ of its own, so there are 4,000 runs, and a new one each hour. A day of that is i
 samples of each hour: the cost of a day of churn is its series. Then the nodes are scraped. Each has
 had two earlier jobs, as in the two to three hours that Prometheus' head covers. All nodes serve the
 ``/metrics`` of one daemon under their own names, so the measured cost is that of Prometheus alone.
+TEMPLATE names a file with that text, for a machine on which no daemon runs. CORES (``0,1``) are
+those of Prometheus; WORKERS blocks are made at a time.
 
 Rules and dashboards are measured by the CPU time of Prometheus, so other load on the machine does
 not count: each is queried after the nodes have stopped, at the moment of the last evaluation.
@@ -23,8 +25,11 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import psutil
@@ -42,8 +47,12 @@ from support.values import replace
 
 NODES = int(os.environ.get("NODES", "500"))
 BLOCK_NODES = int(os.environ.get("BLOCK_NODES", str(NODES)))
+WORKERS = int(os.environ.get("WORKERS", "1"))
+CORES = [int(core) for core in os.environ.get("CORES", "").split(",") if core]
 # the last job lasts longer than the ranges of most rules, so that they see no other
-GPUS, EARLIER_JOBS, EARLIER_SECONDS, LAST_SECONDS = 8, 2, 60, 1080
+GPUS, EARLIER_JOBS = 8, 2
+EARLIER_SECONDS = int(os.environ.get("EARLIER_SECONDS", "60"))
+LAST_SECONDS = int(os.environ.get("LAST_SECONDS", "1080"))
 SCRAPE_SECONDS, EVALUATION_SECONDS = 15, 60
 BLOCK_SAMPLE_SECONDS, HOUR = 1800, 3600
 # of jobs that last an hour, those that ended within the daemon's retention of 15 minutes: settled
@@ -58,6 +67,8 @@ VARIABLES = {
     "__rate_interval": f"{4 * SCRAPE_SECONDS}s",
     "__range": f"{EARLIER_JOBS * EARLIER_SECONDS + LAST_SECONDS}s",
 }
+APPENDED = "prometheus_tsdb_head_samples_appended_total"
+MISSED = "prometheus_rule_group_iterations_missed_total"
 _SAMPLE = re.compile(r"^(\w+)\{?(.*?)\}? (\S+)$")
 # what an alert counts does not grow, or 9,000 alerts would fire
 _GROWS = re.compile(r"(?<!errors)(?<!after_warm)_(total|sum|count|bucket|timestamp_seconds)$")
@@ -66,11 +77,13 @@ _GROWS = re.compile(r"(?<!errors)(?<!after_warm)_(total|sum|count|bucket|timesta
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         place = Path(name)
-        (place / "template").write_text(_metrics(place))
+        template = place / "template"
+        given = os.environ.get("TEMPLATE")
+        template.write_text(Path(given).read_text() if given else _metrics(place))
         yield from _blocks(place)
         port = free_port()
         nodes = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.fleet", str(port), str(place / "template")],
+            [sys.executable, "-m", "benchmarks.fleet", str(port), str(template)],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -78,6 +91,8 @@ def measure() -> Iterator[Figure]:
         assert nodes.stdout
         assert nodes.stdout.readline() == "ready\n"
         rules = sorted(RULES.glob("*.yml"))
+        if CORES:  # inherited by Prometheus, which uses as many threads; the nodes run already
+            os.sched_setaffinity(0, CORES)
         url = stack.enter_context(prometheus_process(place, _config(port), *rules))
         time.sleep(EARLIER_JOBS * EARLIER_SECONDS + LAST_SECONDS)
         yield from _figures(url)
@@ -173,24 +188,12 @@ def _config(port: int) -> str:
 
 
 def _blocks(place: Path) -> Iterator[Figure]:
-    """A day of blocks; one at a time, since promtool reads its whole input for each."""
-    template = (place / "template").read_text()
-    nodes = [
-        Node(template, number, f'instance="node-{number}:10464",job="warmwatch"', " @time@")
-        for number in range(BLOCK_NODES)
-    ]
-    began, samples, file, last = time.monotonic(), 0, place / "samples", int(time.time())
+    """A day of blocks, WORKERS at a time: promtool reads its whole input for each."""
+    began, last = time.monotonic(), int(time.time())
     last -= last % (2 * HOUR)
-    for start in range(last - 24 * HOUR, last, 2 * HOUR):
-        with file.open("wb") as out:
-            for moment in range(start, start + 2 * HOUR, BLOCK_SAMPLE_SECONDS):
-                for node in nodes:
-                    out.write(node.text((moment - last) // HOUR, moment))
-                    samples += node.samples
-            out.write(b"# EOF\n")
-        command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file)]
-        subprocess.run([*command, str(place / "tsdb")], check=True, stdout=subprocess.DEVNULL)
-    file.unlink()
+    with ProcessPoolExecutor(WORKERS) as pool:
+        starts = range(last - 24 * HOUR, last, 2 * HOUR)
+        samples = sum(pool.map(partial(_block, place, last), starts))
     blocks = [json.loads(one.read_text()) for one in (place / "tsdb").glob("*/meta.json")]
     size = sum(one.stat().st_size for one in (place / "tsdb").rglob("*") if one.is_file())
     made = f"{size / 1e6:.0f} MB, made in {time.monotonic() - began:.0f} s"
@@ -201,9 +204,28 @@ def _blocks(place: Path) -> Iterator[Figure]:
     yield Figure(name="fleet: samples in them, millions", value=samples / 1e6)
 
 
+def _block(place: Path, last: int, start: int) -> int:
+    """Make the block of the two hours from ``start``; return how many samples it has."""
+    template, file = (place / "template").read_text(), place / f"samples-{start}"
+    nodes = [
+        Node(template, number, f'instance="node-{number}:10464",job="warmwatch"', " @time@")
+        for number in range(BLOCK_NODES)
+    ]
+    moments = range(start, start + 2 * HOUR, BLOCK_SAMPLE_SECONDS)
+    with file.open("wb") as out:
+        for moment in moments:
+            for node in nodes:
+                out.write(node.text((moment - last) // HOUR, moment))
+        out.write(b"# EOF\n")
+    command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(file)]
+    subprocess.run([*command, str(place / "tsdb")], check=True, stdout=subprocess.DEVNULL)
+    file.unlink()
+    return len(moments) * sum(node.samples for node in nodes)
+
+
 def _figures(url: str) -> Iterator[Figure]:
     program = _program(url)
-    before, appended, began = _cpu(program), _appended(url), time.monotonic()
+    before, appended, began = _cpu(program), _own(url, APPENDED), time.monotonic()
     time.sleep(4 * SCRAPE_SECONDS)
     spent = time.monotonic() - began
     up = float(query(url, 'sum(up{job="warmwatch"})')[0]["value"][1])
@@ -212,7 +234,7 @@ def _figures(url: str) -> Iterator[Figure]:
     yield Figure(name="fleet: nodes that answer", value=-up, limit=-NODES)
     yield Figure(name="fleet: series, living", value=live)
     yield Figure(name="fleet: series in the head", value=head)
-    yield Figure(name="fleet: samples a second", value=(_appended(url) - appended) / spent)
+    yield Figure(name="fleet: samples a second", value=(_own(url, APPENDED) - appended) / spent)
     yield Figure(name="fleet: share of a core", value=(_cpu(program) - before) / spent)
     yield Figure(name="fleet: resident MB", value=program.memory_info().rss / 1e6)
 
@@ -231,34 +253,39 @@ def _costs(url: str, at: float) -> Iterator[Figure]:
     """CPU time of each rule and panel, and of all of a group or dashboard."""
     groups = ask(url, "rules")["groups"]
     bad = [rule for group in groups for rule in group["rules"] if rule["health"] != "ok"]
+    yield Figure(name="fleet: evaluations missed", value=_own(url, MISSED), limit=0)
     yield Figure(name="fleet: rules in error", value=len(bad), limit=0)
     for group in groups:
         name = f"fleet: last evaluation of {group['name']}, wall-clock s"
         yield Figure(name=name, value=group["evaluationTime"])
-    rules = [
-        (group["name"], rule["name"], _cost(url, at, rule["query"], instant=True))
-        for group in groups
-        for rule in group["rules"]
-    ]
-    last = {"query": "topk(1, run:warmwatch_warm:min)", "time": f"{at:.3f}"}
-    (some,) = ask(url, "query", **last)["result"]
-    variables = {**VARIABLES, "run": some["metric"]["run"]}
-    panels = [
-        (
-            one.where.partition(":")[0],
-            one.where,
-            _cost(url, at, one.filled(**variables), one.instant),
-        )
-        for one in dashboards.queries()
-    ]
-    for costs in (rules, panels):
-        for whole in {group: None for group, _, _ in costs}:
-            parts = [cost for group, _, cost in costs if group == whole]
+    for costs in (_rule_costs(url, at, groups), _panel_costs(url, at)):
+        found = list(costs)
+        for whole in {group: None for group, _, _ in found}:
+            parts = [cost for group, _, cost in found if group == whole]
             spent, slowest = sum(cost[0] for cost in parts), max(cost[1] for cost in parts)
             detail = f"slowest query {slowest:.2f} s of wall-clock time"
             yield Figure(name=f"fleet: CPU of {whole}, s", value=spent, detail=detail)
-        for _, name, (spent, _, found) in sorted(costs, key=lambda one: one[2], reverse=True)[:12]:
-            yield Figure(name=f"fleet: CPU of {name}, s", value=spent, detail=f"{found} series")
+        for _, name, (spent, _, series) in sorted(found, key=lambda one: one[2], reverse=True)[:12]:
+            yield Figure(name=f"fleet: CPU of {name}, s", value=spent, detail=f"{series} series")
+
+
+# A rule or panel: its group or dashboard, its name, and what `_cost` gives.
+Cost = tuple[str, str, tuple[float, float, int]]
+
+
+def _rule_costs(url: str, at: float, groups: list[dict[str, Any]]) -> Iterator[Cost]:
+    for group in groups:
+        for rule in group["rules"]:
+            yield group["name"], rule["name"], _cost(url, at, rule["query"], instant=True)
+
+
+def _panel_costs(url: str, at: float) -> Iterator[Cost]:
+    last = {"query": "topk(1, run:warmwatch_warm:min)", "time": f"{at:.3f}"}
+    (some,) = ask(url, "query", **last)["result"]
+    variables = {**VARIABLES, "run": some["metric"]["run"]}
+    for one in dashboards.queries():
+        cost = _cost(url, at, one.filled(**variables), one.instant)
+        yield one.where.partition(":")[0], one.where, cost
 
 
 def _cost(url: str, at: float, query: str, instant: bool) -> tuple[float, float, int]:
@@ -290,14 +317,12 @@ def _listens(process: psutil.Process, url: str) -> bool:
         return False
 
 
-def _appended(url: str) -> float:
-    """Samples that Prometheus has stored, by its own metrics."""
-    name = "prometheus_tsdb_head_samples_appended_total"
+def _own(url: str, name: str) -> float:
+    """The sum of a metric of Prometheus itself; of samples, only plain ones (no histograms)."""
     with urllib.request.urlopen(f"{url}/metrics") as reply:
-        for text in reply.read().decode().splitlines():
-            if text.startswith((f"{name} ", f'{name}{{type="float"}} ')):
-                return float(text.split()[-1])
-    raise LookupError(name)
+        lines = reply.read().decode().splitlines()
+    found = [line for line in lines if re.match(rf"{name}[ {{]", line) and "histogram" not in line]
+    return sum(float(line.split()[-1]) for line in found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The Helm chart gives what the manifests of ``docker/kubernetes`` give, changed by its values.
 
-Rendered by `helm` where that is installed, else by its engine as a library (``helm_python``), which the
-group ``deploy`` installs on Linux.
+Rendered by `helm` where that is installed, else by its engine as a library (``helm_python``), which
+the group ``deploy`` installs on Linux.
 """
 
 from __future__ import annotations

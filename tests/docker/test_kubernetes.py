@@ -27,7 +27,7 @@ NATIVE = [
     KUBERNETES / "examples" / "sidecar.yaml",
 ]
 (DAEMONSET,) = documents(KUBERNETES / "base" / "daemonset.yaml")
-SIDECAR, SIDECAR_POLICY = documents(KUBERNETES / "examples" / "sidecar.yaml")
+SIDECAR, SIDECAR_WEB, SIDECAR_POLICY = documents(KUBERNETES / "examples" / "sidecar.yaml")
 (POLICY,) = documents(KUBERNETES / "base" / "networkpolicy.yaml")
 (TRAINING,) = documents(KUBERNETES / "examples" / "training.yaml")
 (BASE,) = documents(KUBERNETES / "base" / "kustomization.yaml")
@@ -120,8 +120,9 @@ def test_the_monitor_takes_no_gpu_reads_only_and_has_no_rights(manifest: dict[st
     monitor = containers(manifest)["monitor"]
     named = {*monitor["resources"]["requests"], *monitor["resources"]["limits"]}
     assert named == {"cpu", "memory"}
-    (mount,) = monitor["volumeMounts"]
-    assert mount == {"name": "records", "mountPath": "/run/warmwatch", "readOnly": True}
+    mounts = monitor["volumeMounts"]
+    assert {"name": "records", "mountPath": "/run/warmwatch", "readOnly": True} in mounts
+    assert all(mount["readOnly"] for mount in mounts)
     rights = {**pod(manifest).get("securityContext", {}), **monitor["securityContext"]}
     assert rights["runAsNonRoot"] is True
     assert rights["readOnlyRootFilesystem"] is True
@@ -172,12 +173,10 @@ def test_the_pods_of_an_operator_s_job_share_the_directory_too() -> None:
 
 
 @pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
-def test_without_authentication_a_policy_limits_who_reaches_the_monitor(
-    manifest: dict[str, Any],
-) -> None:
+def test_a_policy_limits_who_reaches_the_monitor(manifest: dict[str, Any]) -> None:
     policy = POLICY if manifest is DAEMONSET else SIDECAR_POLICY
     monitor = containers(manifest)["monitor"]
-    assert monitor["args"] == ["serve", "--address", "0.0.0.0:10464", "--insecure"]
+    assert monitor["args"][:3] == ["serve", "--address", "0.0.0.0:10464"]
     assert policy["spec"]["policyTypes"] == ["Ingress"]
     (rule,) = policy["spec"]["ingress"]
     assert [port["port"] for port in rule["ports"]] == [monitor["ports"][0]["name"]]
@@ -186,19 +185,33 @@ def test_without_authentication_a_policy_limits_who_reaches_the_monitor(
     assert chosen == LABELS  # kustomize adds them to the DaemonSet's
 
 
-def test_the_component_token_requires_a_token_that_the_monitor_can_read(tmp_path: Path) -> None:
+def with_token() -> tuple[dict[str, Any], str, str]:
+    """What the component token makes of the DaemonSet; name and text of its configuration."""
     (component,) = documents(KUBERNETES / "token" / "kustomization.yaml")
     (patch,) = (yaml.safe_load(one["patch"]) for one in component["patches"])
-    monitor = containers(patch)["monitor"]
+    (generated,) = component["configMapGenerator"]
+    return patch, generated["name"], (KUBERNETES / "token" / "web.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "name", "text"),
+    [
+        with_token(),
+        (SIDECAR, SIDECAR_WEB["metadata"]["name"], SIDECAR_WEB["data"]["web.yml"]),
+    ],
+    ids=["daemonset", "sidecar"],
+)
+def test_requests_require_a_token_that_the_monitor_can_read(
+    manifest: dict[str, Any], name: str, text: str, tmp_path: Path
+) -> None:
+    monitor = containers(manifest)["monitor"]
     assert "--insecure" not in monitor["args"]
     mounts = {one["name"]: one["mountPath"] for one in monitor["volumeMounts"]}
-    volumes = {one["name"]: one for one in pod(patch)["volumes"]}
-    assert mounts.keys() == volumes.keys() == {"web", "token"}
+    volumes = {one["name"]: one for one in pod(manifest)["volumes"]}
+    assert {"web", "token"} <= mounts.keys() & volumes.keys()
     assert monitor["args"][-1] == f"{mounts['web']}/web.yml"
     assert volumes["token"]["secret"]["defaultMode"] == 0o444
-    (generated,) = component["configMapGenerator"]
-    assert volumes["web"]["configMap"]["name"] == generated["name"]
-    text = (KUBERNETES / "token" / "web.yml").read_text()
+    assert volumes["web"]["configMap"]["name"] == name
     (tmp_path / "token").write_text("0123456789abcdef")
     config = tmp_path / "web.yml"
     config.write_text(text.replace(mounts["token"], str(tmp_path)))
