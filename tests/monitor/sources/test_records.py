@@ -222,6 +222,31 @@ def test_a_lost_record_is_removed_after_the_retention(
     assert source.read().records == ()
 
 
+def test_an_ended_rank_stays_for_as_long_as_its_run_is_shown(
+    tmp_path: Path, source: RecordsSource, hands: Hands
+) -> None:
+    def ranks(of: RecordsSource) -> list[int]:
+        return sorted(one.slot.identity.rank for one in of.read().records)
+
+    write_record(tmp_path, ending("failed", 880, rank=1, launch="a"), name="1")
+    write_record(tmp_path, ending("failed", 880, rank=2, launch="a", attempt=1), name="earlier")
+    write_record(tmp_path, ending("failed", 880, rank=2, launch="b"), name="other")
+    living = write_record(tmp_path, builders.slot(rank=0, launch="a"), name="0")
+    with held(living):
+        ranks(source)
+        hands.turn(30)
+        assert ranks(source) == [0, 1]
+        later = RecordsSource([str(tmp_path)], retention=900, clock=source._clock, boot="here")
+        ranks(later)  # finds the living one, which may come after the others
+        assert ranks(later) == [0, 1]
+    ranks(source)
+    hands.turn(890)
+    assert ranks(source) == [0, 1]
+    hands.turn(20)
+    source.read()
+    assert ranks(source) == []
+
+
 @pytest.mark.parametrize("modified_ago", [3600, 100])
 def test_a_record_found_lost_is_removed_by_its_last_sign_of_life(
     tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float

@@ -1,17 +1,18 @@
 """One record and its journal, followed over many polls: what was read, and when to read it again.
 
-A record that reported its end is read for a moment more, then it stays as it was until its
-retention is over. One whose process disappeared without an exit record may move again (see
-``liveness``), so it is read for as long as its folder is there, but less often.
+A record that reported its end is read for a moment more, then it stays as it was until the
+retention of its run is over. One whose process disappeared without an exit record may move again
+(see ``liveness``), so it is read for as long as its folder is there, but less often.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared import record
@@ -252,6 +253,16 @@ _RECHECK_NS = 60 * 10**9  # of one that was left out, whole, since its retention
 _NEVER_NS = 2**63
 
 
+Start = tuple[int, str, str, int]  # of a run: its user, name, launch and attempt
+
+
+class Shown(Struct):
+    """Of one start: how many records live or ended within the retention, and the living ranks."""
+
+    records: int = 0
+    living: set[int] = field(default_factory=set)
+
+
 class Poll(Struct, frozen=True, kw_only=True):
     """When a poll takes place, whether its time is limited, and how long ended runs are shown."""
 
@@ -259,6 +270,7 @@ class Poll(Struct, frozen=True, kw_only=True):
     epoch: float
     retention_ns: int
     limited: bool = False
+    shown: Mapping[Start, Shown] = MappingProxyType({})
 
 
 class FollowedRecord:
@@ -268,7 +280,8 @@ class FollowedRecord:
         folder, uid: its folder, and the user who owned that when it was listed.
         found: its reading; why there is none; or ``None`` if it is over, was removed or left out.
         read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
-        left_out: whether the answer has no room for it. run: the run's name, as read last.
+        left_out: whether the answer has no room for it. run, start, rank: as read last.
+        until_ns: until when it is shown for itself: its retention after its end.
     """
 
     def __init__(
@@ -278,7 +291,8 @@ class FollowedRecord:
         self.found: RecordReading | Refusal | None = None
         self.read_ns = self.due_ns = self._read_whole_ns = 0
         self.left_out = False
-        self.run = ""
+        self.run, self.start, self.rank = "", cast("Start | None", None), 0
+        self.until_ns = 0
         self._origin, self._owners, self._exits = origin, owners, exits
         self._ending: Ending | None = None  # of its process, if that was seen alive
         self._slot, self._cached_journal = SlotFile(), cast("Journal | None", None)
@@ -319,6 +333,21 @@ class FollowedRecord:
         longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
         return 1 + name // NAME_UNIT + self._text_bytes // TEXT_UNIT + longer
 
+    def is_due(self, poll: Poll) -> bool:
+        forgotten = self.found is None and not self.left_out
+        return self.due_ns <= poll.now_ns or (forgotten and self._is_missing(poll))
+
+    def _is_missing(self, poll: Poll) -> bool:
+        """Whether its rank does not live, but others of its start are shown: its end counts."""
+        shown = poll.shown.get(self.start) if self.start else None
+        if shown is None or self.rank in shown.living:
+            return False
+        return shown.records > self.is_shown_at(poll.now_ns)
+
+    def is_shown_at(self, now_ns: int) -> bool:
+        """Whether it lives or ended within the retention, by the last reading."""
+        return self.until_ns >= now_ns
+
     def read(self, poll: Poll, *, may_read: Callable[[], bool], room: bool = True) -> None:
         """Read what changed.
 
@@ -358,7 +387,10 @@ class FollowedRecord:
         except (OSError, RecordError) as error:
             return Refusal(path=self.folder, reason=_sentence(error))
         rests, ended = self._life.rests, bool(reading.slot.compile.end_code)
-        if self._ended_ago_ns(reading, poll.now_ns, poll.epoch) <= poll.retention_ns:
+        ended_ago_ns = self._ended_ago_ns(reading, poll.now_ns, poll.epoch)
+        missing = self._is_missing(poll)
+        self.until_ns = poll.now_ns + poll.retention_ns - ended_ago_ns
+        if self.is_shown_at(poll.now_ns) or missing:
             if rests and poll.limited and not reading.unread_bytes:
                 self.due_ns = poll.now_ns + _RESTING_NS
             return reading
@@ -391,7 +423,9 @@ class FollowedRecord:
             elif self._life.replaced:
                 self._ending = None  # what ends later is another program
             self._modified = found.modified
-            self.run = found.slot.identity.run
+            identity = found.slot.identity
+            self.run, self.rank = identity.run, identity.rank
+            self.start = self.uid, identity.run, identity.launch, identity.attempt
             if (
                 known is None
                 or news

@@ -37,6 +37,8 @@ from warmwatch_monitor.sources.records.folder import ExitWatch
 from warmwatch_monitor.sources.records.followed_record import (
     FollowedRecord,
     Poll,
+    Shown,
+    Start,
     always,
     never,
     once,
@@ -175,12 +177,22 @@ class RecordsSource:
         """
         self._polls += 1
         now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
+        shown: defaultdict[Start, Shown] = defaultdict(Shown)
+        for one in self._records.values():
+            if one.start and one.is_shown_at(now_ns):
+                shown[one.start].records += 1
+                if one.alive:
+                    shown[one.start].living.add(one.rank)
         poll = Poll(
-            now_ns=now_ns, epoch=epoch, retention_ns=self._retention_ns, limited=meter.limited
+            now_ns=now_ns,
+            epoch=epoch,
+            retention_ns=self._retention_ns,
+            limited=meter.limited,
+            shown=shown,
         )
         by_user: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in self._records.values():
-            if one.due_ns <= now_ns or (one.left_out and one.run in requested):
+            if one.is_due(poll) or (one.left_out and one.run in requested):
                 by_user[one.uid].append(one)
         roomy = self._users_with_room()
         turn = self._polls % 2  # if there is time for one alone, they take turns
