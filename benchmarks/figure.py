@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``value`` is to be at most ``limit``; without one it is printed for information."""
+    """``value`` is to be at most ``limit``; without one it is printed for information.
+
+    A value below 0 is the difference of two times that noise has swallowed, so it meets no limit.
+    """
 
     name: str
     value: float
@@ -16,7 +19,7 @@ class Figure:
 
     @property
     def met(self) -> bool:
-        return self.limit is None or self.value <= self.limit
+        return self.limit is None or 0 <= self.value <= self.limit
 
     def __str__(self) -> str:
         bound = "" if self.limit is None else f"at most {self.limit:g}"
