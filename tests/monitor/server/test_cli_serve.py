@@ -60,9 +60,10 @@ def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout
         made = json.loads(process.stdout.readline())
-        assert status(made["url"])["directories"] == made["directories"] == [str(tmp_path)]
-        assert (made["pid"], made["history"]) == (process.pid, state)
+        directories = status(made["url"])["directories"]
         process.terminate()
+    assert directories == made["directories"] == [str(tmp_path)]
+    assert (made["pid"], made["history"]) == (process.pid, state)
 
 
 def test_it_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
