@@ -58,7 +58,8 @@ def test_dead_links_and_an_orphan_fail_the_build(tmp_path: Path) -> None:
     docs = tmp_path / "source" / "docs"
     docs.mkdir(parents=True)
     shutil.copy(ROOT / "docs" / "conf.py", docs)
-    shutil.copytree(ROOT / "docs" / "site", docs / "site")
+    for folder in ("site", "static"):
+        shutil.copytree(ROOT / "docs" / folder, docs / folder)
     index = "# Index\n\n## Pages\n\n| page |\n|---|\n| [Second](second.md) |\n"
     (docs / "README.md").write_text(index)
     (docs / "second.md").write_text("# Second\n")
