@@ -1,25 +1,42 @@
-"""Every terminal session of the README and the tutorials is run, with real trainings."""
+"""Every command of every page is run, and prints what the page shows.
+
+Those of the README and the tutorials with real trainings; the others on ``support.machine``.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from support import sessions
-from support.sessions import Exchange, differs
+from support.machine import COMPILED_SCRIPT, machine
+from support.nvml import Standin
+from support.sessions import PAGES, Exchange, blocks, differs, exchanges
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 README = ROOT / "README.md"  # it uses a training of a tutorial
-PAGES = [README, *sorted(TUTORIALS.glob("*.md"))]
+SESSIONS = [README, *sorted(TUTORIALS.glob("*.md"))]
 SHORT = "first-answer"  # the page that `make test` runs; the others take half a minute each
+
+
+def runnable(page: Path) -> list[Exchange]:
+    """The commands of a page that can run here."""
+    return [
+        exchange
+        for block in blocks(page.read_text())
+        if block.language == "console" and block.not_run is None
+        for exchange in exchanges(block.text)
+    ]
 
 
 @pytest.mark.training
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.long] * (page.stem != SHORT)) for page in PAGES],
+    [pytest.param(page, marks=[pytest.mark.long] * (page.stem != SHORT)) for page in SESSIONS],
     ids=lambda page: page.stem,
 )
 def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
@@ -28,11 +45,64 @@ def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> Non
         for name, text in sessions.files((TUTORIALS / "first-recompile.md").read_text()).items():
             (tmp_path / name).write_text(text)
     try:
-        for exchange, real in sessions.play(page.read_text(), shell):
-            wrong = differs(exchange.output, real)
-            assert wrong is None, "\n".join([exchange.shown, wrong, "--- really:", *real])
+        play(sessions.play(page.read_text(), shell), shell, compare_silence=True)
     finally:
         shell.close()
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Standin:
+    return Standin(tmp_path_factory.mktemp("nvml"))
+
+
+def trains(command: str) -> bool:
+    """Whether it trains more than once, with a compiler."""
+    return re.match(r"warmwatch (modes\b|check\b|doctor -- )", command) is not None
+
+
+EXIT_CODES = {"warmwatch stacks": 1}  # nothing compiles there
+OTHERS = [page for page in PAGES if page not in SESSIONS and runnable(page)]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("page", OTHERS, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, nvml: Standin) -> None:
+    with machine(tmp_path, page.read_text(), nvml) as (shell, text):
+        quick = sessions.play(text, shell, lambda command: not trains(command))
+        play(quick, shell, compare_silence=False)
+
+
+@pytest.mark.training
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "page",
+    [page for page in OTHERS if any(trains(one.command) for one in runnable(page))],
+    ids=lambda page: page.stem,
+)
+def test_the_commands_of_a_page_train(page: Path, tmp_path: Path, nvml: Standin) -> None:
+    with machine(tmp_path, page.read_text(), nvml, COMPILED_SCRIPT) as (shell, text):
+        shell.run("mkdir ci")  # with a baseline of this machine
+        shell.run("warmwatch check --baseline ci/compiles.toml --update -- python train_smoke.py")
+        play(sessions.play(text, shell, trains), shell, compare_silence=False)
+
+
+def play(
+    played: Iterable[tuple[Exchange, list[str]]], shell: sessions.Shell, *, compare_silence: bool
+) -> None:
+    """Compare each output, and exit codes where silence says nothing.
+
+    A command may fail only where the page shows its exit code next.
+    """
+    failed = None
+    for exchange, real in played:
+        assert failed is None or exchange.command == "echo $?", failed
+        ran = "\n".join([exchange.shown, f"exit code {shell.code}", "--- really:", *real])
+        compares = compare_silence or bool(exchange.output)
+        wrong = differs(exchange.output, real) if compares else None
+        assert wrong is None, f"{wrong}\n{ran}"
+        fails = not compare_silence and shell.code != EXIT_CODES.get(exchange.command, 0)
+        failed = ran if fails else None
+    assert failed is None, failed
 
 
 def test_times_phases_and_large_numbers_match_others_and_words_do_not() -> None:

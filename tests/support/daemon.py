@@ -79,9 +79,10 @@ def _preloaded() -> Preloaded:
 
 
 @contextmanager
-def daemon(directory: Path, *arguments: str) -> Iterator[str]:
+def daemon(directory: Path, *arguments: str, **variables: str) -> Iterator[str]:
     """The URL of a daemon that watches ``directory`` and has read it."""
-    with daemon_process("--dir", str(directory), "--interval", "0.05", *arguments) as (_, url):
+    words = ("--dir", str(directory), "--interval", "0.05", *arguments)
+    with daemon_process(*words, **variables) as (_, url):
         wait_until(lambda: _ready(url))
         yield url
 

@@ -30,10 +30,13 @@ def scraping(daemon: str) -> str:
 
 
 @contextmanager
-def prometheus_process(folder: Path, config: str, *rules: Path) -> Iterator[str]:
+def prometheus_process(
+    folder: Path, config: str, *rules: Path, web_config: Path | None = None
+) -> Iterator[str]:
     """The base URL of a Prometheus that is ready; its files are in ``folder``.
 
-    ``config`` is the text of its configuration, without the ``rules`` files to load.
+    ``config`` is the text of its configuration, without the ``rules`` files to load. With the file
+    ``web_config`` it uses TLS and requires a password; then it listens, and may not be ready yet.
     """
     file, address = folder / "prometheus.yml", f"127.0.0.1:{free_port()}"
     file.write_text(f"{config}\nrule_files: {json.dumps([str(path) for path in rules])}\n")
@@ -44,10 +47,16 @@ def prometheus_process(folder: Path, config: str, *rules: Path) -> Iterator[str]
         f"--web.listen-address={address}",
         "--log.level=warn",
     ]
+    if web_config is not None:
+        command.append(f"--web.config.file={web_config}")
     with subprocess.Popen(command) as process:
         try:
-            wait_until(lambda: answers(f"http://{address}/-/ready"))
-            yield f"http://{address}"
+            if web_config is not None:
+                wait_until(lambda: listens(address))
+                yield f"https://{address}"
+            else:
+                wait_until(lambda: answers(f"http://{address}/-/ready"))
+                yield f"http://{address}"
         finally:
             process.terminate()
 
@@ -73,6 +82,15 @@ def free_port() -> int:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with closing(socket.create_connection((host, int(port)), 60)):
+            return True
+    except ConnectionError:
+        return False
 
 
 def answers(url: str) -> bool:

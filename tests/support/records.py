@@ -22,6 +22,9 @@ _HOLD = """
 import fcntl, sys
 slot = open(sys.argv[1], "r+b")
 fcntl.lockf(slot, fcntl.LOCK_EX)
+if sys.argv[2:]:
+    import subprocess
+    subprocess.Popen(sys.argv[2:])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -70,7 +73,8 @@ def write_record(
     hidden = directory / f".{name}"
     hidden.mkdir(parents=True)
     (hidden / record.SLOT).write_bytes(slot_bytes(slot))
-    (hidden / record.JOURNAL).write_text("".join(json.dumps(event) + "\n" for event in events))
+    lines = (json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+    (hidden / record.JOURNAL).write_text("".join(lines))
     return hidden.rename(directory / name)
 
 
@@ -86,9 +90,12 @@ def update(folder: Path, slot: Slot) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the record's lock until it is killed or the block ends."""
-    command = [sys.executable, "-c", _HOLD, str(folder / record.SLOT)]
+def held(folder: Path, *, child: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the record's lock until it is killed or the block ends.
+
+    It starts the command ``child``, which is the caller's to end.
+    """
+    command = [sys.executable, "-c", _HOLD, str(folder / record.SLOT), *child]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from support import reference, sessions
+from support.sessions import PAGES
 from warmwatch.process import settings as agent
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES
@@ -23,10 +24,6 @@ from warmwatch_monitor.status.schema.json_schema import definitions
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
 DOCS = ROOT / "docs"
-PAGES = sorted(
-    {*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "dashboards").glob("*.md")}
-    | {ROOT / "benchmarks" / "README.md", ROOT / "docker" / "README.md"}
-)
 
 
 def test_the_table_of_settings_is_complete() -> None:
@@ -76,13 +73,13 @@ def test_every_documented_command_exists() -> None:
 
 def commands_of(page: Path) -> Iterator[tuple[str, list[str]]]:
     """Each call of ``warmwatch`` in the console blocks of a page, with its arguments."""
-    for language, block in sessions.FENCE.findall(page.read_text()):
-        if language != "console":
+    for block in sessions.blocks(page.read_text()):
+        if block.language != "console":
             continue
-        for line in re.findall(r"^\$ (.*)$", block.replace("\\\n", " "), re.MULTILINE):
-            words = shlex.shlex(line, posix=True, punctuation_chars="&|;")
+        for line in re.findall(r"^[$#] (.*)$", block.text.replace("\\\n", " "), re.MULTILINE):
+            words = shlex.shlex(line, posix=True, punctuation_chars="&|;>")
             words.whitespace_split = True
-            for is_end, part in groupby(words, lambda word: word in ("&", "&&", "|", ";")):
+            for is_end, part in groupby(words, lambda word: word in ("&", "&&", "|", ";", ">")):
                 called = [] if is_end else [*part]
                 if "warmwatch" in called[:-1]:
                     yield line, called[called.index("warmwatch") + 1 :]
@@ -90,7 +87,7 @@ def commands_of(page: Path) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_has_valid_options(page: Path) -> None:
-    """The README and the tutorials are run besides: tests/docs/test_sessions.py."""
+    """Also of those that tests/docs/test_sessions.py cannot run."""
     for line, (name, *arguments) in commands_of(page):
         if name in COMMANDS:
             command = cli.get_command(click.Context(cli), name)

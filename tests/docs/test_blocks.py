@@ -1,0 +1,245 @@
+"""Every block of code that is no session is read or run by the program that it is for."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import kubernetes_validate
+import pytest
+import yaml
+
+from support.daemon import completed
+from support.records import environment
+from support.sessions import NOT_RUN, PAGES, Block, blocks
+from support.trainings import ROOT, run
+from support.web import HASH, Authority
+from warmwatch_monitor.check import baseline
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.server.protection import ProtectionFiles
+
+# Pages whose Python other tests run or make.
+PYTHON_ELSEWHERE = {
+    "remedies": "tests/docs/test_remedies.py",
+    "functions": "made from the code: tests/support/reference.py",
+}
+# What a page's Python takes for granted, and what its program has before.
+GIVEN = {
+    "attach": "model = None\ndef evaluate(model): pass\nsave = evaluate",
+    "comparison": "import torch",
+    "compilers": "import types, warmwatch\n"
+    "a = b = c = gemm = None\ncute = types.SimpleNamespace(compile=lambda *given: given)",
+    "debug-a-hang": """
+import os, warmwatch, multiprocessing
+import torch.distributed as dist
+from datetime import timedelta
+from torch.distributed.elastic import timer
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+timer.configure(timer.LocalTimerClient(multiprocessing.Queue()))
+batch = None
+def train_step(batch): pass
+""",
+    "eager-baseline": "import warmwatch",
+    "python-api": "callback = print",
+    "server-readiness": """
+import logging, threading, torch, warmwatch
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from fastapi import FastAPI, Response
+log, app, WIDTH = logging.getLogger(), FastAPI(), 8
+def predict(batch): pass
+def warm_up_requests(): return [None]
+""",
+}
+SHAPES = {"scrape_configs", "remote_write"}  # of a Prometheus' configuration
+
+
+def found(*languages: str) -> Iterator[Any]:
+    """The blocks in these languages, which no comment leaves out, with their pages."""
+    for page in PAGES:
+        every = [one for one in blocks(page.read_text()) if one.language in languages]
+        for number, block in enumerate(every):
+            if block.not_run is None and page.parent.name != "tutorials":
+                yield pytest.param(page, block, id=f"{page.stem}-{number}")
+
+
+@pytest.mark.parametrize(("page", "block"), found("yaml"))
+def test_yaml_is_read_by_its_program(page: Path, block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "file.yml"
+    file.write_text(block.text)
+    keys = yaml.safe_load(block.text).keys()
+    if keys & SHAPES:
+        for name in ("ca.pem", "token"):
+            (tmp_path / name).touch()
+        check("promtool", "check", "config", file)
+    elif keys & {"tls_server_config", "bearer_tokens"}:
+        authority = Authority(tmp_path)
+        (tmp_path / "clients.pem").write_text(authority.file.read_text())
+        authority.sign("server")
+        named = re.findall(r"(?:file: |files: \[)([\w.-]*token[\w.-]*)", block.text)
+        assert named
+        for number, name in enumerate(named):
+            (tmp_path / name).write_text(f"a-long-secret-number-{number}")
+        for path in tmp_path.iterdir():
+            path.chmod(0o600)
+        me = getpass.getuser()
+        text = block.text.replace("$2y$10$...", HASH).replace("user: alice", f"user: {me}")
+        file.write_text(text)
+        assert ProtectionFiles(str(file), print).current.authenticates
+    elif "startupProbe" in keys:
+        container = {"name": "training", "image": "training", **yaml.safe_load(block.text)}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "training"}}
+        pod["spec"] = {"containers": [container]}
+        kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
+        for probe in (container["startupProbe"], container["livenessProbe"]):
+            check_options(" ".join(probe["exec"]["command"]))
+    elif keys & {"jobs", True}:  # YAML 1.1 takes the key "on" for true
+        schema = ("--builtin-schema", "vendor.github-workflows")
+        check(sys.executable, "-m", "check_jsonschema", *schema, file)
+        for line in re.findall(r"warmwatch check[^\n]*\n[^\n]*", block.text):
+            check_options(" ".join(line.split()))
+    else:
+        (repository,) = yaml.safe_load(block.text)["repos"]
+        (hook,) = repository["hooks"]
+        assert hook.keys() >= {"id", "name", "entry", "language"}
+        check_options(hook["entry"])
+
+
+def check(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def check_options(line: str) -> None:
+    """The options of a call of ``warmwatch``, up to a sign of the shell."""
+    words = shlex.split(line.partition("warmwatch ")[2].partition(";")[0])
+    command = cli.get_command(click.Context(cli), words[0])
+    assert command is not None
+    command.make_context(words[0], words[1:])
+
+
+@pytest.mark.parametrize(("page", "block"), found("promql"))
+def test_promql_is_a_rule_that_prometheus_takes(page: Path, block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "rules.yml"
+    rule = {"record": "page:example:ratio", "expr": block.text}
+    file.write_text(yaml.safe_dump({"groups": [{"name": "page", "rules": [rule]}]}))
+    check("promtool", "check", "rules", file)
+
+
+@pytest.mark.parametrize(("page", "block"), found("toml"))
+def test_toml_is_read_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> None:
+    if "schema = " in block.text:
+        assert baseline.parsed(block.text).runs
+        return
+    (tmp_path / "warmwatch").mkdir()
+    (tmp_path / "warmwatch" / "warmwatch.toml").write_text(block.text)
+    env = environment(XDG_CONFIG_HOME=str(tmp_path))
+    shown = json.loads(completed("config", "--json", env=env, cwd=tmp_path).stdout)
+    read = {one["variable"]: str(one["value"]) for one in shown["settings"]}
+    for name, value in re.findall(r'^(\w+) = "?([^"\n]+)"?$', block.text, re.MULTILINE):
+        assert read[name] == value
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("page", "block"),
+    [
+        one
+        for one in found("python")
+        if one.values[0].stem not in {*PYTHON_ELSEWHERE, "compile-checks", "other-tools"}
+    ],
+)
+def test_python_runs(page: Path, block: Block, records: Path) -> None:
+    """With gloo in place of NCCL: no GPU."""
+    code = block.text.replace('"nccl"', '"gloo"')
+    run(records, f"{GIVEN.get(page.stem, '')}\n{code}", attach=False)
+
+
+@pytest.mark.training
+def test_the_examples_of_the_pytest_plugin_pass(records: Path) -> None:
+    page = ROOT / "docs" / "reference" / "compile-checks.md"
+    examples = "\n".join(one.text for one in blocks(page.read_text()) if one.language == "python")
+    given = """
+import pytest, torch
+compile_ = torch.compile
+torch.compile = lambda *given, **options: compile_(*given, **{**options, "backend": "eager"})
+def make(): return torch.nn.Linear(8, 1)
+x, model = torch.randn(4, 8), torch.compile(make())
+"""
+    (records.parent / "test_examples.py").write_text(given + examples)
+    options = '["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_examples.py"]'
+    run(records, f"import pytest\nassert pytest.main({options}) == 0", attach=False)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_each_shell_is_a_script(shell: str) -> None:
+    (block,) = (one for one in blocks(COMMANDS.read_text()) if one.language == "bash")
+    assert f"_WARMWATCH_COMPLETE={shell}_source warmwatch" in block.text
+    # click reads the program's name from the first argument of Python
+    call = (
+        "import sys; sys.argv = ['warmwatch']; from warmwatch_monitor.__main__ import main; main()"
+    )
+    env = environment(_WARMWATCH_COMPLETE=f"{shell}_source")
+    done = subprocess.run([sys.executable, "-c", call], env=env, capture_output=True, text=True)
+    assert "_warmwatch_completion" in done.stdout
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=done.stdout, text=True, check=True)
+
+
+COMMANDS = ROOT / "docs" / "reference" / "commands.md"
+
+
+# What is left out.
+
+
+def left_out() -> Iterator[Any]:
+    for page in PAGES:
+        for number, block in enumerate(blocks(page.read_text())):
+            if block.not_run is not None:
+                yield pytest.param(block, id=f"{page.stem}-{number}")
+
+
+@pytest.mark.parametrize("block", left_out())
+def test_a_block_that_is_not_run_has_a_reason_and_names_files_that_exist(block: Block) -> None:
+    assert block.not_run is not None
+    assert re.search(NOT_RUN[block.not_run], block.text, re.MULTILINE)
+    if block.language == "console":
+        commands = re.sub(r"^[$#] ", "", block.text, flags=re.MULTILINE)
+        subprocess.run(["bash", "-n"], input=commands, text=True, check=True)
+        folder = re.search(r"^cd (\S+)$", commands, re.MULTILINE)
+        place = ROOT / folder[1] if folder else ROOT
+        named = re.findall(r"(?<![\w/.-])((?:docker|dashboards|tests)/[\w./-]+)", commands)
+        named += re.findall(r"install -Dm 644 (\S+)", commands) if folder else []
+        for name in named:
+            assert (ROOT / name).exists() or (place / name).exists(), name
+        for target in re.findall(r"^make ([\w-]+)(.*)", commands, re.MULTILINE):
+            words = shlex.split(" ".join(target), comments=True)
+            assert re.search(rf"^{words[0]}:", MAKEFILE, re.MULTILINE), target
+
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def test_every_reason_is_used() -> None:
+    used = {block.not_run for page in PAGES for block in blocks(page.read_text())}
+    assert used - {None} == set(NOT_RUN)
+
+
+def test_every_language_has_a_reader() -> None:
+    """Text and blocks without a language are output; JSON is made from the code."""
+    read = {"console", "bash", "diff", "python", "yaml", "toml", "promql", "text", "json", ""}
+    assert {block.language for page in PAGES for block in blocks(page.read_text())} <= read
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_are_in_blocks_with_a_language(page: Path) -> None:
+    """What is only indented would not be run."""
+    assert re.findall(r"^ {4,}[$#] .*$", page.read_text(), re.MULTILINE) == []
