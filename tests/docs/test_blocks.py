@@ -71,7 +71,7 @@ def found(*languages: str) -> Iterator[Any]:
                 yield pytest.param(page, block, id=f"{page.stem}-{number}")
 
 
-@pytest.mark.parametrize(("page", "block"), found("yaml"))
+@pytest.mark.parametrize(("page", "block"), [*found("yaml")])
 def test_yaml_is_read_by_its_program(page: Path, block: Block, tmp_path: Path) -> None:
     file = tmp_path / "file.yml"
     file.write_text(block.text)
@@ -126,7 +126,7 @@ def check_options(line: str) -> None:
     command.make_context(words[0], words[1:])
 
 
-@pytest.mark.parametrize(("page", "block"), found("promql"))
+@pytest.mark.parametrize(("page", "block"), [*found("promql")])
 def test_promql_is_a_rule_that_prometheus_takes(page: Path, block: Block, tmp_path: Path) -> None:
     file = tmp_path / "rules.yml"
     rule = {"record": "page:example:ratio", "expr": block.text}
@@ -134,7 +134,7 @@ def test_promql_is_a_rule_that_prometheus_takes(page: Path, block: Block, tmp_pa
     check("promtool", "check", "rules", file)
 
 
-@pytest.mark.parametrize(("page", "block"), found("toml"))
+@pytest.mark.parametrize(("page", "block"), [*found("toml")])
 def test_toml_is_read_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> None:
     if "schema = " in block.text:
         assert baseline.parsed(block.text).runs
@@ -207,7 +207,7 @@ def left_out() -> Iterator[Any]:
                 yield pytest.param(block, id=f"{page.stem}-{number}")
 
 
-@pytest.mark.parametrize("block", left_out())
+@pytest.mark.parametrize("block", [*left_out()])
 def test_a_block_that_is_not_run_has_a_reason_and_names_files_that_exist(block: Block) -> None:
     assert block.not_run is not None
     assert re.search(NOT_RUN[block.not_run], block.text, re.MULTILINE)
