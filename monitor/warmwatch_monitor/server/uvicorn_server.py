@@ -140,11 +140,14 @@ class Server(uvicorn.Server):
         connections, loop = self.server_state.connections, asyncio.get_running_loop()
         for one in list(connections):
             one.shutdown()
-        until = last = loop.time() + _LONGEST_GOODBYE_SECONDS
-        left = len(connections) + 1
-        while connections and loop.time() < min(until, last) and not self.force_exit:
+        began = progress = loop.time()
+        left = len(connections)
+        while connections and not self.force_exit:
             if len(connections) < left:
-                left, last = len(connections), loop.time() + _GOODBYE_SECONDS
+                left, progress = len(connections), loop.time()
+            until = min(began + _LONGEST_GOODBYE_SECONDS, progress + _GOODBYE_SECONDS)
+            if loop.time() >= until:
+                break
             await asyncio.sleep(_GLANCE_SECONDS)
         for one in list(connections):
             one.transport.abort()

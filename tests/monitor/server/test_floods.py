@@ -389,7 +389,8 @@ def test_waiting_clients_get_an_answer_at_shutdown_without_a_log_line(tmp_path: 
 def test_a_stopping_server_finishes_only_answers_that_are_being_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(uvicorn_server, "_GOODBYE_SECONDS", 0.5)
+    for name in ("_GOODBYE_SECONDS", "_LONGEST_GOODBYE_SECONDS"):
+        monkeypatch.setattr(uvicorn_server, name, 600)
     size, hands = 32 << 20, Hands(10)
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -412,7 +413,10 @@ def test_a_stopping_server_finishes_only_answers_that_are_being_read(
                 writer.write(ONE)
                 await reader.readuntil(b"\r\n\r\n")
             server.should_exit = True
+            while not left:
+                await asyncio.sleep(0.01)
             assert await reads.readexactly(size) == bytes(size)
+            monkeypatch.setattr(uvicorn_server, "_GOODBYE_SECONDS", 0)
             await asyncio.wait_for(serving, 60)
             assert left == ["left"], "waits and listeners were ended"
             with pytest.raises(ConnectionRefusedError):
