@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the others.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-frameworks test-fast test-torch test-agent lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch suite lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,15 +46,15 @@ test-fast: $(READY) ## for daily work: what trains nothing and is quick, in unde
 	$(BIN)/python -m pytest $(SPREAD) -m "not training and not slow and not install" $(PYTEST_ARGS)
 
 test-torch: VENV := .venv-$(subst ==,-,$(TORCH))
-test-torch: ## the agent with another PyTorch, in an environment of its own (TORCH=torch==2.8.0 TESTS=tests/agent/hooks)
-	$(MAKE) test-agent VENV=$(VENV)
+test-torch: ## all tests with another PyTorch, in an environment of its own (TORCH=torch==2.8.0 TESTS=tests/agent/hooks)
+	$(MAKE) suite VENV=$(VENV)
 	$(VENV)/bin/warmwatch doctor --hooks
 
-TESTS ?= tests/agent tests/process
+TESTS ?= tests
 
-test-agent: $(READY)
+suite: $(READY)
 	tests/support/install-programs.sh
-	$(BIN)/python -m pytest $(SPREAD) $(TESTS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(SPREAD) -m "not install" $(TESTS) $(PYTEST_ARGS)
 
 lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check
