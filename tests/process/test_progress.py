@@ -159,7 +159,7 @@ restored = [vars(cache)[name].__func__ is one for name, one in zip(names, before
 result([during, [str(t) for t in timings], seen, raised, restored])
 """
 COUNTED = 1 + PROGRESS.index("choices")
-counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this torch does not")
+counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this PyTorch counts none")
 
 
 @counts_choices

@@ -29,6 +29,8 @@ class Reports:
             the agent wraps a method that Dynamo inlines there.
         builds_with_baton: of several processes that load one C++ extension, one builds it for all.
         guards_parameters: it recompiles when ``requires_grad`` of a parameter changes.
+        unrolled_size: the category of a recompile for the size of a tensor that a loop unrolls;
+            2.6 guards the tensor's ``len()``, as it does a list's.
         quotes_lines: the reason of a recompile quotes the user's line.
         names_refused: the error of the stance ``fail_on_recompile`` names the function.
         break_message: the arguments of ``torch._dynamo.graph_break`` that give it a reason.
@@ -42,6 +44,7 @@ class Reports:
     guards_of_inlined: int = 0
     builds_with_baton: bool = True
     guards_parameters: bool = True
+    unrolled_size: str = "shape"
     quotes_lines: bool = True
     names_refused: bool = True
     break_message: str = 'msg="{}"'
@@ -54,6 +57,7 @@ _VERSIONS = {
         cache_load=False,
         limit="cache_size_limit",
         guards_parameters=False,
+        unrolled_size="python_value",
         quotes_lines=False,
         names_refused=False,
         break_message="",

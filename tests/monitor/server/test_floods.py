@@ -9,7 +9,6 @@ import time
 from asyncio import StreamWriter as Writer
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -400,11 +399,10 @@ def test_a_stopping_server_finishes_only_answers_that_are_being_read(
             await send({"type": "http.response.body", "body": bytes(size)})
 
     async def scenario() -> None:
-        left: list[str] = []
+        left = asyncio.Event()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             where = listener.getsockname()
-            note = partial(left.append, "left")
-            server = Server(app, [listener], hands.all, lambda: OPEN, note, lambda: None)
+            server = Server(app, [listener], hands.all, lambda: OPEN, left.set, lambda: None)
             serving = asyncio.create_task(server.serve([]))
             (reads, one), (never, other) = [
                 await asyncio.open_connection(*where, limit=4096) for _ in range(2)
@@ -413,12 +411,10 @@ def test_a_stopping_server_finishes_only_answers_that_are_being_read(
                 writer.write(ONE)
                 await reader.readuntil(b"\r\n\r\n")
             server.should_exit = True
-            while not left:
-                await asyncio.sleep(0.01)
+            await asyncio.wait_for(left.wait(), 60)  # waits and listeners were ended
             assert await reads.readexactly(size) == bytes(size)
             monkeypatch.setattr(uvicorn_server, "_GOODBYE_SECONDS", 0)
             await asyncio.wait_for(serving, 60)
-            assert left == ["left"], "waits and listeners were ended"
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(*where)
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
