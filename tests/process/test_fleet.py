@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -228,8 +229,16 @@ def test_of_a_thousand_ranks_the_one_that_all_wait_for_is_named(tmp_path: Path) 
         for rank in range(1000)
     ]
     with scraped(tmp_path, *views, only=OF_A_RANK) as prometheus:
-        answer = json.loads(completed("status", "--prometheus", prometheus, "--json").stdout)
-        (run,) = answer["runs"]
+        runs: list[Any] = []
+
+        def answered() -> bool:
+            """A scrape that takes more than a second leaves no series until the next."""
+            done = completed("status", "--prometheus", prometheus, "--json")
+            runs[:] = json.loads(done.stdout)["runs"]
+            return bool(runs)
+
+        wait_until(answered)
+        (run,) = runs
         assert len(run["ranks"]) == 1000
         assert run["ranks"][0]["limited_by"]["evidence"] == [
             "waits for rank 617, which input limits"
