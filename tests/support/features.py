@@ -28,7 +28,6 @@ _LACKS = {
     "threads": {"2.6", "2.11"},
     "test_guard_checks_of_a_step": {"2.8", "2.14"},  # not run with these
     "test_choices_of_a_real_tuning_are_counted": {"2.6"},
-    "test_a_leak_is_reported_and_a_cache_that_levels_out_is_not": {"2.11"},  # not run with it
     "test_compiled_blocks_are_compiled_under_fsdp2": {"2.6"},
     "test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_counts_them": {"2.11"},
 }
