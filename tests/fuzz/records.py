@@ -61,6 +61,8 @@ _LINES = [
     b'{"t":4999000000000,"event":"graph_break","reason":"print","count":2}',
     b'{"t":4999000000000,"event":"fallback","steps":3,"name":"f","limit":8,"setting":"l"}',
     b'{"t":4999000000000,"event":"cudagraph_skip","reason":"r","name":"f","file":"m","line":3}',
+    b'{"t":4999000000000,"event":"spill","kernel":"softmax_0","registers":1844,"seconds":0.5}',
+    b'{"t":4999000000000,"event":"compilation","id":"0/1","kind":"cudagraph","new_sizes":1}',
     b'{"t":4999000000000,"event":"exit","exception":"ValueError"}',
     b'{"t":4999000000000,"event":"error","where":"ledger","message":"m"}',
 ]

@@ -125,9 +125,9 @@ def _table(place: Path, environ: dict[str, str], modes: tuple[str, ...]) -> int:
             continue
         drift: dict[str, Any] = row["drift"] or {}
         passes = drift.get("passes", 0)
-        wrong += _line(
-            f"{row['mode']}: drift", drift.get("relative"), _drift(losses, eager, passes)
-        )
+        # the pass that the script did not print lowers eager's mean loss
+        printed = _drift(losses, eager, passes)
+        wrong += _line(f"{row['mode']}: drift", drift.get("relative"), printed, off=0.01)
         noise = _drift(again, eager, drift.get("noise_passes", 0))
         wrong += _line(f"{row['mode']}: noise", drift.get("noise"), noise)
     return 1 if wrong else 0

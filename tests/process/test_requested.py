@@ -301,4 +301,7 @@ def test_flex_attention_that_is_called_uncompiled_is_named_with_its_function(
     (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
     words = dict(conditions(rank))["fallback"]
     assert words.startswith("`flex_attention` runs unfused in `attend` (")
-    assert words.endswith("(and 1 other function): it is called uncompiled")
+    scores = 1 * 1 * 128 * 128 * 4
+    assert [one["score_bytes"] for one in found] == [scores, 2 * scores]  # float32, then float64
+    unfused = "it is called uncompiled, 65.5 kB of scores a call"
+    assert words.endswith(f"(and 1 other function): {unfused}")

@@ -90,6 +90,12 @@ class Listener(Protocol):
         ``where``: name, file and line, as far as PyTorch reports them.
         """
 
+    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
+        """A kernel of a compiled graph spills so many registers of each thread to memory.
+
+        ``seconds``: how long PyTorch measured that one launch takes; ``None`` if it did not.
+        """
+
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """The user's program called ``torch.compile``; ``way``: the arguments, as journal
         values."""

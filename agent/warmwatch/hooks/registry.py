@@ -34,6 +34,7 @@ from warmwatch.hooks.inductor import (
     cudagraph_skips,
     flops,
     kernels,
+    spills,
 )
 from warmwatch.hooks.points import Install
 from warmwatch.hooks.training import batches, evaluations, memory, notebook_cells, optimizer, saving
@@ -62,6 +63,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("cache_events", cache_events.install),
     ("cudagraph_skips", cudagraph_skips.install),
     ("flops", flops.install),
+    ("spills", spills.install),
 )
 
 # Installed with the agent: code that was compiled ahead of time needs no Dynamo.

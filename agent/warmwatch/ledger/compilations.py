@@ -85,6 +85,7 @@ def _differences(first: Mapping[str, str], parts: Mapping[str, str]) -> dict[str
 
 
 _MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
+_MOST_SPILLS = 100
 
 
 class Compilations:
@@ -94,7 +95,7 @@ class Compilations:
         self._counters, self._block, self._store = counters, counters.block, counters.store
         self._state = state
         self._written_keys = WrittenKeys()
-        self._reported_skips = 0
+        self._reported_skips = self._reported_spills = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: set[Any] = set()
 
@@ -154,3 +155,8 @@ class Compilations:
         if self._reported_skips < _MOST_SKIPS:
             self._reported_skips += 1
             self._store.note("cudagraph_skip", now, values)
+
+    def spilled(self, now: int, values: Mapping[str, Any]) -> None:
+        if self._reported_spills < _MOST_SPILLS:
+            self._reported_spills += 1
+            self._store.note("spill", now, values)

@@ -26,6 +26,9 @@ from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 _LARGEST = 2**64 - 1
+_LONGEST_KERNEL = 200
+# The events of CUDA graphs (torch 2.8 to 2.15) -> the field of the record that counts them.
+_OF_GRAPHS = {"cudagraphify.get_container": "new_sizes", "CUDAGraphNode.record": "recorded"}
 
 
 class Run:
@@ -93,6 +96,7 @@ class Ledger:
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
         self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation
+        self._cudagraphs: dict[int, dict[str, int]] = {}  # by thread: events since its last record
 
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` when activity has begun, on any thread."""
@@ -111,6 +115,9 @@ class Ledger:
         thread, now = threading.get_ident(), self._clock()
         if of and "id" in of:
             self._compiling.begun(thread, of)
+        if (field := _OF_GRAPHS.get(event)) is not None:
+            counts = self._cudagraphs.setdefault(thread, {})
+            counts[field] = counts.get(field, 0) + 1
         self._queue.post(self._activities.begin, thread, event, now, of or {})
 
     def end(self, event: str) -> None:
@@ -164,6 +171,8 @@ class Ledger:
             values = {**values, "code": code}
         if self.block[AT["evaluating_since_ns"]]:
             values = {**values, "evaluating": True}
+        if kind == "cudagraph":
+            values = {**values, **self._cudagraphs.pop(thread, {})}
         if kernels := self._kernels.pop(thread, 0):
             values = {**values, "kernels": kernels}
         values = {**values, **self._flops.pop(thread, {})}
@@ -199,6 +208,13 @@ class Ledger:
         self._queue.post(
             lambda: self._compilations.cudagraph_skipped(now, {"reason": reason, **where})
         )
+
+    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
+        """A kernel spills registers; ``seconds`` of one launch, if it was measured."""
+        now = self._clock()
+        measured = {} if seconds is None else {"seconds": round(seconds, 9)}
+        values = {"kernel": kernel[:_LONGEST_KERNEL], "registers": registers, **measured}
+        self._queue.post(self._compilations.spilled, now, values)
 
     def pause_began(self, what: str, *, by_eval: bool = False) -> None:
         """The calling thread began to save or to evaluate: one of ``pauses.COUNTERS``.

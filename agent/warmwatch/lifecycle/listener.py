@@ -176,6 +176,10 @@ class HookListener:
         """Record a skipped CUDA graph, with its redacted reason."""
         self._process.ledger.cudagraph_skipped(self._redaction.graph_break(reason), where)
 
+    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
+        """Record a kernel that spills registers."""
+        self._process.ledger.spilled(kernel, registers, seconds)
+
     def wrapped(self, way: Mapping[str, Any]) -> None:
         """Record how the program called ``torch.compile``."""
         self._process.ledger.wrapped(way)

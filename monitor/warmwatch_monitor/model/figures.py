@@ -19,6 +19,8 @@ from warmwatch_monitor.model.records import (
     FunctionCost,
     GraphBreak,
     LongStep,
+    Recordings,
+    Spill,
     VaryingDim,
 )
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
@@ -144,6 +146,7 @@ class Log(Struct, frozen=True, kw_only=True):
         except those that a compilation reports.
         breaks: reasons of graph breaks.
         functions: the cost of each function, most expensive first; ``None`` if no journal was read.
+        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
         underway: what the activity in progress compiles; ``None`` if there is none or nothing
         of it is known yet.
         reopened_by: the last compilation of the open warm-up that has a reason.
@@ -157,6 +160,8 @@ class Log(Struct, frozen=True, kw_only=True):
     skips: tuple[CudagraphSkip, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     functions: tuple[FunctionCost, ...] | None = None
+    recordings: tuple[Recordings, ...] = ()
+    spills: tuple[Spill, ...] = ()
     underway: Underway | None = None
     reopened_by: Compilation | None = None
     varying: tuple[VaryingDim, ...] = ()

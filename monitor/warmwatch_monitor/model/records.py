@@ -75,6 +75,32 @@ class Cost(Struct, frozen=True, kw_only=True):
     reserved: int | None = None
 
 
+class Recordings(Struct, frozen=True, kw_only=True):
+    """The CUDA graphs of one compilation.
+
+    Attributes:
+        name, file, line: its function. sizes: of inputs, each with CUDA graphs of its own, of the
+        forward and of the backward. recorded: graphs that were recorded. seconds: how long that
+        took, without the steps that PyTorch runs first. grown_bytes: what CUDA's allocator reserved
+        from the first recording to the last; ``None`` if unknown.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+    sizes: tuple[int, int] = (0, 0)
+    recorded: int = 0
+    seconds: float = 0.0
+    first_reserved: int | None = None
+    last_reserved: int | None = None
+
+    @property
+    def grown_bytes(self) -> int | None:
+        if self.first_reserved is None or self.last_reserved is None:
+            return None
+        return max(0, self.last_reserved - self.first_reserved)
+
+
 class FunctionCost(Struct, frozen=True, kw_only=True):
     """Cost of all compilations of one function, including its backwards.
 
@@ -119,6 +145,8 @@ class Compilation(Struct, frozen=True, kw_only=True):
         cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
         after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
         evaluating: it was made within an evaluation, so between steps.
+        backward: CUDA graphs of the backward. new_sizes: input sizes that got CUDA graphs in it;
+        recorded: graphs recorded in it; both ``None`` if unknown.
         cost: further costs.
     """
 
@@ -141,6 +169,9 @@ class Compilation(Struct, frozen=True, kw_only=True):
     cudagraph_skip: str | None = None
     after_warm: bool = False
     evaluating: bool = False
+    backward: bool = False
+    new_sizes: int | None = None
+    recorded: int | None = None
     cost: Cost | None = None
 
 
@@ -233,7 +264,7 @@ class Fallback(Struct, frozen=True, kw_only=True):
         at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
         name, file, line: the function. id: of the compilation that PyTorch refused. limit: the
         limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
-        calls that uncompiled.
+        calls that uncompiled. score_bytes: of the scores of its first such call.
     """
 
     at_ns: int
@@ -244,6 +275,20 @@ class Fallback(Struct, frozen=True, kw_only=True):
     file: str | None = None
     line: int | None = None
     id: str | None = None
+    score_bytes: int | None = None
+
+
+class Spill(Struct, frozen=True, kw_only=True):
+    """A Triton kernel that spills registers, from a record's journal.
+
+    Attributes:
+        kernel: its name. registers: how many of each thread, as the driver counts them. seconds: of
+        one launch, as PyTorch measured it while it tuned the kernel; ``None`` if it did not.
+    """
+
+    kernel: str
+    registers: int
+    seconds: float | None = None
 
 
 class CudagraphSkip(Struct, frozen=True, kw_only=True):
@@ -374,6 +419,7 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         varying: dimensions that changed. warm_since: when the span of clean steps began that is
         not over, and the steps by then.
         functions: the cost of each, as far as the journal was read, most expensive first.
+        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
         long_steps: the longest of those that were far longer than usual, and the last ones.
         slowed: the first of the last ten or more of them in a row.
         exception: type of the exception that ended the process. raised: the user's frame nearest
@@ -400,6 +446,8 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     varying: tuple[VaryingDim, ...] = ()
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
+    recordings: tuple[Recordings, ...] = ()
+    spills: tuple[Spill, ...] = ()
     long_steps: tuple[LongStep, ...] = ()
     slowed: LongStep | None = None
     exception: str | None = None

@@ -198,6 +198,8 @@ def log_of(reading: RecordReading) -> Log:
         skips=reading.skips,
         breaks=reading.breaks,
         functions=reading.functions,
+        recordings=reading.recordings,
+        spills=reading.spills,
         long_steps=_long_steps(reading),
         underway=_underway(reading),
         varying=reading.varying,
@@ -235,6 +237,8 @@ def same_lines(reading: RecordReading, other: RecordReading) -> bool:
         and reading.breaks == other.breaks
         and reading.varying is other.varying
         and reading.functions is other.functions
+        and reading.recordings is other.recordings
+        and reading.spills is other.spills
         and reading.long_steps is other.long_steps
     )
 

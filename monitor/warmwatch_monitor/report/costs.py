@@ -222,6 +222,9 @@ def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator
             "torch._dynamo.config.recompile_limit only puts it off."
         )
         yield Remedy(about=words["fallback"], what=remedy)
+    for slow in rank["compile"].get("inefficiencies") or ():
+        if slow["kind"] != "flex_attention":  # the condition
+            yield Remedy(about=slow["words"], what=slow["advice"])
     for one in breaks:
         if one.advice:
             times = counted(one.count, "graph break")

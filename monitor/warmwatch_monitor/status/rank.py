@@ -36,6 +36,7 @@ from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
+from warmwatch_monitor.status.words.inefficiencies import inefficiencies
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.states import end_of
 
@@ -321,6 +322,7 @@ def compiler(view: RankView) -> compile_schema.Compile:
             for one in view.figures.log.breaks[:BREAKS]
         ],
         varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
+        inefficiencies=inefficiencies(view.figures),
     )
 
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from warmwatch.hooks.dynamo.compilations import costs, phases, slowest
+from support.ranks import Rank
+from warmwatch.hooks.dynamo.compilations import costs, entry, kind_of, phases, slowest
 from warmwatch.hooks.dynamo.events import Compiling
 
 FORWARD = SimpleNamespace(
@@ -81,3 +82,25 @@ def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
     for number in range(5000):
         functions.begun(1, {"id": f"{number}/9", "code": "c"})
     assert (functions.code("0/0"), functions.code("4999/9")) == (None, "c")
+
+
+def test_the_record_of_cuda_graphs_has_the_events_before_it_on_its_thread() -> None:
+    """A graph of a new size is prepared in one call, and recorded in the next."""
+    rank = Rank()
+    runtime = {"is_runtime": True, "compile_id": "0/0", "runtime_cudagraphify_time_us": 400}
+    for event, is_forward in (
+        ("cudagraphify.get_container", False),
+        ("CUDAGraphNode.record", True),
+        ("inductor_compile", True),
+    ):
+        rank.ledger.begin(event)
+        rank.ledger.end(event)
+        metrics = SimpleNamespace(**runtime, is_forward=is_forward)
+        rank.ledger.compilation(kind_of(metrics), entry(metrics))
+    lines = [values for event, _, values in rank.store.notes if event == "compilation"]
+    fields = "kind", "new_sizes", "recorded", "backward"
+    assert [[one.get(field) for field in fields] for one in lines] == [
+        ["cudagraph", 1, None, True],
+        ["cudagraph", None, 1, None],
+        ["cudagraph", None, None, None],
+    ]

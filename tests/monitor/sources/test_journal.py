@@ -110,6 +110,8 @@ WHOLE: dict[str, Any] = {
     **dict.fromkeys(("t", "line", "ops", "guards", "guard_us", "kernels", "allocated"), 7),
     **dict.fromkeys(("reserved", "steps", "limit", "count", "n", "batches", "left_out"), 2),
     **dict.fromkeys(("seconds", "usual", "saving", "evaluating", "between_cells", "data"), 1),
+    **dict.fromkeys(("score_bytes", "new_sizes", "recorded", "registers"), 3),
+    "kernel": "x",
     "batches_before": 1,
     "phase_us": {"dynamo": 8},
     "slowest": [["kernel", 9]],
@@ -122,6 +124,7 @@ KINDS_OF_ENTRY = (
         journal_lines.recompile,
     ),
     *(journal_lines.graph_break, journal_lines.cudagraph_skip, journal_lines.long_step),
+    journal_lines.spill,
 )
 
 

@@ -40,6 +40,7 @@ from warmwatch_monitor.model import (
     SlowerPeriod,
     Snapshot,
     Spending,
+    Spill,
     VaryingDim,
     WorkersMemory,
 )
@@ -142,6 +143,7 @@ def _recompiling(slot: Slot, cost: FunctionCost) -> RankView:
             "breaks": (GraphBreak(reason="print", count=2),),
             "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
             "functions": (cost,),
+            "spills": (Spill(kernel="softmax_0", registers=1844, seconds=0.001),),
             "long_steps": (LongStep(at_ns=5, step=9, seconds=41.0, usual_seconds=0.5),),
         },
     )

@@ -205,6 +205,8 @@ def entry(metrics: Any) -> dict[str, Any]:
     elif failure:  # a failure because the frame must be one graph, see ``events.Compiling``
         values["left"] = failure
         values["failure_reason"] = getattr(metrics, "fail_reason", None)
+    if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
+        values["backward"] = True
     return {key: value for key, value in values.items() if value is not None}
 
 

@@ -23,6 +23,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from math import prod
 from types import CodeType, FrameType
 from typing import Any
 
@@ -235,7 +236,7 @@ def being_compiled() -> dict[str, Any]:
     code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are dynamic, or
     none; absent by default, where only changed sizes are. ``again``: it was compiled before, and
     ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and line that
-    called ``flex_attention`` uncompiled.
+    called ``flex_attention`` uncompiled, and the bytes of its scores.
     """
     try:
         known = _compiling()
@@ -285,8 +286,24 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         user = nearest(sys._getframe(1))
         known["caller"] = f"{user['file']}:{user['line']}" if user else ""
         if code.co_name == UNFUSED and module == FLEX:
-            known["unfused"] = user or {}
+            known["unfused"] = {**(user or {}), **_scores(compiled.get("locals"))}
     return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
+
+
+def _scores(values: Any) -> dict[str, int]:
+    """Bytes of the scores that unfused ``flex_attention`` materializes for these arguments.
+
+    ``math_attention`` computes them in float32, or in float64 for such queries (torch 2.6 to 2.15).
+    Empty if the sizes are unknown.
+    """
+    try:
+        query, key = values["args"][:2]
+        batch, heads, length, _ = query.shape
+        sizes = batch, heads, length, key.shape[-2], max(4, query.dtype.itemsize)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return {}
+    # arithmetic with symbols would add guards
+    return {"score_bytes": prod(sizes)} if all(type(one) is int for one in sizes) else {}
 
 
 def _dynamic() -> bool | None:

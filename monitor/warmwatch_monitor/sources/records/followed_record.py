@@ -29,8 +29,10 @@ from warmwatch_monitor.model import (
     LongStep,
     Owner,
     Recompile,
+    Recordings,
     RecordReading,
     Refusal,
+    Spill,
     last_sign_ns,
 )
 from warmwatch_monitor.model.budgets import NAME_UNIT, SLOT_UNIT, TEXT_UNIT
@@ -52,7 +54,7 @@ from warmwatch_monitor.sources.records.varying_dims import Varying
 MOST_EVENTS = 20
 MOST_LONG_STEPS = 5
 SLOWED = 10  # long steps in a row that are a slower level, not chance
-MOST_BREAKS = 100  # as many as an agent writes
+MOST_BREAKS = MOST_SPILLS = 100  # as many as an agent writes
 _ERROR_TEXT = 1_000
 CHUNK = 256 * 1024
 _SMALL = 16 * 1024  # read in any case: an agent writes less between two polls
@@ -86,6 +88,7 @@ class Journal:
         compilations: the last ones, oldest first. fallbacks: the last frames that hit the recompile
             limit, in the same order. skips: the last skipped CUDA graphs. long_steps: the longest,
             then the last ones. slowed: the first of the last SLOWED or more of them in a row.
+            spills: kernels by name, in the order of their first line.
             varying: dimensions that changed, over all lines. Each is the same object until
             something is appended, so that results can be cached.
         unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
@@ -100,6 +103,7 @@ class Journal:
         self.slowed: LongStep | None = None
         self._in_a_row: tuple[LongStep, int] | None = None  # the first, and how many
         self._breaks: dict[str, GraphBreak] = {}
+        self.spills: tuple[Spill, ...] = ()
         self._functions = Functions()
         self.varying = Varying()
         self._rest, self._was_warm = b"", False
@@ -121,6 +125,11 @@ class Journal:
         return self._functions.most_expensive
 
     @property
+    def recordings(self) -> tuple[Recordings, ...]:
+        """The CUDA graphs of each compilation; the same object until one is recorded."""
+        return self._functions.recordings
+
+    @property
     def torn_end(self) -> bool:
         """Whether it ends, as far as it was read, in an incomplete line."""
         return bool(self._rest)
@@ -129,6 +138,7 @@ class Journal:
     def text_bytes(self) -> int:
         """The approximate size of the stored texts."""
         stored = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
+        stored = (*stored, *self.spills, *self.recordings)
         values = (getattr(one, name) for one in stored for name in one.__struct_fields__)
         return sum(len(value) for value in values if isinstance(value, str))
 
@@ -164,7 +174,7 @@ class Journal:
     def _start(self, descriptor: int, size: int) -> None:
         """Where to continue: at the start if it was cut, near the end if it is too large."""
         if self._offset > size:
-            self.compilations, self.fallbacks = (), ()
+            self.compilations, self.fallbacks, self.spills = (), (), ()
             self.skips, self.long_steps = (), ()
             self.slowed = self._in_a_row = None
             self._breaks.clear()
@@ -221,6 +231,8 @@ class Journal:
             self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-MOST_EVENTS:]
         elif event == "cudagraph_skip":
             self.skips = (*self.skips, journal_lines.cudagraph_skip(entry))[-MOST_EVENTS:]
+        elif event == "spill":
+            self._spill(journal_lines.spill(entry))
         elif event == "long_step":
             self._long_step(journal_lines.long_step(entry))
         elif event == "exit":
@@ -233,6 +245,11 @@ class Journal:
     def _break(self, new: GraphBreak) -> None:
         if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
             self._breaks[new.reason] = new
+
+    def _spill(self, new: Spill) -> None:
+        """A kernel that is compiled again replaces its earlier line."""
+        others = tuple(one for one in self.spills if one.kernel != new.kernel)
+        self.spills = (*others, new)[-MOST_SPILLS:]
 
     def _long_step(self, new: LongStep) -> None:
         """Add a long step: the longest of all comes first, even if it is one of the last."""
@@ -477,6 +494,8 @@ class FollowedRecord:
             varying=self._journal.varying.dims,
             warm_since=self._journal.varying.warm_since,
             functions=self._journal.functions,
+            recordings=self._journal.recordings,
+            spills=self._journal.spills,
             long_steps=self._journal.long_steps,
             slowed=self._journal.slowed,
             exception=self._journal.exception,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost
+from warmwatch_monitor.model import OF_GRAPHS, Compilation, Cost, FunctionCost, Recordings
 
 MOST = 100
 _SLOWEST = 3
@@ -32,6 +32,8 @@ class Functions:
         self._merged: set[int] = set()
         self._by_id: dict[str, _Key] = {}
         self._dearest: tuple[FunctionCost, ...] | None = ()
+        self._recordings: dict[str, Recordings] = {}  # by compile id
+        self.recordings: tuple[Recordings, ...] = ()
 
     @property
     def most_expensive(self) -> tuple[FunctionCost, ...]:
@@ -50,6 +52,8 @@ class Functions:
             return
         key = self._whose(compiled)
         one = _alone(compiled, key)
+        if compiled.id is not None:
+            self._record(compiled.id, compiled, key)
         known = self._functions.get(key)
         self._functions[key] = one if known is None else _sum(known, one)
         self._dearest = None
@@ -66,6 +70,19 @@ class Functions:
             if len(self._by_id) > _MOST_IDS:
                 del self._by_id[next(iter(self._by_id))]
         return key
+
+    def _record(self, compile_id: str, compiled: Compilation, key: _Key) -> None:
+        """Add the CUDA graphs of one entry; a forward that has the id again begins anew."""
+        before = self._recordings.get(compile_id)
+        if compiled.new_sizes or compiled.recorded:
+            self._recordings[compile_id] = _recorded(before, compiled, key)
+            if len(self._recordings) > MOST:
+                del self._recordings[next(iter(self._recordings))]
+        elif before is not None and compiled.kind == "forward":
+            del self._recordings[compile_id]
+        else:
+            return
+        self.recordings = tuple(self._recordings.values())
 
     def _merge(self, cheapest: _Key) -> None:
         rest, new = self._rest or FunctionCost(), hash(cheapest) not in self._merged
@@ -88,6 +105,23 @@ def _alone(compiled: Compilation, key: _Key) -> FunctionCost:
         cache_misses=int(compiled.cache == "miss"),
         cost=compiled.cost or Cost(),
         caller=compiled.caller,
+    )
+
+
+def _recorded(before: Recordings | None, compiled: Compilation, key: _Key) -> Recordings:
+    cost, known = compiled.cost or Cost(), before or Recordings()
+    more = compiled.new_sizes or 0
+    forward, backward = known.sizes
+    seconds = cost.phase_seconds.get("cudagraph", compiled.seconds or 0.0)
+    return Recordings(
+        name=key[0],
+        file=key[1],
+        line=key[2],
+        sizes=(forward, backward + more) if compiled.backward else (forward + more, backward),
+        recorded=known.recorded + (compiled.recorded or 0),
+        seconds=known.seconds + seconds,
+        first_reserved=cost.reserved if before is None else before.first_reserved,
+        last_reserved=_later(known.last_reserved, cost.reserved),
     )
 
 

@@ -22,6 +22,7 @@ from warmwatch_monitor.model import (
     GraphBreak,
     LongStep,
     Recompile,
+    Spill,
 )
 
 LARGEST_JOURNAL = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops at half
@@ -75,6 +76,9 @@ def compilation(entry: Entry) -> Compilation:
         instance=_count(entry, "instance"),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
         evaluating=entry.get("evaluating") is True,
+        backward=entry.get("backward") is True,
+        new_sizes=_count(entry, "new_sizes"),
+        recorded=_count(entry, "recorded"),
         cost=_cost(entry),
     )
 
@@ -190,6 +194,16 @@ def fallback(entry: Entry) -> Fallback:
         file=text(entry, "file", LONGEST_NAME),
         line=_count(entry, "line"),
         id=text(entry, "id", LONGEST_NAME),
+        score_bytes=_count(entry, "score_bytes"),
+    )
+
+
+def spill(entry: Entry) -> Spill:
+    """Raises ValueError if the entry is not that of a kernel that spills registers."""
+    return Spill(
+        kernel=_needed(text(entry, "kernel", LONGEST_NAME)),
+        registers=_needed(_count(entry, "registers")),
+        seconds=_seconds(entry, "seconds"),
     )
 
 

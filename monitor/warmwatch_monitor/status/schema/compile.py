@@ -209,6 +209,34 @@ class Break(Struct, frozen=True, kw_only=True):
     """Where, of several places the last; null: not known."""
 
 
+class Inefficiency(Struct, frozen=True, kw_only=True):
+    """What makes the steady speed, or each new input size, slower than necessary.
+
+    `docs/how-to/slow-code.md` has the remedies.
+    """
+
+    kind: str
+    """`flex_attention`: it is called uncompiled. `register_spills`: a Triton kernel spills
+    registers. `cudagraph_sizes`: CUDA graphs were recorded for many sizes.
+    """
+    called: str | None = None
+    """Label of the function, or name of the kernel; null if unknown."""
+    count: int | None = None
+    """Spilled registers of a thread, or sizes with CUDA graphs of their own."""
+    seconds: Seconds | None = None
+    """Of one launch of the kernel, as PyTorch measured it while it tuned it; of all recordings of
+    CUDA graphs. Null if unknown.
+    """
+    bytes: int | None = None
+    """Of the scores of `flex_attention` in its first call; what CUDA's allocator reserved from the
+    first recording of a CUDA graph to the last. Null if unknown.
+    """
+    words: str
+    """The same in one clause."""
+    advice: str
+    """What helps."""
+
+
 class Varying(Struct, frozen=True, kw_only=True):
     """A dimension, or a number, that caused recompiles of a function."""
 
@@ -326,3 +354,5 @@ class Compile(Struct, frozen=True, kw_only=True):
     """Why Dynamo broke graphs, in the order of time."""
     varying: list[Varying] = []
     """Dimensions and numbers that changed, at most 20, in the order of time."""
+    inefficiencies: list[Inefficiency] = []
+    """Code that runs slower than it could, at most 10 of each kind."""

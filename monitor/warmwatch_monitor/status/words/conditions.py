@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from warmwatch.shared.phrases import counted, duration, place, step_length
+from warmwatch.shared.phrases import counted, duration, step_length
 from warmwatch.shared.verdict import (
     LONG_COMPILE_FLOOR_NS,
     LONG_COMPILE_TIMES,
@@ -17,6 +17,7 @@ from warmwatch.shared.verdict import (
 from warmwatch_monitor.model import Compiler, Figures, RankView, Slower
 from warmwatch_monitor.output.amounts import own_words, size, took
 from warmwatch_monitor.output.summary import Importance
+from warmwatch_monitor.status.words.inefficiencies import unfused
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
@@ -147,9 +148,7 @@ def _fallback(figures: Figures) -> str:
     if first.setting in ("disable", "flex_attention"):
         others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
         if first.setting == "flex_attention":
-            where = place(first.name, first.file, first.line)
-            at = f" in {where}" if where else ""
-            return f"`flex_attention` runs unfused{at}{others}: it is called uncompiled"
+            return unfused(first, others)
         return (
             f"{name} runs eagerly since step {first.step + 1}{others}: a new input came while "
             "torch._dynamo.config.disable was set"

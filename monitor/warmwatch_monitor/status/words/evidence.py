@@ -11,6 +11,7 @@ from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed
+from warmwatch_monitor.status.words.inefficiencies import inefficiencies
 from warmwatch_monitor.status.words.progress import baseline_measured, throughput
 from warmwatch_monitor.status.words.requested import turned_off
 
@@ -81,6 +82,7 @@ def evidence(view: RankView) -> list[str]:
         *pauses.evidence(view),
         *long_step_evidence(view.figures),
         *requested.evidence(view.figures),
+        *_inefficiencies(view.figures),
         *_doubts(view),
     ]
 
@@ -88,6 +90,13 @@ def evidence(view: RankView) -> list[str]:
 def _limit(view: RankView) -> Iterator[str]:
     if view.limited_by is not None and view.living:
         yield limited(view.limited_by.verdict, view.limited_by.share, view.limited_by.evidence)
+
+
+def _inefficiencies(figures: Figures) -> Iterator[str]:
+    """Uncompiled ``flex_attention`` is a condition already."""
+    for one in inefficiencies(figures):
+        if one.kind != "flex_attention":
+            yield one.words
 
 
 def _stopped(view: RankView) -> Iterator[str]:

@@ -1,0 +1,120 @@
+"""Registers that the Triton kernels of a compiled graph spill to memory.
+
+``AsyncCompile.wait`` returns when all kernels of a graph are compiled (torch 2.6 to 2.15); its
+argument maps their names to them. Kernels that are only candidates of an autotuning never get
+there. A kernel with one launcher runs that one. A kernel with several benchmarks them at its first
+run, and the fastest one stays. Launchers have the driver's count of spilled registers. An ordinary
+launch calls none of these functions.
+
+A kernel that is tuned further after its benchmark (coordinate descent, combined kernels) is not
+reported: no function of its own shows which launcher it keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from warmwatch._guard import quietly
+from warmwatch.hooks.installation import is_imported
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+
+_MODULE, _KERNELS = "torch._inductor.async_compile", "torch._inductor.runtime.triton_heuristics"
+_CLASS, _WAIT = "AsyncCompile", "wait"
+_KERNEL, _BENCHMARK = "CachingAutotuner", "benchmark_all_configs"
+_TUNED_FURTHER = ("coordinate_descent_tuning", "combo_tuning_groups")
+
+
+class Spills:
+    """Reports the spills of each kernel once its launcher is known."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._several: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def compiled(self, kernels: Mapping[str, Any], kind: type[Any]) -> None:
+        """The kernels of a graph, those of class ``kind`` among other values."""
+        for name, kernel in tuple(kernels.items()):
+            if not isinstance(kernel, kind):
+                continue
+            if any(kernel.inductor_meta.get(setting) for setting in _TUNED_FURTHER):
+                continue
+            if len(kernel.launchers) == 1:
+                self._report(name, kernel.launchers[0], None)
+            else:
+                self._several[kernel] = name
+
+    def benchmarked(self, kernel: Any, milliseconds: Mapping[Any, float]) -> None:
+        """The launchers of ``kernel`` were measured: it keeps the fastest, as PyTorch chooses."""
+        name = self._several.pop(kernel, None)
+        if name is not None and milliseconds:
+            best = min(milliseconds, key=milliseconds.__getitem__)
+            took = milliseconds[best]
+            self._report(name, best, took / 1e3 if math.isfinite(took) else None)
+
+    def _report(self, name: str, launcher: Any, seconds: float | None) -> None:
+        registers = getattr(launcher, "n_spills", None)
+        if isinstance(registers, int) and registers > 0:
+            self._listener.spilled(name, registers, seconds)
+
+
+def install(listener: Listener) -> Installed:
+    with look_up():
+        from torch._dynamo.decorators import skip
+        from torch.compiler import disable
+    replaced, spills, listening = Replaced(), Spills(listener), True
+    owners: list[Any] = []  # the classes that are wrapped
+
+    def report(kernels: Mapping[str, Any]) -> None:
+        kind = getattr(sys.modules.get(_KERNELS), _KERNEL, None)
+        if not listening or kind is None:
+            return
+        if kind not in owners:
+            owners.append(kind)
+            original = getattr(kind, _BENCHMARK)
+            replaced.put(kind, _BENCHMARK, skip(_benchmarking(original, benchmarked)))
+        spills.compiled(kernels, kind)
+
+    def benchmarked(kernel: Any, milliseconds: Mapping[Any, float]) -> None:
+        if listening:
+            spills.benchmarked(kernel, milliseconds)
+
+    def put() -> None:
+        owner = getattr(sys.modules.get(_MODULE), _CLASS, None)
+        if (original := getattr(owner, _WAIT, None)) is not None:
+            owners.append(owner)
+            replaced.put(owner, _WAIT, skip(_waiting(original, report)))
+
+    def uninstall() -> None:
+        nonlocal listening
+        listening = False
+        replaced.undo()
+
+    def lacks() -> tuple[str, ...]:
+        return ("spills",) if is_imported(_MODULE) and not owners else ()
+
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
+
+
+def _waiting(original: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(compiler: Any, *args: Any, **kwargs: Any) -> Any:
+        given = original(compiler, *args, **kwargs)
+        quietly("hooks.spills", report, args[0] if args else kwargs.get("scope") or {})
+        return given
+
+    return wait
+
+
+def _benchmarking(original: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def benchmark_all_configs(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        milliseconds = original(kernel, *args, **kwargs)
+        quietly("hooks.spills", report, kernel, milliseconds)
+        return milliseconds
+
+    return benchmark_all_configs

@@ -1,0 +1,108 @@
+"""Code that runs slower than it could, from journal lines that were recorded on an H100."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from support import builders as b
+from support.records import live_slot, write_record
+from warmwatch_monitor.model import Fallback, RankView, Spill
+from warmwatch_monitor.sources.records.folder import Folder
+from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.words.evidence import evidence
+from warmwatch_monitor.status.words.inefficiencies import inefficiencies
+
+# PyTorch 2.11, mode="reduce-overhead", dynamic=True: of each size first the graphs of the forward
+# and the backward are prepared, then, in the next step, both are recorded.
+_OF_A_SIZE: tuple[dict[str, Any], ...] = (
+    {"seconds": 0.000299, "phase_us": {"cudagraph": 285}, "new_sizes": 1},
+    {"seconds": 0.000411, "phase_us": {"cudagraph": 392}, "new_sizes": 1, "backward": True},
+    {"seconds": 0.001669, "phase_us": {"cudagraph": 2782}, "recorded": 1},
+    {"seconds": 0.001537, "phase_us": {"cudagraph": 3406}, "recorded": 1, "backward": True},
+)
+_MODEL = {"name": "inner", "file": "external_utils.py", "line": 67}
+_FORWARD = {"t": 1, "event": "compilation", "kind": "forward", "id": "0/0", **_MODEL}
+
+
+def recorded(sizes: int, **of: Any) -> list[dict[str, Any]]:
+    """The lines of the CUDA graphs of so many sizes, of which the allocator reserves 2 MB more."""
+    known = {"t": 2, "event": "compilation", "kind": "cudagraph", "id": "0/0", **of}
+    lines = [{**known, **one, "reserved": 92274688} for _ in range(sizes) for one in _OF_A_SIZE]
+    return [*lines[:-1], {**lines[-1], "reserved": 94371840}]
+
+
+def found(folder: Path, *lines: dict[str, Any]) -> list[Inefficiency]:
+    journal = Journal()
+    with Folder(str(write_record(folder, live_slot(), events=lines))) as opened:
+        journal.follow(opened)
+    assert not journal.broken_lines
+    return of(recordings=journal.recordings, spills=journal.spills, fallbacks=journal.fallbacks)
+
+
+def view(fallbacks: tuple[Fallback, ...] = (), **journal: Any) -> RankView:
+    return b.view(b.WARM, fallbacks=fallbacks, journal=journal)
+
+
+def of(**journal: Any) -> list[Inefficiency]:
+    return inefficiencies(view(**journal).figures)
+
+
+def test_cuda_graphs_of_many_sizes_are_named_with_their_time_and_memory(tmp_path: Path) -> None:
+    (one,) = found(tmp_path, _FORWARD, *recorded(12))
+    assert (one.kind, one.count, one.bytes) == ("cudagraph_sizes", 12, 2097152)
+    assert one.seconds == pytest.approx(12 * (285 + 392 + 2782 + 3406) / 1e6)
+    assert "12 sizes: 24 recordings in 82.4 ms, 2.1 MB reserved meanwhile" in one.words
+
+
+def test_graphs_of_few_sizes_and_of_several_compilations_are_in_order(tmp_path: Path) -> None:
+    """Each module of a class has its own compilation, with CUDA graphs of its own."""
+    modules = [recorded(1, id=f"{number}/0") for number in range(24)]
+    assert found(tmp_path / "modules", *(line for lines in modules for line in lines)) == []
+    assert found(tmp_path / "three", *recorded(3)) == []
+    # torch._dynamo.reset() restarts the ids
+    assert found(tmp_path / "reset", *recorded(3), _FORWARD, *recorded(3)) == []
+
+
+def test_without_pytorchs_events_nothing_is_reported(tmp_path: Path) -> None:
+    """PyTorch before 2.8 reports neither the preparation nor the recording."""
+    fields = ("new_sizes", "recorded")
+    lines = [{k: v for k, v in one.items() if k not in fields} for one in recorded(12)]
+    assert found(tmp_path, *lines) == []
+
+
+def test_a_kernel_that_spills_is_named_with_the_share_of_a_launch(tmp_path: Path) -> None:
+    lines = (
+        {"t": 1, "event": "spill", "kernel": "softmax_0", "registers": 1844},
+        {"t": 2, "event": "spill", "kernel": "tuned", "registers": 924, "seconds": 0.0036},
+        {"t": 3, "event": "spill", "kernel": "triton_poi_fused_sin_0", "registers": 8},
+    )
+    tuned, plain = found(tmp_path, *lines)
+    words = "kernel `tuned` spills 924 registers of each thread; one launch takes 3.6 ms (10.0 %"
+    assert tuned.words == f"{words} of a step)"
+    assert (plain.called, plain.count, plain.seconds) == ("softmax_0", 1844, None)
+    assert plain.words == "kernel `softmax_0` spills 1844 registers of each thread"
+
+
+def test_a_kernel_that_is_compiled_again_has_its_last_count(tmp_path: Path) -> None:
+    line = {"t": 1, "event": "spill", "kernel": "softmax_0"}
+    assert found(tmp_path, {**line, "registers": 1844}, {**line, "registers": 16}) == []
+
+
+def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_once() -> None:
+    attend = Fallback(at_ns=1, step=0, name="attend", setting="flex_attention", score_bytes=2**30)
+    spill = Spill(kernel="softmax_0", registers=1844)
+    shown = view(fallbacks=(attend, replace(attend, name="other", score_bytes=None)))
+    first, second = inefficiencies(shown.figures)
+    assert first.words.endswith("in `attend`: it is called uncompiled, 1.07 GB of scores a call")
+    assert second.words.endswith("in `other`: it is called uncompiled")
+    assert (first.bytes, second.bytes) == (2**30, None)
+    lines = evidence(view(fallbacks=(attend,), spills=(spill,)))
+    assert [line for line in lines if "flex_attention" in line] == []  # it is a condition
+    assert [line for line in lines if "spills" in line] == [
+        "kernel `softmax_0` spills 1844 registers of each thread"
+    ]
