@@ -113,11 +113,15 @@ def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) 
     assert [(run["run"], run["state"]) for run in outcome["runs"]] == [("train", "finished")]
 
 
-def test_json_names_the_signal_that_killed_the_command_and_fails_before_it_starts() -> None:
-    killed = started("sh", "-c", "kill -9 $$", options=("--json", "-"))
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (40, "signal 40")])
+def test_json_names_the_signal_that_killed_the_command(number: int, name: str) -> None:
+    killed = started("sh", "-c", f"kill -{int(number)} $$", options=("--json", "-"))
     outcome = json.loads(killed.stdout)
-    assert killed.returncode == -signal.SIGKILL
-    assert (outcome["exit_code"], outcome["signal"]) == (None, "SIGKILL")
+    assert killed.returncode == -number
+    assert (outcome["exit_code"], outcome["signal"]) == (None, name)
+
+
+def test_json_that_cannot_be_written_fails_before_the_command_starts() -> None:
     refused = started("echo", "began", options=("--json", "/no/such/file.json"))
     assert (refused.returncode, refused.stdout) == (2, "")
 

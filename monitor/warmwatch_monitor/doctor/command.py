@@ -111,26 +111,29 @@ def doctor(
         _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), place)
         return
     findings: list[Finding] = []
-    for finding in _checks(settings, command, check_hooks=check_hooks):
+    checks, interrupted = _checks(settings, command, check_hooks=check_hooks)
+    for finding in checks:
         findings.append(finding)
         if not is_json:
             say(_line(finding))
     troubles = sum(finding.mark is Mark.TROUBLE for finding in findings)
     if is_json:
         say(as_json(_document(findings, troubles)))
-    else:
+    elif not interrupted:
         say(f"{counted(troubles, 'problem')} found" if troubles else "no problem found")
-    ctx.exit(1 if troubles else 0)
+    ctx.exit(interrupted or bool(troubles))
 
 
 def _checks(
     settings: Settings, command: tuple[str, ...], *, check_hooks: bool
-) -> Iterable[Finding]:
+) -> tuple[Iterable[Finding], int]:
+    """The findings, and the exit code if a signal interrupted the checks, else 0."""
     if command:
         from warmwatch_monitor.doctor.guard_checks import guard_checks
 
-        return guard_checks(command)
-    return hooks(os.environ) if check_hooks else _installation(settings)
+        finding, interrupted = guard_checks(command)
+        return [finding], interrupted
+    return hooks(os.environ) if check_hooks else _installation(settings), 0
 
 
 def _installation(settings: Settings) -> list[Finding]:

@@ -7,7 +7,7 @@ is warm, so it would have to look for a request at each step. ``modes`` runs the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from warmwatch_monitor.doctor.checks import Finding, Mark
 from warmwatch_monitor.model.run_summary import RankSummary
@@ -21,8 +21,9 @@ from warmwatch_monitor.run.launched import startable
 _SECONDS = 3600.0
 
 
-def guard_checks(command: tuple[str, ...]) -> Iterator[Finding]:
-    """Run ``command`` until guard checks are measured; one finding, which is never a problem."""
+def guard_checks(command: tuple[str, ...]) -> tuple[Finding, int]:
+    """Run ``command`` until guard checks are measured; the finding, which is never a problem, and
+    the exit code if a signal interrupted it, else 0."""
     with startable(command), counted_signals() as stops:
         tried = attempt(
             command,
@@ -36,9 +37,7 @@ def guard_checks(command: tuple[str, ...]) -> Iterator[Finding]:
             progress=Progress("measuring guard checks", sys.stderr),
             losses=True,
         )
-    yield finding(tried)
-    if stops.last:
-        raise SystemExit(128 + stops.last)
+    return finding(tried), 128 + stops.last if stops.last else 0
 
 
 def finding(tried: Tried) -> Finding:
@@ -46,7 +45,7 @@ def finding(tried: Tried) -> Finding:
     ranks = tried.summary.ranks if tried.summary else ()
     steps = [rank.answer["step_seconds"]["median"] for rank in ranks]
     step = max((one for one in steps if one), default=None)
-    if tried.guard_seconds is None or step is None:
+    if not tried.guard_seconds or step is None:
         what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
         return Finding(mark=Mark.NOTE, what=what)
     share = tried.guard_seconds / step
@@ -63,9 +62,12 @@ def _why(tried: Tried, ranks: Sequence[RankSummary]) -> str:
     if tried.ended_by == "interrupted":
         return "interrupted"
     if tried.ended_by in ("itself", "timeout"):
-        return "the training ended before they were measured"
+        failed = f" with exit code {tried.code}" if tried.code else ""
+        return f"the training ended{failed} before they were measured"
     if not any(rank.compiled for rank in ranks):
         return "nothing was compiled"
+    if tried.guard_seconds == 0:
+        return "no compiled code ran while they were measured"
     return "no scalar was passed to backward(), or the training uses a profiler"
 
 

@@ -400,9 +400,14 @@ def _signal(reading: RecordReading) -> str | None:
     """The signal that killed the process; ``None`` if it recorded an exit of its own."""
     if reading.death is None or reading.slot.compile.end_code:
         return None
+    return signal_name(reading.death.signal)
+
+
+def signal_name(number: int) -> str:
+    """Its name, such as SIGKILL; most real-time signals have none."""
     with suppress(ValueError):
-        return Signals(reading.death.signal).name
-    return f"signal {reading.death.signal}"
+        return Signals(number).name
+    return f"signal {number}"
 
 
 def _as_broken(reading: RecordReading, before: CachedFigures) -> bool:

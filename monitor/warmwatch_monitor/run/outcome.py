@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,8 +40,8 @@ class RunDocument(Struct, frozen=True, kw_only=True):
 
 
 def write_link(place: Path, command: Sequence[str], page: str) -> None:
-    """Write what is known at the start, unless ``place`` is a pipe, which takes one document."""
-    if place.is_file() or not place.exists():
+    """Write what is known at the start. Stdout and a pipe take one document, at the end."""
+    if place != Path("-") and (place.is_file() or not place.exists()):
         write_whole(place, as_json(RunDocument(command=tuple(command), page=page)) + "\n")
 
 
@@ -56,6 +55,7 @@ def write_outcome(
     snapshot: Snapshot,
 ) -> None:
     """Write the whole document. A failure is a note, because the exit code is the command's."""
+    from warmwatch_monitor.pipeline.figures import signal_name
     from warmwatch_monitor.status.document import status as status_of
 
     killed = os.WIFSIGNALED(status)
@@ -64,7 +64,7 @@ def write_outcome(
         page=page,
         seconds=seconds,
         exit_code=None if killed else os.waitstatus_to_exitcode(status),
-        signal=signal.Signals(os.WTERMSIG(status)).name if killed else None,
+        signal=signal_name(os.WTERMSIG(status)) if killed else None,
         runs=status_of(snapshot).runs,
     )
     text = as_json(made) + "\n"

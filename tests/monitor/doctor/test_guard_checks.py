@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from support.stored_runs import rank, run_summary
+from warmwatch_monitor.cli import cli
+from warmwatch_monitor.doctor import guard_checks
 from warmwatch_monitor.doctor.checks import Mark
 from warmwatch_monitor.doctor.guard_checks import finding
 from warmwatch_monitor.modes.table import Tried
@@ -42,8 +47,24 @@ def test_below_it_nothing_is_to_be_done() -> None:
         ({"ended_by": "interrupted"}, "interrupted"),
         ({"ended_by": "itself", "summary": None}, "the training ended before they were measured"),
         (
+            {"ended_by": "itself", "summary": None, "code": 3},
+            "the training ended with exit code 3 before they were measured",
+        ),
+        (
             {"ended_by": "steady", "summary": run_summary(ranks=(rank(compiled=()),))},
             "nothing was compiled",
+        ),
+        (
+            {
+                "ended_by": "steady",
+                "summary": run_summary(ranks=(rank(compiled=()),)),
+                "guard_seconds": 0.0,
+            },
+            "nothing was compiled",
+        ),
+        (
+            {"ended_by": "steady", "guard_seconds": 0.0},
+            "no compiled code ran while they were measured",
         ),
         (
             {"ended_by": "steady"},
@@ -53,3 +74,17 @@ def test_below_it_nothing_is_to_be_done() -> None:
 )
 def test_an_unknown_time_has_its_cause(known: dict[str, Any], why: str) -> None:
     assert found(**known) == (Mark.NOTE, UNKNOWN + why)
+
+
+def test_json_is_printed_even_if_a_signal_interrupts_the_measurement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Tried:
+        signal.raise_signal(signal.SIGINT)
+        return Tried(mode="", ended_by="interrupted")
+
+    monkeypatch.setattr(guard_checks, "attempt", interrupted)
+    done = CliRunner().invoke(cli, ["doctor", "--json", "--", "true"])
+    assert done.exit_code == 130
+    (only,) = json.loads(done.stdout)["findings"]
+    assert only["what"] == f"{UNKNOWN}interrupted"

@@ -18,6 +18,7 @@ import pytest
 from support.daemon import daemon_process
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
+from warmwatch_monitor.run.outcome import write_link
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
@@ -88,6 +89,14 @@ def test_the_page_is_served_while_the_command_runs(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert json.loads(file.read_text())["exit_code"] == 0
     assert is_free(url)
+
+
+def test_the_link_is_written_to_a_file_and_not_to_stdout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_link(Path("-"), ("true",), "http://127.0.0.1:1/")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_reason_why_the_daemon_does_not_start_is_printed(tmp_path: Path) -> None:
