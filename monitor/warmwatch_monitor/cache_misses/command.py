@@ -27,7 +27,7 @@ def lines(settings: Settings, run: str | None) -> list[str]:
     if not readings:
         raise NoRunError(NO_RUN) if run is None else UnknownRunError(run, ())
     found = [sentence(miss) for miss in misses(_chosen(readings, run), _read)]
-    return found or ["no compile cache has missed or was passed by, as far as recorded"]
+    return found or ["no compile cache missed or was bypassed, as far as recorded"]
 
 
 def _chosen(readings: Sequence[RecordReading], run: str | None) -> list[RecordReading]:
