@@ -26,15 +26,9 @@ from warmwatch_monitor.check import baseline
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.server.protection import ProtectionFiles
 
-# Pages whose Python other tests run or make.
-PYTHON_ELSEWHERE = {
-    "remedies": "tests/docs/test_remedies.py",
-    "functions": "made from the code: tests/support/reference.py",
-}
 # What a page's Python takes for granted, and what its program has before.
 GIVEN = {
     "attach": "model = None\ndef evaluate(model): pass\nsave = evaluate",
-    "comparison": "import torch",
     "compilers": "import types, warmwatch\n"
     "a = b = c = gemm = None\ncute = types.SimpleNamespace(compile=lambda *given: given)",
     "debug-a-hang": """
@@ -154,7 +148,8 @@ def test_toml_is_read_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> 
     [
         one
         for one in found("python")
-        if one.values[0].stem not in {*PYTHON_ELSEWHERE, "compile-checks", "other-tools"}
+        if not one.values[0].is_relative_to(ROOT / "docs" / "how-to" / "remedies")
+        and one.values[0].stem not in {"functions", "compile-checks", "other-tools"}
     ],
 )
 def test_python_runs(page: Path, block: Block, records: Path) -> None:

@@ -1,4 +1,4 @@
-"""The remedies of docs/how-to/remedies.md: what each compiles before and after, by PyTorch."""
+"""The remedies of docs/how-to/remedies: what each compiles before and after, by PyTorch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from warmwatch.testing.compile_limits import Cause, Compiled
 
 pytestmark = pytest.mark.training
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "remedies.md"
-UNROLLED = "`shape`: the code makes a constant of the size"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "remedies"
+UNROLLED = "unrolled-loop"
 WARM = "# the run is warm\n"  # what compiles before this line belongs to the warm-up
 COUNTED = {"Recompiles": "recompiles", "Graph breaks": "breaks", "Fallbacks": "fallbacks"}
 
 
 @dataclass
 class Remedy:
-    """A section of the page."""
+    """One page."""
 
-    heading: str
+    name: str
     category: str | None
     counted: str
     before: int
@@ -37,17 +37,17 @@ class Remedy:
 
 def remedies() -> list[Remedy]:
     found = []
-    for section in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
-        heading = section.splitlines()[0]
-        named = re.match(r"`(\w+)`", heading)
+    for page in sorted({*PAGES.glob("*.md")} - {PAGES / "README.md"}):
+        text = page.read_text()
+        named = re.search(r"^Category: `(\w+)`", text, re.MULTILINE)
         counts = re.search(
-            r"(Recompiles|Graph breaks|Fallbacks):\s+(\d+)\s+before,\s+(\d+)\s+after", section
+            r"(Recompiles|Graph breaks|Fallbacks):\s+(\d+)\s+before,\s+(\d+)\s+after", text
         )
-        assert counts is not None, heading
-        before, after = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+        assert counts is not None, page
+        before, after = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         category = named[1] if named else None
         numbers = int(counts[2]), int(counts[3])
-        found.append(Remedy(heading, category, COUNTED[counts[1]], *numbers, (before, after)))
+        found.append(Remedy(page.stem, category, COUNTED[counts[1]], *numbers, (before, after)))
     return found
 
 
@@ -67,7 +67,7 @@ def torch() -> Iterator[Any]:
 
 def run(code: str, counted: str, torch: Any, folder: Path) -> tuple[int, list[Cause]]:
     """How often the code recompiles, breaks or falls back once it is warm; why it recompiles."""
-    names: dict[str, Any] = {"torch": torch, "nn": torch.nn}
+    names: dict[str, Any] = {}
     code = code.replace('"cuda"', '"meta"')  # another device, on a machine with one
     script = folder / f"{len([*folder.iterdir()])}.py"  # PyTorch 2.6 reads what it compiles there
     script.write_text(code)
@@ -89,12 +89,12 @@ def run(code: str, counted: str, torch: Any, folder: Path) -> tuple[int, list[Ca
     return getattr(compiled, counted) - before, compiled.seen["recompiles"]
 
 
-@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.heading)
-def test_a_remedy_removes_what_the_page_counts(remedy: Remedy, torch: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.name)
+def test_a_remedy_removes_what_its_page_counts(remedy: Remedy, torch: Any, tmp_path: Path) -> None:
     before, causes = run(remedy.codes[0], remedy.counted, torch, tmp_path)
     after, _ = run(remedy.codes[1], remedy.counted, torch, tmp_path)
     assert (before, after) == (remedy.before, remedy.after)
-    category = TORCH.unrolled_size if remedy.heading == UNROLLED else remedy.category
+    category = TORCH.unrolled_size if remedy.name == UNROLLED else remedy.category
     assert category is None or {cause.category for cause in causes} == {category}
 
 

@@ -135,10 +135,9 @@ def test_every_link_leads_to_an_existing_file_and_heading(page: Path) -> None:
 
 def test_the_indexes_list_every_page() -> None:
     """The navigation of the site is made from them, by docs/conf.py."""
-    indexes = {DOCS / "README.md", DOCS / "design" / "README.md"}
     listed = {
         (index.parent / target.partition("#")[0]).resolve()
-        for index in indexes
+        for index in DOCS.rglob("README.md")
         for target in re.findall(r"^\| \[.+?\]\((\S+)\)", index.read_text(), re.MULTILINE)
     }
     assert set(DOCS.rglob("*.md")) - listed == {DOCS / "README.md"}
