@@ -19,6 +19,7 @@ from warmwatch.process.run_name import (
     working_directory,
 )
 from warmwatch.process.settings import Settings, plain_name
+from warmwatch.process.threads import SerialQueue
 from warmwatch.process.torch_state import distributed, gpus_in_use, shortest_timeout, versions
 from warmwatch.recorder import exit_status
 from warmwatch.recorder.writer import Writer
@@ -55,6 +56,7 @@ class OwnRecord:
         self._settings, self._version, self._options = settings, version, dict(options)
         self.opened = False
         self._baseline: dict[str, Any] = {}  # identity fields of the eager baseline
+        self._changes = SerialQueue()  # of the identity: each adds to the one before
         self._child = ""  # suffix of the run's name in a child process that is not a rank
         self._identity: record.Identity | None = None
         self.writer = Writer(readers=settings.readers, made=self._arm_exit_status)
@@ -135,35 +137,27 @@ class OwnRecord:
     def update(self, options: Mapping[str, Any]) -> None:
         """Apply more options; a new value replaces the old one."""
         self._options.update(options)
-        if self._identity is not None:
-            run = options.get("run")
-            changed = {**options, "run": run + self._child} if run else options
-            self._store(self._identity._replace(**changed))
+        run = options.get("run")
+        self._change({**options, "run": run + self._child} if run else options)
 
     def set_hooks(self, hooks: tuple[str, ...], missing: tuple[str, ...]) -> None:
         """Record which hooks are installed, and which hook points this PyTorch does not have."""
-        known = self._identity
-        if known is not None and (known.hooks, known.missing) != (hooks, missing):
-            self._store(known._replace(hooks=hooks, missing=missing))
+        self._change({"hooks": hooks, "missing": missing})
 
     def set_parameters(self, seen: int | None) -> None:
         """Record the number of parameters in optimizers; ``None`` if it is not the model's."""
-        known = self._identity
-        if known is not None and known.parameters_seen != seen:
-            self._store(known._replace(parameters_seen=seen))
+        self._change({"parameters_seen": seen})
 
     def set_flops(self, flops: int | None, excluded: tuple[str, ...]) -> None:
         """Record the operations of a step, as counted in its graphs; ``None`` if unknown."""
-        known, counted = self._identity, float(flops) if flops else None
-        if known is not None and (known.flops_counted, known.flops_excluded) != (counted, excluded):
-            self._store(known._replace(flops_counted=counted, flops_excluded=excluded))
+        counted = float(flops) if flops else None
+        self._change({"flops_counted": counted, "flops_excluded": excluded})
 
     def set_baseline(self, steps: int, median_ns: int | None = None) -> None:
         """Record the eager baseline: its number of steps, and their median if measured."""
         seconds = median_ns / 1e9 if median_ns else None
         self._baseline = {"baseline_steps": steps, "baseline_seconds": seconds}
-        if self._identity is not None:
-            self._store(self._identity._replace(**self._baseline))
+        self._change(self._baseline)
 
     def flush(self, *, leaving: bool) -> None:
         """Flush the record at the end of the process, with a timeout for a slow or frozen disk.
@@ -207,24 +201,30 @@ class OwnRecord:
             return
         try:
             timeout, backend = shortest_timeout() or (None, "")
-            found = self._identity._replace(
-                gpus=gpus_in_use() or self._identity.gpus,
-                collective_timeout=timeout,
-                collective_backend=backend,
+            found: dict[str, Any] = {
                 **versions(),
-            )
+                "gpus": gpus_in_use() or self._identity.gpus,
+                "collective_timeout": timeout,
+                "collective_backend": backend,
+            }
             if member := distributed():
-                run = found.run.removesuffix(self._child)  # the child is a rank
+                run = self._identity.run.removesuffix(self._child)  # the child is a rank
                 self._child = ""
-                found = found._replace(run=run, rank=member[0], world_size=member[1])
-            if found != self._identity:
-                self._store(found)
+                found.update(run=run, rank=member[0], world_size=member[1])
+            self._change(found)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("identity", error)
 
-    def _store(self, identity: record.Identity) -> None:
-        self._identity = identity  # first, so that concurrent updates build on it
-        self.writer.set_identity(identity)
+    def _change(self, fields: Mapping[str, Any]) -> None:
+        """Change fields of the identity; those that another thread changes meanwhile stay."""
+        if self._identity is not None:
+            self._changes.post(self._store, fields)
+
+    def _store(self, fields: Mapping[str, Any]) -> None:
+        known = self._identity
+        if known is not None and (changed := known._replace(**fields)) != known:
+            self._identity = changed
+            self.writer.set_identity(changed)
 
 
 def _provenance() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from support.ranks import K, Rank
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.counters import PytorchState
 from warmwatch.process.settings import Settings
+from warmwatch.recorder import own_record
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.shared import record
 from warmwatch.shared.verdict import State
@@ -280,6 +281,24 @@ def test_a_query_while_another_thread_makes_the_record_returns() -> None:
     packed = record.pack_header(own.header)
     own.writer.buffer[: len(packed)] = packed
     assert own.image().steps.steps == 0
+
+
+def test_what_another_thread_records_while_the_identity_is_refreshed_stays(
+    others: list[ThreadPoolExecutor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loaded machine takes long to look up the versions."""
+    own = OwnRecord(Settings(), version="0", options={}, attached=(1, 1))
+    monkeypatch.setattr(own.writer, "open", lambda *_, **__: None)  # in plain memory
+
+    def slow() -> dict[str, str]:
+        others[0].submit(own.set_flops, 466_944, ()).result()
+        return {"torch": "2.6.0"}
+
+    own.open((), ())
+    monkeypatch.setattr(own_record, "versions", slow)
+    own.note("warm", 2, {})
+    identity = own.image().identity
+    assert (identity.flops_counted, identity.torch) == (466_944, "2.6.0")
 
 
 def test_a_step_that_completes_while_another_thread_compiles_is_clean(
