@@ -247,6 +247,16 @@ def test_an_ended_rank_stays_for_as_long_as_its_run_is_shown(
     assert ranks(source) == []
 
 
+def test_earlier_processes_of_an_ended_rank_do_not_come_back(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    """A script may start one training after another, all as rank 0 of its launch."""
+    for at, ended_ago in enumerate([10, 2000, 3000]):
+        write_record(tmp_path, ending("finished", ended_ago, launch="a"), name=str(at))
+    source.read()
+    assert len(source.read().records) == 1
+
+
 @pytest.mark.parametrize("modified_ago", [3600, 100])
 def test_a_record_found_lost_is_removed_by_its_last_sign_of_life(
     tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import cast
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record
@@ -273,21 +273,17 @@ _NEVER_NS = 2**63
 Start = tuple[int, str, str, int]  # of a run: its user, name, launch and attempt
 
 
-class Shown(Struct):
-    """Of one start: how many records live or ended within the retention, and the living ranks."""
-
-    records: int = 0
-    living: set[int] = field(default_factory=set)
-
-
 class Poll(Struct, frozen=True, kw_only=True):
-    """When a poll takes place, whether its time is limited, and how long ended runs are shown."""
+    """When a poll takes place, whether its time is limited, and how long ended runs are shown.
+
+    ``shown``: of each start, the ranks that live or ended within the retention.
+    """
 
     now_ns: int
     epoch: float
     retention_ns: int
     limited: bool = False
-    shown: Mapping[Start, Shown] = MappingProxyType({})
+    shown: Mapping[Start, set[int]] = MappingProxyType({})
 
 
 class FollowedRecord:
@@ -355,11 +351,9 @@ class FollowedRecord:
         return self.due_ns <= poll.now_ns or (forgotten and self._is_missing(poll))
 
     def _is_missing(self, poll: Poll) -> bool:
-        """Whether its rank does not live, but others of its start are shown: its end counts."""
+        """Whether its rank is not shown, but others of its start are: its end counts."""
         shown = poll.shown.get(self.start) if self.start else None
-        if shown is None or self.rank in shown.living:
-            return False
-        return shown.records > self.is_shown_at(poll.now_ns)
+        return shown is not None and self.rank not in shown
 
     def is_shown_at(self, now_ns: int) -> bool:
         """Whether it lives or ended within the retention, by the last reading."""

@@ -37,7 +37,6 @@ from warmwatch_monitor.sources.records.folder import ExitWatch
 from warmwatch_monitor.sources.records.followed_record import (
     FollowedRecord,
     Poll,
-    Shown,
     Start,
     always,
     never,
@@ -177,12 +176,10 @@ class RecordsSource:
         """
         self._polls += 1
         now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
-        shown: defaultdict[Start, Shown] = defaultdict(Shown)
+        shown: defaultdict[Start, set[int]] = defaultdict(set)
         for one in self._records.values():
             if one.start and one.is_shown_at(now_ns):
-                shown[one.start].records += 1
-                if one.alive:
-                    shown[one.start].living.add(one.rank)
+                shown[one.start].add(one.rank)
         poll = Poll(
             now_ns=now_ns,
             epoch=epoch,
