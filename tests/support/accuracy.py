@@ -194,6 +194,11 @@ events' mean. `slower`, with the right step, came after 22 s. In 8 of 71 polls t
 3 times too long: two hiccups in a row counted as regular waits. That is mended, with tests on a CPU
 only.
 
+A loop that reads its loss every 50 steps, on an H100, showed 8.1 ms a step where 5.9 ms were true,
+in 68 of 144 polls. This is a known limit. The mean can begin at a step that synchronized and end at
+one that found the queue full, which is no whole period. With step lengths made up for a period of
+50 steps, the speed was between 21 % too short and 54 % too long, by the phase of the poll.
+
 [PyTorch versions](../reference/pytorch-versions.md#what-was-run) has the results with other
 versions.
 
