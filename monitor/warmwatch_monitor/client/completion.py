@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 
 import click
-from click.shell_completion import FishComplete, add_completion_class
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    add_completion_class,
+)
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
@@ -15,6 +21,14 @@ from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
 
 _MOST = 50  # earlier runs
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Bash inserts a value as it is: a run's name, which another user chose, could be a command."""
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return f"{item.type},{shlex.quote(item.value)}"
 
 
 @add_completion_class
