@@ -190,7 +190,7 @@ class ProcessReading(Struct, frozen=True, kw_only=True):
     its compilers; compile workers are listed only if they are busy or stopped. ``private_bytes``:
     resident, without pages of files and shared memory. ``workers_memory``: read only if most of
     the memory is used. ``memory_left_bytes``: until its cgroup is at its limit; ``None`` without
-    a limit. ``queued_ratio``: of the time in which its main thread could run, without a CPU.
+    a limit. ``queued_ratio``: of the time in which its main thread could run lately, without a CPU.
     """
 
     pid: int

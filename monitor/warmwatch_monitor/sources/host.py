@@ -136,6 +136,7 @@ class _Followed:
         self._group = memory_group(pid)
         self._workers_memory: WorkersMemory | None = None
         self._memory_left: int | None = None
+        self._scheduled = proc.Scheduled()  # so the first share is of the time since it began
         self._queued_ratio: float | None = None
         self._compilers = Compilers()
         self._seen: tuple[Compiler, ...] = ()
@@ -157,7 +158,7 @@ class _Followed:
             self._look_at_pool(now_ns, children)
             use = limit(self._group)
             self._memory_left = max(0, use.limit - use.used) if use else None
-            self._queued_ratio = proc.queued_ratio(self._pid)
+            self._look_at_scheduling()
         busy, idle = self._workers
         return ProcessReading(
             pid=self._pid,
@@ -174,6 +175,11 @@ class _Followed:
             memory_left_bytes=self._memory_left,
             queued_ratio=self._queued_ratio,
         )
+
+    def _look_at_scheduling(self) -> None:
+        now = proc.scheduled(self._pid)
+        self._queued_ratio = proc.queued_ratio(self._scheduled, now) if now else None
+        self._scheduled = now or self._scheduled
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
         children = cached(children)

@@ -73,16 +73,26 @@ def memory(pid: int) -> tuple[int, int]:
     return resident, resident - shared
 
 
-def queued_ratio(pid: int) -> float | None:
-    """The share of the time in which the main thread had no CPU, of that in which it could run.
+class Scheduled(Struct, frozen=True):
+    """Of a process's main thread since it began, in ns: how long it ran, and waited for a CPU."""
 
-    Since it began. ``None`` if it is not known, or the kernel was built without it.
-    """
+    ran: int = 0
+    queued: int = 0
+
+
+def scheduled(pid: int) -> Scheduled | None:
+    """``None`` if it is not known, or the kernel was built without it."""
     try:
         ran, queued, _ = map(int, text(f"{PROC}/{pid}/schedstat").split())
     except (OSError, ValueError):
         return None
-    return queued / (ran + queued) if ran else None
+    return Scheduled(ran, queued)
+
+
+def queued_ratio(before: Scheduled, now: Scheduled) -> float | None:
+    """The share of the time in which the thread had no CPU, of that in which it could run."""
+    ran, queued = now.ran - before.ran, now.queued - before.queued
+    return queued / (ran + queued) if ran + queued > 0 else None
 
 
 def command(pid: int) -> tuple[str, ...]:
