@@ -153,8 +153,8 @@ def test_changes_are_reported_with_their_cost() -> None:
         "Slower than last time",
         (
             "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
-            "(graph changed: 1,204 operators, was 1,180; its code changed); caches were cold "
-            "(they were warm); compile threads 2, were 32"
+            "(graph changed: 1,204 operators, was 1,180; its code changed); caches were empty "
+            "at the start (they were not); compile threads 2, were 32"
         ),
     )
 
