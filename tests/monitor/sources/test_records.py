@@ -257,6 +257,21 @@ def test_earlier_processes_of_an_ended_rank_do_not_come_back(
     assert len(source.read().records) == 1
 
 
+def test_of_a_missing_rank_only_its_newest_process_stays(
+    tmp_path: Path, source: RecordsSource
+) -> None:
+    for number in range(3):
+        for rank in (0, 1):
+            old = ending("failed", 1000 + number, rank=rank, launch="a")
+            began = replace(old.header, attached_ns=old.header.attached_ns - number - 1)
+            write_record(tmp_path, replace(old, header=began), name=f"{rank}-{number}")
+    write_record(tmp_path, ending("finished", 10, rank=0, launch="a"), name="last")
+    source.read()
+    for _ in range(2):
+        shown = sorted(Path(one.folder).name for one in source.read().records)
+        assert shown == ["1-0", "last"]
+
+
 @pytest.mark.parametrize("modified_ago", [3600, 100])
 def test_a_record_found_lost_is_removed_by_its_last_sign_of_life(
     tmp_path: Path, source: RecordsSource, hands: Hands, modified_ago: float

@@ -276,7 +276,8 @@ Start = tuple[int, str, str, int]  # of a run: its user, name, launch and attemp
 class Poll(Struct, frozen=True, kw_only=True):
     """When a poll takes place, whether its time is limited, and how long ended runs are shown.
 
-    ``shown``: of each start, the ranks that live or ended within the retention.
+    ``shown``: of each start, the ranks that live or ended within the retention. ``newest``: when
+    the newest process of each rank of these starts began.
     """
 
     now_ns: int
@@ -284,6 +285,7 @@ class Poll(Struct, frozen=True, kw_only=True):
     retention_ns: int
     limited: bool = False
     shown: Mapping[Start, set[int]] = MappingProxyType({})
+    newest: Mapping[tuple[Start, int], tuple[bool, int]] = MappingProxyType({})
 
 
 class FollowedRecord:
@@ -293,7 +295,7 @@ class FollowedRecord:
         folder, uid: its folder, and the user who owned that when it was listed.
         found: its reading; why there is none; or ``None`` if it is over, was removed or left out.
         read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
-        left_out: whether the answer has no room for it. run, start, rank: as read last.
+        left_out: whether the answer has no room for it. run, start, rank, began: as read last.
         until_ns: until when it is shown for itself: its retention after its end.
     """
 
@@ -305,6 +307,7 @@ class FollowedRecord:
         self.read_ns = self.due_ns = self._read_whole_ns = 0
         self.left_out = False
         self.run, self.start, self.rank = "", cast("Start | None", None), 0
+        self.began = False, 0
         self.until_ns = 0
         self._origin, self._owners, self._exits = origin, owners, exits
         self._ending: Ending | None = None  # of its process, if that was seen alive
@@ -351,9 +354,14 @@ class FollowedRecord:
         return self.due_ns <= poll.now_ns or (forgotten and self._is_missing(poll))
 
     def _is_missing(self, poll: Poll) -> bool:
-        """Whether its rank is not shown, but others of its start are: its end counts."""
+        """Whether its end counts: others of its start are shown, but no process of its rank.
+
+        Of several processes of one rank, the newest counts.
+        """
         shown = poll.shown.get(self.start) if self.start else None
-        return shown is not None and self.rank not in shown
+        if not self.start or shown is None or self.rank in shown:
+            return False
+        return poll.newest.get((self.start, self.rank), self.began) <= self.began
 
     def is_shown_at(self, now_ns: int) -> bool:
         """Whether it lives or ended within the retention, by the last reading."""
@@ -444,6 +452,7 @@ class FollowedRecord:
                 or not self._same(known, found)
             ):
                 self._reading = known = self._make(found, folder)
+        self.began = known.began
         return known
 
     def _same(self, known: RecordReading, found: SlotReading) -> bool:

@@ -180,12 +180,18 @@ class RecordsSource:
         for one in self._records.values():
             if one.start and one.is_shown_at(now_ns):
                 shown[one.start].add(one.rank)
+        newest = dict[tuple[Start, int], tuple[bool, int]]()
+        for one in self._records.values():
+            if one.start and one.start in shown:
+                rank = one.start, one.rank
+                newest[rank] = max(one.began, newest.get(rank, one.began))
         poll = Poll(
             now_ns=now_ns,
             epoch=epoch,
             retention_ns=self._retention_ns,
             limited=meter.limited,
             shown=shown,
+            newest=newest,
         )
         by_user: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in self._records.values():
