@@ -225,12 +225,13 @@ def untraced(where: str, function: Callable[..., Any], *args: Any) -> Any:
     ``torch.compiler.disable`` does the same, but exists only where Dynamo is imported.
     """
     dynamo = sys.modules.get("torch._C._dynamo.eval_frame")
-    traces = None if dynamo is None else dynamo.set_eval_frame(None)
+    switch = getattr(dynamo, "set_eval_frame", None)
+    traces = None if switch is None else switch(None)
     try:
         return quietly(where, function, *args)
     finally:
-        if dynamo is not None and traces is not None:
-            dynamo.set_eval_frame(traces)
+        if switch is not None and traces is not None:
+            switch(traces)
 
 
 Install = Callable[[Listener], Installed]

@@ -87,7 +87,7 @@ class Activity(_Decorator):
 class Pause(_Decorator):
     """The context manager of ``warmwatch.evaluating()`` and ``saving()``; reentrant.
 
-    ``kind``: a key of ``ledger.pauses.WORDS``.
+    ``kind``: a key of ``ledger.pauses.COUNTERS``.
     """
 
     def __init__(self, kind: str) -> None:

@@ -109,6 +109,26 @@ def test_what_has_no_formula_is_left_out_by_name(models: ModuleType) -> None:
     assert known.flops == 3 * 2 * 4 * 8 * 8  # the linear layer's, and the backward of the product
 
 
+TEXT = """
+class GraphModule(torch.nn.Module):
+    def forward(self, a: "f32[4, 8]", b: "f32[8, 8]"):
+        # File: train.py:3 in forward, code: a: "f32[1, 1]" = given
+        x: "f32[4, 8]" = torch.ops.aten.mm.default(a, b)
+        y: "f32[4, 8]" = torch.ops.gone_since.product.default(x, b)
+        z: "f32[4, 8]" = torch.ops.aten.mm.default(y, <object at 0x7f>)
+        return (z,)
+"""
+
+
+def test_what_cannot_be_read_in_a_text_is_left_out_by_name(models: ModuleType) -> None:
+    from torch.utils.flop_counter import flop_registry
+
+    assert models.torch
+    assert operations_of_text(TEXT, flop_registry) == Counted(
+        2 * 4 * 8 * 8, ("gone_since::product", "aten::mm")
+    )
+
+
 def _calls(*steps: str, since: int = 0) -> list[Counter[int] | None]:
     """What is known at each call; a letter of a step is a call of that graph."""
     calls = Calls(since)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from support import slots
 from support.trainings import result_of
 from warmwatch import _guard
 from warmwatch.hooks.installation import Hooks
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
 
 
 @pytest.fixture(name="reported")
@@ -22,6 +24,14 @@ def _reported() -> Iterator[list[str]]:
     _guard.connect(lambda where, error: reported.append(f"{where}: {error!r}"))
     yield reported
     _guard.connect(None)
+
+
+def test_a_pytorch_without_the_switch_of_the_eval_frame_raises_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frames = ModuleType("torch._C._dynamo.eval_frame")
+    monkeypatch.setitem(sys.modules, frames.__name__, frames)
+    assert untraced("here", len, "abc") == 3
 
 
 def _absent(listener: Listener) -> Installed:

@@ -300,8 +300,8 @@ def _scores(values: Any) -> dict[str, int]:
         query, key = values["args"][:2]
         batch, heads, length, _ = query.shape
         sizes = batch, heads, length, key.shape[-2], max(4, query.dtype.itemsize)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return {}
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
+        return {}  # RuntimeError: a nested tensor has no shape
     # arithmetic with symbols would add guards
     return {"score_bytes": prod(sizes)} if all(type(one) is int for one in sizes) else {}
 

@@ -105,7 +105,8 @@ class GuardCost:
         for (_, took, name), (*_, runs) in pairwise(found):
             if name == _EVENT != runs:
                 frames[runs.removeprefix(_RUNS).partition("/")[0]] += took
-        shares = {frame: each * took / sum(lookups) for frame, took in frames.items()}
+        in_all = sum(lookups) or 1  # look-ups may all be shorter than a nanosecond of its clock
+        shares = {frame: each * took / in_all for frame, took in frames.items()}
         part = self._result.with_suffix(".part")
         part.write_text(pack_guards(each, shares))
         part.replace(self._result)

@@ -95,6 +95,8 @@ def _sum(calls: Iterable[Call], formulas: Any) -> Counted:
 
 def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
     """The name and the formula of an operation; no name if it hardly computes anything."""
+    if isinstance(target, str):  # not registered in this process
+        return target[:80], None
     packet = getattr(target, "_overloadpacket", None)
     if packet is None:
         # a higher-order operation runs graphs or kernels without a formula
@@ -119,7 +121,7 @@ class _NoHintError(Exception):
 # A formula that needs more than shapes (of ragged attention) fails in one of these ways.
 _UNCOUNTABLE = (
     *(_NoHintError, AssertionError, AttributeError, IndexError, KeyError, RuntimeError),
-    *(TypeError, ValueError),
+    *(SyntaxError, TypeError, ValueError),  # SyntaxError: an argument printed as ``<object ...>``
 )
 
 

@@ -25,6 +25,7 @@ _CALL = re.compile(
     r'^ +(\w+)(?:: "[^"]*")? = torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?\((.*?)\)(?:;  .*)?$',
     re.MULTILINE,
 )
+_COMMENT = re.compile(r"^ +#.*$", re.MULTILINE)  # quotes lines of the user's code
 _SUBGRAPH = re.compile(r"^ +class ", re.MULTILINE)
 
 
@@ -88,6 +89,7 @@ def calls(text: str) -> Iterator[Call]:
         raise UnknownSizeError
     if subgraph := _SUBGRAPH.search(text):
         text = text[: subgraph.start()]
+    text = _COMMENT.sub("", text)
     shapes: dict[str, Any] = {name: _dims(dims) for name, dims in _SHAPE.findall(text)}
     for name, of, place in _ITEM.findall(text):
         shapes.setdefault(of, {})[int(place)] = shapes.get(name)
@@ -102,8 +104,12 @@ def _dims(text: str) -> tuple[int, ...] | None:
 
 
 def _target(namespace: str, name: str, overload: str) -> Any:
-    packet = getattr(getattr(sys.modules["torch"].ops, namespace), name)
-    return getattr(packet, overload) if overload else packet
+    """The operation; its name if this process has not registered it."""
+    try:
+        packet = getattr(getattr(sys.modules["torch"].ops, namespace), name)
+        return getattr(packet, overload) if overload else packet
+    except AttributeError:
+        return f"{namespace}::{name}"
 
 
 def _reader(

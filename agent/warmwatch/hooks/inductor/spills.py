@@ -66,21 +66,21 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo.decorators import skip
         from torch.compiler import disable
-    replaced, spills, listening = Replaced(), Spills(listener), True
+    replaced, spills = Replaced(), Spills(listener)
     owners: list[Any] = []  # the classes that are wrapped
 
     def report(kernels: Mapping[str, Any]) -> None:
         kind = getattr(sys.modules.get(_KERNELS), _KERNEL, None)
-        if not listening or kind is None:
+        if not replaced.listening or kind is None:
             return
         if kind not in owners:
-            owners.append(kind)
             original = getattr(kind, _BENCHMARK)
+            owners.append(kind)
             replaced.put(kind, _BENCHMARK, skip(_benchmarking(original, benchmarked)))
         spills.compiled(kernels, kind)
 
     def benchmarked(kernel: Any, milliseconds: Mapping[Any, float]) -> None:
-        if listening:
+        if replaced.listening:
             spills.benchmarked(kernel, milliseconds)
 
     def put() -> None:
@@ -89,15 +89,10 @@ def install(listener: Listener) -> Installed:
             owners.append(owner)
             replaced.put(owner, _WAIT, skip(_waiting(original, report)))
 
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        replaced.undo()
-
     def lacks() -> tuple[str, ...]:
         return ("spills",) if is_imported(_MODULE) and not owners else ()
 
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
+    return Installed(uninstall=replaced.undo, late={_MODULE: disable(put)}, lacks=lacks)
 
 
 def _waiting(original: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:
