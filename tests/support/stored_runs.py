@@ -1,10 +1,13 @@
-"""RankHistory runs, built by hand, and a history to keep them in."""
+"""Stored runs, built by hand, and a history that holds them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from support.reported import FORWARD
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import (
     Compiled,
@@ -48,15 +51,11 @@ def samples(rows: int = 3) -> Samples:
 
 
 COMPILED = (
-    Compiled(
+    replace(
+        FORWARD,
         ended=BEGAN + 11,
         seconds=10.5,
-        step=0,
-        id="0/0",
-        kind="forward",
-        name="forward",
-        file="model.py",
-        line=31,
+        cache=None,
         code="c0de",
         phase_seconds={"dynamo": 0.5, "inductor": 10.0},
         ops=120,

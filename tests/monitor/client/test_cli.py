@@ -264,23 +264,26 @@ def test_completion_reads_the_user_s_configuration_file(
         assert completed("status g", monkeypatch) == {"gpt2"}
 
 
-def test_bash_quotes_a_name_that_would_be_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only directory with records that a command finds."""
     monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
     monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("WARMWATCH_STATE", "off")
-    with held(write_record(tmp_path, compiling("gpt2; rm $HOME"))):
+    return tmp_path
+
+
+def test_bash_quotes_a_name_that_would_be_a_command(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with held(write_record(here, compiling("gpt2; rm $HOME"))):
         assert completed("status g", monkeypatch) == {"'gpt2; rm $HOME'"}
 
 
 def test_a_shell_completes_commands_runs_states_and_modes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("WARMWATCH_ADDRESS", raising=False)
-    monkeypatch.setenv("WARMWATCH_DIR", str(tmp_path))
-    monkeypatch.setenv("WARMWATCH_STATE", "off")
-    with held(write_record(tmp_path, compiling())):
+    with held(write_record(here, compiling())):
         assert completed("sta", monkeypatch) == {"status", "stacks"}
         assert completed("status g", monkeypatch) == {"gpt2"}
         assert completed("report x", monkeypatch) == set()

@@ -176,15 +176,7 @@ class RecordsSource:
         """
         self._polls += 1
         now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
-        shown: defaultdict[Start, set[int]] = defaultdict(set)
-        for one in self._records.values():
-            if one.start and one.is_shown_at(now_ns):
-                shown[one.start].add(one.rank)
-        newest = dict[tuple[Start, int], tuple[bool, int]]()
-        for one in self._records.values():
-            if one.start and one.start in shown:
-                rank = one.start, one.rank
-                newest[rank] = max(one.began, newest.get(rank, one.began))
+        shown, newest = _shown_ranks(self._records.values(), now_ns)
         poll = Poll(
             now_ns=now_ns,
             epoch=epoch,
@@ -290,6 +282,22 @@ def _beyond(
     """The users who need more than their share, and whether one of their shares is too small."""
     over = frozenset(uid for uid, need in needs.items() if need > shares[uid])
     return over, any(shares[uid] < enough for uid in over)
+
+
+def _shown_ranks(
+    records: Collection[FollowedRecord], now_ns: int
+) -> tuple[Mapping[Start, set[int]], Mapping[tuple[Start, int], tuple[bool, int]]]:
+    """The ranks of each start that is shown, and when the newest process of each of them began."""
+    shown: defaultdict[Start, set[int]] = defaultdict(set)
+    for one in records:
+        if one.start and one.is_shown_at(now_ns):
+            shown[one.start].add(one.rank)
+    newest = dict[tuple[Start, int], tuple[bool, int]]()
+    for one in records:
+        if one.start and one.start in shown:
+            rank = one.start, one.rank
+            newest[rank] = max(one.began, newest.get(rank, one.began))
+    return shown, newest
 
 
 def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[FollowedRecord]:
