@@ -23,7 +23,7 @@ from warmwatch_monitor.api.last_hour import (
     Series,
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.status.rank import compilation, progress
+from warmwatch_monitor.status.rank import compilation
 from warmwatch_monitor.status.schema.events import (
     SampledGpu,
     SampledRank,
@@ -117,7 +117,7 @@ def _present(view: RankView) -> SampledRank:
         a_step_seconds=figures.steps.length,
         last_step_age_seconds=figures.progress.last_step_age_seconds,
         compile_seconds=figures.compile.seconds,
-        progress=progress(figures.compile.open),
+        progress=figures.compile.open.counted if figures.compile.open else None,
     )
 
 

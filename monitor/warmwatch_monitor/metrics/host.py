@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch_monitor.metrics.families import Family, Labels, Series, gauge
-from warmwatch_monitor.model import ExportHealth, HostReading, Snapshot, SourceHealth
+from warmwatch_monitor.model import ExportHealth, Host, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
 
-HOST_SERIES: tuple[Series[HostReading], ...] = (
+HOST_SERIES: tuple[Series[Host], ...] = (
     gauge(
         "warmwatch_host_memory_total_bytes",
         "Memory of the host.",
@@ -33,7 +33,7 @@ HOST_SERIES: tuple[Series[HostReading], ...] = (
 )
 
 
-def host_families(host: HostReading | None) -> Iterator[Family]:
+def host_families(host: Host | None) -> Iterator[Family]:
     """Every family of ``host``, those without a sample too."""
     hosts = [] if host is None else [(Labels({}), host)]
     for series in HOST_SERIES:

@@ -23,14 +23,13 @@ from warmwatch.shared.record import (
     PROGRESS,
 )
 from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
-from warmwatch_monitor.model.causes import SlowRank, Spread, slow_rank, spread, with_laggard
-from warmwatch_monitor.model.estimate import Done, EarlierWarmup, Estimate, RankHistory
+from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
+from warmwatch_monitor.model.estimate import Done, EarlierWarmup, RankHistory
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     Agent,
     Baseline,
     Compile,
-    Counted,
     Figures,
     Gain,
     Life,
@@ -44,16 +43,13 @@ from warmwatch_monitor.model.figures import (
     beyond_steady_seconds,
 )
 from warmwatch_monitor.model.machine import (
-    Compiler,
     ExportHealth,
     GpuReading,
-    HostReading,
     ObservedTraining,
     ProcessReading,
     Sample,
     Signs,
     SourceHealth,
-    WorkersMemory,
 )
 from warmwatch_monitor.model.records import (
     FEWEST_STEPS,
@@ -71,7 +67,6 @@ from warmwatch_monitor.model.records import (
     Recompile,
     Recordings,
     RecordReading,
-    Refusal,
     Spill,
     VaryingDim,
     began_launch,
@@ -93,14 +88,22 @@ from warmwatch_monitor.model.steps import (
     BUCKET_SECONDS,
     DTYPE,
     Lengths,
-    LimitedBy,
-    MemoryGrowth,
     Pauses,
-    Slower,
-    SlowerPeriod,
     Steps,
     Utilization,
     Warmups,
     WarmupSpan,
     Worth,
+)
+from warmwatch_monitor.published import (
+    Compiler,
+    Counted,
+    Estimate,
+    Host,
+    LimitedBy,
+    MemoryGrowth,
+    Refusal,
+    Slower,
+    SlowerPeriod,
+    WorkersMemory,
 )

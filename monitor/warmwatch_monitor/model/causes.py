@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import Slot
-from warmwatch_monitor.model.machine import HARMLESS, GpuReading, HostReading
+from warmwatch_monitor.model.machine import HARMLESS, GpuReading
 from warmwatch_monitor.model.snapshot import RankView
+from warmwatch_monitor.published import Host, Spread
 
 # Times the load or the step length; shares of the time, the clock or the limit.
 _LOADED, _SLOW, _WAITING, _SAVING, _STOLEN, _CLOCKED, _CAPPED = 1.2, 1.1, 0.2, 0.2, 0.1, 0.9, 0.95
@@ -49,9 +50,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     others: int | None = None
 
 
-def surroundings_of(
-    slot: Slot, gpus: Sequence[GpuReading], host: HostReading | None
-) -> Surroundings:
+def surroundings_of(slot: Slot, gpus: Sequence[GpuReading], host: Host | None) -> Surroundings:
     """The surroundings of a rank now."""
     steps, counts = slot.steps, slot.compile
     since = counts.background_saving_since_ns
@@ -141,24 +140,13 @@ def _new_share(before_ns: int, now_ns: int, before: Surroundings, now: Surroundi
     return share if share > 2 * usual else 0.0
 
 
-class Spread(Struct, frozen=True, kw_only=True):
-    """The least and the greatest value of a figure, and their ranks."""
-
-    least: float
-    least_rank: int
-    greatest: float
-    greatest_rank: int
-
-
 def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) -> Spread | None:
     """The spread of ``read`` over ``ranks``; ``None`` if fewer than two ranks have a value."""
     known = [(value, view.rank) for view in ranks if (value := read(view)) is not None]
     if len(known) < 2:
         return None
     (least, least_rank), (greatest, greatest_rank) = min(known), max(known)
-    return Spread(
-        least=least, least_rank=least_rank, greatest=greatest, greatest_rank=greatest_rank
-    )
+    return Spread(min=least, min_rank=least_rank, max=greatest, max_rank=greatest_rank)
 
 
 class SlowRank(NamedTuple):

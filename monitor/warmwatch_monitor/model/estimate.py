@@ -52,25 +52,3 @@ class RankHistory(Struct, frozen=True, kw_only=True):
     same: tuple[EarlierWarmup, ...] = ()
     warmup_seconds: tuple[float, ...] = ()
     death: Death | None = None
-
-
-class Estimate(Struct, frozen=True, kw_only=True):
-    """The time left for the compilation or warm-up in progress.
-
-    Attributes:
-        of: ``warmup`` (all of the first one), or ``function`` (the compilation in progress).
-        so_far_seconds: its duration so far. last_seconds: its duration last time, same clock.
-        left_seconds: ``None`` if it took longer than every earlier one. low, high: the range over
-        several of them, ``None`` for one. phases: the time left by phase.
-        precedents: the number of earlier ones. of_rank: they are other ranks of this run.
-    """
-
-    of: str
-    so_far_seconds: float
-    last_seconds: float
-    left_seconds: float | None = None
-    low: float | None = None
-    high: float | None = None
-    phases: Mapping[str, float] = field(default_factory=dict)
-    precedents: int = 1
-    of_rank: bool = False

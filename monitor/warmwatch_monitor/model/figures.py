@@ -24,14 +24,7 @@ from warmwatch_monitor.model.records import (
     VaryingDim,
 )
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
-
-
-class Counted(Struct, frozen=True, kw_only=True):
-    """Progress of an activity: ``done`` of ``total`` items; ``of`` is one of PROGRESS."""
-
-    of: str
-    done: int
-    total: int
+from warmwatch_monitor.published import Counted
 
 
 class OpenActivity(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from warmwatch_monitor.published import GpuValues, Process, WorkersMemory
+
 # Of a GPU's utilization or a core: below it idles, above it works.
 IDLE_RATIO, WORKING_RATIO = 0.05, 0.5
 # A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
@@ -19,57 +21,26 @@ LOW_POWER_RATIO = 0.4
 HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 
 
-class GpuReading(Struct, frozen=True, kw_only=True):
+class GpuReading(GpuValues, frozen=True, kw_only=True):
     """One GPU, or one MIG device, as NVML read it. What it does not support is ``None``.
 
     Attributes:
-        uuid: ``GPU-...`` or ``MIG-...``, lower case, as everywhere. index: NVML's, of the board;
-        never CUDA's. at_ns: when it was read.
-        name, driver, pci_bus_id: of the board. parent: of a MIG device, its board's uuid;
-        profile: its size, such as ``1g.10gb``.
-        utilization_ratio: share of the last sample period (1/6 to 1 s) in which any kernel ran.
-        memory_utilization_ratio: share of that period in which memory was read or written.
-        sm_active_ratio, tensor_active_ratio, dram_active_ratio: from GPM, since the last reading.
-        nvlink_bytes: received by NVLink in a second, from GPM too.
-        energy_joules: a counter; read_energy_ns: when it was read.
+        at_ns: when it was read.
+        nvlink_bytes: received by NVLink in a second, from GPM, since the last reading.
+        read_energy_ns: when ``energy_joules`` was read.
         clocks_hertz: by domain. throttled: by reason. ecc_errors: by kind, since the driver loaded.
-        xid_errors: seen since this monitor subscribed to them; last_xid: the latest number.
-        idle_watts: the lowest power seen while no kernel ran.
         processes: pids on the host, which differ from those inside a container. process_ratios: of
         several processes, the share of the time in which each one's kernels ran, by pid.
-        trouble: why other fields are missing, such as a GPU that the driver has lost.
     """
 
-    uuid: str
-    index: int
     at_ns: int
-    name: str | None = None
-    driver: str | None = None
-    pci_bus_id: str | None = None
-    parent: str | None = None
-    profile: str | None = None
-    utilization_ratio: float | None = None
-    memory_utilization_ratio: float | None = None
-    sm_active_ratio: float | None = None
-    tensor_active_ratio: float | None = None
-    dram_active_ratio: float | None = None
     nvlink_bytes: float | None = None
-    memory_used_bytes: int | None = None
-    memory_total_bytes: int | None = None
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    temperature_celsius: float | None = None
-    energy_joules: float | None = None
     read_energy_ns: int | None = None
     clocks_hertz: tuple[tuple[str, float], ...] = ()
     throttled: tuple[tuple[str, bool], ...] = ()
     ecc_errors: tuple[tuple[str, int], ...] = ()
-    xid_errors: int | None = None
-    last_xid: int | None = None
-    idle_watts: float | None = None
     processes: tuple[int, ...] | None = None
     process_ratios: tuple[tuple[int, float], ...] = ()
-    trouble: str | None = None
 
 
 _TERA = 1e12
@@ -134,74 +105,17 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
     return None
 
 
-class HostReading(Struct, frozen=True, kw_only=True):
-    """The machine itself. ``load_1m`` is the kernel's; memory is what programs can still get.
-
-    ``pci_gpus``: NVIDIA GPUs on the PCI bus, whether or not the driver works. ``stolen_seconds``:
-    CPU time since the boot that the hypervisor gave to other machines, of all CPUs together.
-    """
-
-    memory_total_bytes: int
-    memory_available_bytes: int
-    cpus: int
-    load_1m: float | None = None
-    pci_gpus: int | None = None
-    stolen_seconds: float | None = None
-
-
-class Compiler(Struct, frozen=True, kw_only=True):
-    """A process that compiles for a training: its descendant, with a known compiler's name.
-
-    Attributes:
-        name: ``cc1plus``, ``ptxas``, ``compile worker``: of a closed list.
-        cpu_seconds: its own. busy: whether that grew since the last poll, ``None`` at the first.
-        stopped: by a signal (SIGSTOP, Ctrl-Z) or by a debugger.
-    """
-
-    pid: int
-    name: str
-    cpu_seconds: float
-    busy: bool | None = None
-    stopped: bool = False
-
-
-class WorkersMemory(Struct, frozen=True, kw_only=True):
-    """Memory of a training's compile workers, and the limit that all its processes share.
-
-    Attributes:
-        workers, workers_bytes: their number, and their memory, shared pages counted once.
-        used_bytes, limit_bytes: of the cgroup with the least room, or of the machine.
-        cgroup: whether a cgroup limits it.
-    """
-
-    workers: int
-    workers_bytes: int
-    used_bytes: int
-    limit_bytes: int
-    cgroup: bool
-
-
-class ProcessReading(Struct, frozen=True, kw_only=True):
+class ProcessReading(Process, frozen=True, kw_only=True):
     """What ``/proc`` reports about one training process and its compile workers.
 
-    A worker is busy if its CPU time grew since the last poll; ``None``
-    if there was no earlier poll. ``cpu_ratio`` is the process's own use of one core. It is
-    ``stopped`` by a signal (SIGSTOP, Ctrl-Z) or by a debugger. ``compilers`` are the busiest of
-    its compilers; compile workers are listed only if they are busy or stopped. ``private_bytes``:
-    resident, without pages of files and shared memory. ``workers_memory``: read only if most of
-    the memory is used. ``memory_left_bytes``: until its cgroup is at its limit; ``None`` without
-    a limit. ``queued_ratio``: of the time in which its main thread could run lately, without a CPU.
+    Attributes:
+        private_bytes: resident, without pages of files and shared memory.
+        workers_memory: read only if most of the memory is used.
+        memory_left_bytes: until its cgroup is at its limit; ``None`` without a limit.
+        queued_ratio: of the time in which its main thread could run lately, without a CPU.
     """
 
     pid: int
-    cpu_seconds: float
-    resident_bytes: int
-    cpu_ratio: float | None = None
-    threads: int | None = None
-    workers_busy: int | None = None
-    workers_idle: int | None = None
-    stopped: bool = False
-    compilers: tuple[Compiler, ...] = ()
     private_bytes: int | None = None
     workers_memory: WorkersMemory | None = None
     memory_left_bytes: int | None = None

@@ -473,10 +473,3 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     def is_unexplained(self) -> bool:
         """Whether its process ended without an exit record, and no signal is known."""
         return not (self.alive or self.death or self.slot.compile.end_code)
-
-
-class Refusal(Struct, frozen=True, kw_only=True):
-    """Something in a record directory that cannot be read, and why, in one sentence."""
-
-    path: str
-    reason: str

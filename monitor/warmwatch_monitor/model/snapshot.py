@@ -10,25 +10,25 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared.verdict import ENDED, WARM, Judgement, State
-from warmwatch_monitor.model.estimate import Estimate
 from warmwatch_monitor.model.figures import Figures, Who
 from warmwatch_monitor.model.machine import (
     ExportHealth,
     GpuReading,
-    HostReading,
     ObservedTraining,
     ProcessReading,
     SourceHealth,
-    WorkersMemory,
 )
-from warmwatch_monitor.model.records import RecordReading, Refusal
-from warmwatch_monitor.model.steps import (
+from warmwatch_monitor.model.records import RecordReading
+from warmwatch_monitor.model.steps import Utilization, utilization
+from warmwatch_monitor.published import (
+    Estimate,
+    Host,
     LimitedBy,
     MemoryGrowth,
+    Refusal,
     Slower,
     SlowerPeriod,
-    Utilization,
-    utilization,
+    WorkersMemory,
 )
 
 
@@ -283,7 +283,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     runs: tuple[RunView, ...] = ()
     gpus: tuple[GpuReading, ...] = ()
     observed: tuple[ObservedTraining, ...] = ()
-    host: HostReading | None = None
+    host: Host | None = None
     refusals: tuple[Refusal, ...] = ()
     more_refusals: int = 0
     unread: int = 0

@@ -192,61 +192,6 @@ class Warmups(Struct, frozen=True, kw_only=True):
     earlier_seconds: tuple[float, ...] = ()
 
 
-class Slower(Struct, frozen=True, kw_only=True):
-    """How a rank is slower than before.
-
-    Attributes:
-        seconds: a step, now. ratio: how many times as long as ``before`` that is. before: seconds
-        a step, the fastest sustained level of this warm-up. since_step: the last step at that
-        speed, ``None`` if no poll saw the change. causes: what differs from then, as far as it
-        was measured; ``None`` where that is not known here, of a rank on another host.
-    """
-
-    seconds: float
-    ratio: float
-    before: float
-    since_step: int | None = None
-    causes: tuple[str, ...] | None = ()
-
-
-class MemoryGrowth(Struct, frozen=True, kw_only=True):
-    """How memory grows while a rank trains.
-
-    Attributes:
-        of: ``host`` (the process's private memory) or ``gpu`` (its devices').
-        bytes_per_second, bytes_per_step: now. since_step: where the growth began, as far as it was
-        followed; grown_bytes: since then. left_seconds: until the memory is used up at this rate.
-        recompiled: functions that compiled when it began.
-    """
-
-    of: str
-    bytes_per_second: float
-    bytes_per_step: float
-    since_step: int
-    grown_bytes: int
-    left_seconds: float | None = None
-    recompiled: tuple[str, ...] = ()
-
-
-class SlowerPeriod(Struct, frozen=True, kw_only=True):
-    """A time in which a rank was slower than before, of a rank that may have ended.
-
-    Attributes:
-        began_at, since_step: the last step before it; ``None`` if no poll saw the change.
-        ended_at, until_step: its last step; ``None`` while it lasts. seconds: a step in it.
-        before, ratio: as of :class:`Slower`. causes: the last ones that were known.
-    """
-
-    began_at: float | None
-    ended_at: float | None
-    since_step: int | None
-    until_step: int | None
-    seconds: float
-    before: float
-    ratio: float
-    causes: tuple[str, ...] = ()
-
-
 class Pauses(Struct, frozen=True, kw_only=True):
     """Waits of the training other than compilation; ``None`` if its torch has no hook point.
 
@@ -269,16 +214,3 @@ class Pauses(Struct, frozen=True, kw_only=True):
     evaluation_batch_seconds: float | None = None
     between_cells_since: float | None = None
     between_cells_for_seconds: float | None = None
-
-
-class LimitedBy(Struct, frozen=True, kw_only=True):
-    """What limits the speed of a rank.
-
-    Attributes:
-        verdict: one of ``states.LIMITS``. share: of the time, 0 to 1; ``None`` where only the limit
-        is known. evidence: clauses, the one behind the share first.
-    """
-
-    verdict: str
-    share: float | None = None
-    evidence: tuple[str, ...] = ()

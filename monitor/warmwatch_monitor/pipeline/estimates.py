@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import Compilation, RankHistory, RankView, RecordReading, RunView
-from warmwatch_monitor.model.estimate import Done, EarlierWarmup, Estimate
+from warmwatch_monitor.model.estimate import Done, EarlierWarmup
+from warmwatch_monitor.published import Estimate
 from warmwatch_monitor.sources.records.followed_record import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed

@@ -14,7 +14,7 @@ from warmwatch.shared.verdict import LONG_COMPILE_NS, State
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,
-    HostReading,
+    Host,
     MemoryGrowth,
     ProcessReading,
     RankHistory,
@@ -40,7 +40,7 @@ class Around(Struct, frozen=True, kw_only=True):
     now_ns: int
     processes: Mapping[int, ProcessReading] = field(default_factory=dict)
     gpus: tuple[GpuReading, ...] = ()
-    host: HostReading | None = None
+    host: Host | None = None
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
     histories: Mapping[str, RankHistory] = field(default_factory=dict)
 
@@ -189,7 +189,7 @@ class Judging:
         self,
         records: Iterable[RecordReading],
         used: Mapping[str, tuple[GpuReading, ...]],
-        host: HostReading | None,
+        host: Host | None,
     ) -> dict[str, speed.Speed]:
         """The speed of each record, with the steps since the last poll.
 

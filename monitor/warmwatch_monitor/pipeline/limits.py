@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from warmwatch.shared.verdict import WARM
 from warmwatch_monitor.model import (
     GpuReading,
-    HostReading,
+    Host,
     LimitedBy,
     RankView,
     RunView,
@@ -381,7 +381,7 @@ def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> f
     return min(1.0, sum(ratio for pid, ratio in gpu.process_ratios if pid not in pids))
 
 
-def load_of(window: Window, view: RankView, host: HostReading | None) -> Load:
+def load_of(window: Window, view: RankView, host: Host | None) -> Load:
     """The averages of ``window`` that cover enough time."""
     step = view.figures.steps.length
     least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
@@ -416,7 +416,7 @@ Windows = Mapping[str, Window]
 def with_limits(
     runs: Sequence[RunView],
     known: Windows,
-    host: HostReading | None,
+    host: Host | None,
     now_ns: int,
 ) -> tuple[dict[str, Window], tuple[RunView, ...]]:
     """The windows for the next poll, and ``runs`` with what limits their ranks."""

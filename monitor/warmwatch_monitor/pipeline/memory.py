@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from warmwatch.shared.record import Slot
 from warmwatch_monitor.model import (
     Compilation,
     GpuReading,
-    HostReading,
+    Host,
     MemoryGrowth,
     ProcessReading,
     WorkersMemory,
@@ -124,7 +125,7 @@ def growth(
     return None
 
 
-def left_on_host(host: HostReading | None, process: ProcessReading | None) -> int | None:
+def left_on_host(host: Host | None, process: ProcessReading | None) -> int | None:
     """Host memory that a process may still get: the kernel kills it at its cgroup's limit too."""
     machine = host.memory_available_bytes if host else None
     known = (machine, process.memory_left_bytes if process else None)
@@ -157,7 +158,7 @@ def _series(buckets: Sequence[Bucket], of: str) -> Series:
     return found[::-1]
 
 
-def _growth(of: str, series: Series, *, is_held: bool) -> MemoryGrowth | None:
+def _growth(of: Literal["host", "gpu"], series: Series, *, is_held: bool) -> MemoryGrowth | None:
     half = series[len(series) // 2 :]
     if len(half) < _FEWEST_BUCKETS:
         return None

@@ -15,7 +15,7 @@ from functools import cache
 from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import Compiler, HostReading, ProcessReading, WorkersMemory
+from warmwatch_monitor.model import Compiler, Host, ProcessReading, WorkersMemory
 from warmwatch_monitor.sources import proc
 from warmwatch_monitor.sources.memory_limits import (
     CGROUPS,
@@ -48,7 +48,7 @@ class HostAndProcesses(Struct, frozen=True, kw_only=True):
     ``oom_killed``: for processes that are gone, whether the OOM killer ended them, if known.
     """
 
-    machine: HostReading | None
+    machine: Host | None
     processes: Mapping[int, ProcessReading]
     oom_killed: Mapping[int, bool] = field(default_factory=dict)
 
@@ -72,12 +72,12 @@ def _pci_id(device: str) -> tuple[str, str]:
     return vendor, kind
 
 
-def read_machine() -> HostReading | None:
+def read_machine() -> Host | None:
     """The machine now; ``None`` if it does not report its number of CPUs or its memory."""
     cpus, memory = os.cpu_count(), proc.machine_memory()
     if cpus is None or memory is None:
         return None
-    return HostReading(
+    return Host(
         memory_total_bytes=memory[0],
         memory_available_bytes=memory[1],
         cpus=cpus,

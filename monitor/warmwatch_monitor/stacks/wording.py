@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from warmwatch.shared.phrases import counted, duration
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
 from warmwatch_monitor.stacks.sources import KernelThreads
-from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import short_conditions
 from warmwatch_monitor.status.words.states import describe_state
 
@@ -54,7 +52,7 @@ class RankStacks(Struct, frozen=True, kw_only=True):
     """What it does, in one clause."""
     conditions: list[str]
     """Its conditions, one clause each."""
-    compilers: list[schema.Compiler]
+    compilers: list[Compiler]
     """The compilers below its process."""
     source: str | None
     """Where the stacks come from: `py-spy` or `agent`; null without stacks."""
@@ -151,7 +149,7 @@ def rank_stacks(
         state=view.judgement.state.value,
         summary=beside_it[0],
         conditions=beside_it[1:],
-        compilers=[schema.Compiler(**asdict(one)) for one in compilers],
+        compilers=[*compilers],
         source="py-spy" if present else "agent" if last else None,
         age_seconds=0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
         phase=last.phase if last else None,

@@ -14,7 +14,6 @@ from warmwatch_monitor.model import (
     ObservedTraining,
     RunView,
     Snapshot,
-    Spread,
     all_warm,
     any_compiling,
     incomplete,
@@ -22,10 +21,9 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.status.rank import copied, optional, rank
+from warmwatch_monitor.status.rank import copied, rank
 from warmwatch_monitor.status.schema import status as schema
-from warmwatch_monitor.status.schema.rank import LimitedBy
-from warmwatch_monitor.status.words.progress import DEADLINE_ADVICE, deadline
+from warmwatch_monitor.status.words.progress import deadline
 from warmwatch_monitor.status.words.sentence import (
     answer,
     differences,
@@ -72,7 +70,7 @@ def run_document(view: RunView) -> schema.Run:
         warm=all_warm([view]),
         summary=words.summary,
         details=list(words.details),
-        limited_by=optional(view.limited_by, LimitedBy),
+        limited_by=view.limited_by,
         compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
         compile_joules=_sum(one.compile_joules for one in view.ranks),
         world_size=view.world_size,
@@ -80,7 +78,7 @@ def run_document(view: RunView) -> schema.Run:
         missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
         missing_count=sum(map(len, missing)),
         skew=_skew(view),
-        deadline=_deadline(view),
+        deadline=deadline(view, speaker_of(view)),
         ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
     )
 
@@ -91,38 +89,19 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _deadline(view: RunView) -> schema.Deadline | None:
-    """The timeout of the collective in which ranks wait for a compiling rank."""
-    known = deadline(view, speaker_of(view))
-    if known is None:
-        return None
-    return copied(known, schema.Deadline, advice=DEADLINE_ADVICE)
-
-
 def _skew(view: RunView) -> schema.Skew | None:
     """How far apart the ranks are; ``None`` for a single rank."""
     ranks = view.ranks
     if len(ranks) < 2:
         return None
     return schema.Skew(
-        compile_seconds=_spread(spread(ranks, lambda one: one.figures.compile.seconds)),
-        compilations=_spread(spread(ranks, lambda one: one.figures.compile.graphs_compiled)),
-        graphs=_spread(spread(ranks, lambda one: one.figures.compile.graphs)),
-        recompiles=_spread(spread(ranks, lambda one: one.figures.compile.recompiles_total)),
-        first_step_at=_spread(spread(ranks, lambda one: one.figures.steps.first_at)),
-        step_seconds=_spread(spread(view.living, lambda one: one.figures.steps.length)),
+        compile_seconds=spread(ranks, lambda one: one.figures.compile.seconds),
+        compilations=spread(ranks, lambda one: one.figures.compile.graphs_compiled),
+        graphs=spread(ranks, lambda one: one.figures.compile.graphs),
+        recompiles=spread(ranks, lambda one: one.figures.compile.recompiles_total),
+        first_step_at=spread(ranks, lambda one: one.figures.steps.first_at),
+        step_seconds=spread(view.living, lambda one: one.figures.steps.length),
         differences=differences(view),
-    )
-
-
-def _spread(of: Spread | None) -> schema.Spread | None:
-    if of is None:
-        return None
-    return schema.Spread(
-        min=of.least,
-        min_rank=of.least_rank,
-        max=of.greatest,
-        max_rank=of.greatest_rank,
     )
 
 
@@ -147,11 +126,11 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         runs=[run_document(one) for one in runs],
         observed=[_observed(training) for training in snapshot.observed],
         gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
-        host=optional(snapshot.host, schema.Host),
+        host=snapshot.host,
         sources=[copied(one, schema.Source) for one in snapshot.sources],
         exports=[copied(one, schema.Export) for one in snapshot.exports],
         directories=list(snapshot.directories),
-        refusals=[copied(one, schema.Refusal) for one in snapshot.refusals],
+        refusals=list(snapshot.refusals),
         more_refusals=snapshot.more_refusals,
         unread_records=snapshot.unread,
         left_out=schema.LeftOut(**{kind: snapshot.left_out.get(kind, 0) for kind in LEFT_OUT}),

@@ -20,7 +20,6 @@ from warmwatch_monitor.model import (
     FunctionCost,
     LongStep,
     Memory,
-    OpenActivity,
     RankView,
     Steps,
     Underway,
@@ -32,6 +31,7 @@ from warmwatch_monitor.model import (
     families,
 )
 from warmwatch_monitor.model.steps import COUNTED
+from warmwatch_monitor.published import Process
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions
@@ -178,11 +178,11 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         warmup=warmup(figures.warmups),
         step_seconds=step_seconds(figures.steps),
         long_steps=[long_step(one) for one in figures.log.long_steps],
-        slower=optional(view.slower, schema.Slower),
-        slower_periods=[copied(one, schema.SlowerPeriod) for one in view.slower_periods],
-        limited_by=optional(view.limited_by, schema.LimitedBy),
-        memory_growing=optional(view.memory_growth, schema.MemoryGrowth),
-        workers_memory=optional(view.workers_memory, schema.WorkersMemory),
+        slower=view.slower,
+        slower_periods=list(view.slower_periods),
+        limited_by=view.limited_by,
+        memory_growing=view.memory_growth,
+        workers_memory=view.workers_memory,
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),
@@ -201,7 +201,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         collective_backend=figures.who.collective_backend,
         alive=figures.life.alive,
         end=ending(view, ended_together),
-        process=optional(view.process, schema.Process),
+        process=optional(view.process, Process),
         torch_memory_bytes=_memory(figures.memory),
         agent_errors=figures.agent.errors,
         journal_unread_bytes=figures.agent.incomplete_bytes,
@@ -310,8 +310,8 @@ def compiler(view: RankView) -> compile_schema.Compile:
         cache_hits=hits,
         cache_misses=misses,
         caches=caches,
-        progress=progress(compile.open),
-        estimate=_estimate(view),
+        progress=compile.open.counted if compile.open else None,
+        estimate=view.estimate if view.judgement.compiling else None,
         underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
         functions=functions(view.figures.log.functions),
         last=_last(view.figures.log.compilations),
@@ -324,17 +324,6 @@ def compiler(view: RankView) -> compile_schema.Compile:
         varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
         inefficiencies=inefficiencies(view.figures),
     )
-
-
-def progress(activity: OpenActivity | None) -> compile_schema.Counted | None:
-    """Progress of the current activity, if PyTorch counts its items."""
-    return optional(activity and activity.counted, compile_schema.Counted)
-
-
-def _estimate(view: RankView) -> compile_schema.Estimate | None:
-    """The time left for the current compilation; ``None`` without a comparable one."""
-    known = view.estimate if view.judgement.compiling else None
-    return optional(known, compile_schema.Estimate)
 
 
 def _caches(

@@ -18,7 +18,7 @@ from support import otlp
 from support.values import replace
 from warmwatch_monitor.metrics import RANK_SERIES, render
 from warmwatch_monitor.metrics.otlp import ATTACHED, NOT_SINCE_ATTACHING, Converter
-from warmwatch_monitor.model import ExportHealth, HostReading, ProcessReading, Snapshot, Spending
+from warmwatch_monitor.model import ExportHealth, Host, ProcessReading, Snapshot, Spending
 
 PROCESS = ProcessReading(
     pid=4711, cpu_seconds=180.25, resident_bytes=3 * 10**9, workers_busy=1, workers_idle=3
@@ -40,9 +40,7 @@ def everything() -> Snapshot:
         b.view(b.as_rank(b.COMPILING, 1, 2)),
         b.view(odd),
         gpus=(GPU,),
-        host=HostReading(
-            memory_total_bytes=10**11, memory_available_bytes=10**10, cpus=16, load_1m=0.5
-        ),
+        host=Host(memory_total_bytes=10**11, memory_available_bytes=10**10, cpus=16, load_1m=0.5),
         exports=(ExportHealth(export="otlp", up=True, last_success=b.EPOCH - 60),),
     )
 

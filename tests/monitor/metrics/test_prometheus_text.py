@@ -19,7 +19,7 @@ from support.values import replace
 from warmwatch.shared.record import BOUNDS_NS
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import (
-    HostReading,
+    Host,
     ObservedTraining,
     ProcessReading,
     RankView,
@@ -83,7 +83,7 @@ def rich() -> Snapshot:
         b.view(b.as_rank(b.WARM, 1, 2)),
         b.in_every_state("bert")["failed"],
         gpus=(gpu,),
-        host=HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=1.5),
+        host=Host(memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=1.5),
         observed=(ObservedTraining(pid=1, command="python train.py", likely_compiling=True),),
         sources=(b.HEALTH, down, SourceHealth(source="observed", up=True)),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),

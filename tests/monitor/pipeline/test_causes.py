@@ -6,7 +6,7 @@ import pytest
 
 from support import builders as b
 from support.values import replace
-from warmwatch_monitor.model import HostReading
+from warmwatch_monitor.model import Host
 from warmwatch_monitor.model.causes import Surroundings, causes_since, surroundings_of
 
 
@@ -96,7 +96,7 @@ def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host()
             processes=(1,),
         ),
     )
-    host = HostReading(
+    host = Host(
         memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=0.5, stolen_seconds=7.0
     )
     assert surroundings_of(slot, gpus, host) == Surroundings(

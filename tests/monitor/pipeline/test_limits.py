@@ -14,7 +14,7 @@ from support.builders import NOW, SECOND
 from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.model import (
-    HostReading,
+    Host,
     ProcessReading,
     RankView,
     RecordReading,
@@ -398,7 +398,7 @@ def test_the_sentence_names_it_shortly_and_the_details_in_full() -> None:
     assert len(text.summary) <= 120
 
 
-HOST = HostReading(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
+HOST = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
 
 
 def test_the_load_of_the_host_is_for_each_cpu() -> None:

@@ -14,11 +14,11 @@ from support import builders as b
 from support import sources
 from support.documents import status
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import HostReading, ProcessReading, Snapshot
+from warmwatch_monitor.model import Host, ProcessReading, Snapshot
 from warmwatch_monitor.sources import host
 from warmwatch_monitor.sources.host import HostSource, read_machine
 
-HOST = HostReading(
+HOST = Host(
     memory_total_bytes=64, memory_available_bytes=48, cpus=16, load_1m=2.5, stolen_seconds=7.5
 )
 
@@ -81,7 +81,7 @@ def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) 
 def test_an_unreadable_host_is_absent_and_its_source_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> HostReading:
+    def broken() -> Host:
         raise PermissionError("/proc/meminfo")
 
     monkeypatch.setattr(host, "read_machine", broken)
@@ -106,7 +106,7 @@ def test_the_host_and_a_rank_s_threads_have_their_series() -> None:
 def test_what_is_not_known_of_the_host_has_no_series_and_is_null() -> None:
     assert values(b.snapshot()) == {}
     assert status(b.snapshot())["host"] is None
-    unloaded = HostReading(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
+    unloaded = Host(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
     assert "warmwatch_host_load1" not in values(b.snapshot(host=unloaded))
 
 

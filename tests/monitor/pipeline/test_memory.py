@@ -14,7 +14,7 @@ from support.values import replace
 from warmwatch_monitor.model import (
     Compilation,
     GpuReading,
-    HostReading,
+    Host,
     MemoryGrowth,
     ProcessReading,
     RecordReading,
@@ -31,7 +31,7 @@ from warmwatch_monitor.pipeline.memory import (
 
 MB, GB = 2**20, 2**30
 SECOND = 10**9
-HOST = HostReading(memory_total_bytes=64 * GB, memory_available_bytes=10 * GB, cpus=8)
+HOST = Host(memory_total_bytes=64 * GB, memory_available_bytes=10 * GB, cpus=8)
 LEFT = HOST.memory_available_bytes
 
 Bytes = Callable[[float], float]

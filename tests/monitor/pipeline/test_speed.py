@@ -15,7 +15,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch_monitor.metrics import render
-from warmwatch_monitor.model import HostReading, Lengths, LongStep, RankView, Slower, SlowerPeriod
+from warmwatch_monitor.model import Host, Lengths, LongStep, RankView, Slower, SlowerPeriod
 from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
@@ -456,7 +456,7 @@ def test_judging_follows_a_record_from_look_to_look() -> None:
     judging, watch, ratios = Judging(), Watch(), []
     for length in (*noisy(0.05, 600), *noisy(0.2, 160)):
         watch.run([length])
-        host = HostReading(
+        host = Host(
             memory_total_bytes=1,
             memory_available_bytes=1,
             cpus=2,

@@ -4,19 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-# A number beyond this is damaged: it counts nothing, and no calendar has a day for it.
-_LARGEST = 2.0**64
-
-
-def _unit(name: str) -> Meta:
-    return Meta(gt=-_LARGEST, lt=_LARGEST, extra_json_schema={"x-unit": name} if name else None)
-
-
-Number = Annotated[float, _unit("")]
-Seconds = Annotated[float, _unit("s")]
-Epoch = Annotated[float, _unit("s since the epoch")]
-Joules = Annotated[float, _unit("J")]
-
+from warmwatch_monitor.published import Counted, Epoch, Estimate, Seconds
 
 # descriptions that several types share
 Label = Annotated[
@@ -159,43 +147,6 @@ class CacheUse(Struct, frozen=True, kw_only=True):
     """Lookups that found an entry."""
     misses: int
     """Lookups that found none."""
-
-
-class Counted(Struct, frozen=True, kw_only=True):
-    """Progress of the compile activity."""
-
-    of: str
-    """What is counted: `kernels`, or `choices` of an autotuning."""
-    done: int
-    """Number of these that are done."""
-    total: int
-    """Number of these in all."""
-
-
-class Estimate(Struct, frozen=True, kw_only=True):
-    """Estimated time left of a compilation, from what the same took before.
-
-    `docs/reference/estimates.md` has the method.
-    """
-
-    of: str
-    """`warmup`: the whole first warm-up; `function`: the recompile in progress."""
-    so_far_seconds: Seconds
-    """Time that it has taken so far."""
-    last_seconds: Seconds
-    """Time that it took last time."""
-    left_seconds: Seconds | None = None
-    """Estimated time left; null if it already takes longer than ever before."""
-    low: Seconds | None = None
-    """Shortest time left, if there are several precedents; null with one."""
-    high: Seconds | None = None
-    """Longest time left, if there are several precedents; null with one."""
-    phases: dict[str, Seconds]
-    """Estimated time left by phase, divided as last time."""
-    precedents: int
-    """Number of earlier runs, or ranks, that the estimate rests on."""
-    of_rank: bool
-    """Whether the precedents are other ranks of this run, not earlier runs."""
 
 
 class Break(Struct, frozen=True, kw_only=True):

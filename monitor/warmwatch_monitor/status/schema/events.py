@@ -5,14 +5,8 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.status.schema.compile import (
-    Counted,
-    Epoch,
-    Number,
-    PastCompilation,
-    Seconds,
-    Underway,
-)
+from warmwatch_monitor.published import Counted, Epoch, Number, Seconds
+from warmwatch_monitor.status.schema.compile import PastCompilation, Underway
 from warmwatch_monitor.status.schema.rank import End
 
 _Phase = Annotated[

@@ -1,11 +1,23 @@
 """Schema of one rank of ``/status``."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from warmwatch.shared.states import CONDITIONS, LIMITS, State
-from warmwatch_monitor.status.schema.compile import Compile, Epoch, Joules, Number, Seconds
+from warmwatch.shared.states import CONDITIONS, State
+from warmwatch_monitor.published import (
+    Epoch,
+    Joules,
+    LimitedBy,
+    MemoryGrowth,
+    Number,
+    Process,
+    Seconds,
+    Slower,
+    SlowerPeriod,
+    WorkersMemory,
+)
+from warmwatch_monitor.status.schema.compile import Compile
 
 
 class WarmupSpan(Struct, frozen=True, kw_only=True):
@@ -87,92 +99,6 @@ class LongStep(Struct, frozen=True, kw_only=True):
     """Whether it was an evaluation: reported as one, or with far more batches than usual."""
     words: str
     """The same as a clause."""
-
-
-class Slower(Struct, frozen=True, kw_only=True):
-    """How a rank is slower than it was since its warm-up."""
-
-    ratio: Number
-    """`seconds` divided by `before`."""
-    seconds: Seconds
-    """Length of a step now."""
-    before: Seconds
-    """Length of a step at the fastest lasting level since the warm-up."""
-    since_step: int | None = None
-    """Last step at the speed of `before`; null if the monitor did not see the change."""
-    causes: list[str] | None = None
-    """What differs from that time, as far as it is measured; empty: no known cause. Null if the
-    answer comes from Prometheus.
-    """
-
-
-class MemoryGrowth(Struct, frozen=True, kw_only=True):
-    """How memory grows while a rank trains."""
-
-    of: Literal["host", "gpu"]
-    """Private memory of the process, or memory in use on its GPUs."""
-    bytes_per_second: Number
-    """How fast it grows."""
-    bytes_per_step: Number
-    """How much a step adds."""
-    since_step: int
-    """Where the growth began, as far as the monitor followed it."""
-    grown_bytes: int
-    """How much it has grown since then."""
-    left_seconds: Number | None = None
-    """Until the memory of the machine, its cgroup or the GPUs is used up; null if not known."""
-    recompiled: list[str]
-    """Functions that compiled when the growth began."""
-
-
-class WorkersMemory(Struct, frozen=True, kw_only=True):
-    """Compile workers while nearly all memory is used."""
-
-    workers: int
-    """Number of compile workers."""
-    workers_bytes: int
-    """Their memory; shared pages count once."""
-    used_bytes: int
-    """Used memory of the machine or the cgroup, without pages of files that can be dropped."""
-    limit_bytes: int
-    """The limit of that memory."""
-    cgroup: bool
-    """Whether a cgroup sets the limit."""
-
-
-class SlowerPeriod(Struct, frozen=True, kw_only=True):
-    """A time in which a rank was slower than before."""
-
-    began_at: Epoch | None = None
-    """When it began; null if the monitor did not see the change."""
-    ended_at: Epoch | None = None
-    """When it ended; null while it lasts."""
-    since_step: int | None = None
-    """The last step before it; null if the monitor did not see the change."""
-    until_step: int | None = None
-    """Its last step; null while it lasts."""
-    seconds: Seconds
-    """Length of a step in it."""
-    before: Seconds
-    """Length of a step at the fastest lasting level since the warm-up."""
-    ratio: Number
-    """`seconds` divided by `before`."""
-    causes: list[str]
-    """Its last known causes; empty: none was known."""
-
-
-class LimitedBy(Struct, frozen=True, kw_only=True):
-    """What limits the speed of a rank that is warm or eager."""
-
-    verdict: Annotated[str, Meta(extra_json_schema={"enum": list(LIMITS)})]
-    """`input`: waiting for batches. `host`: gaps between kernels. `compute`, `memory`: arithmetic
-    or bandwidth of the GPU. `communication`: collectives. `throttled`: reduced clocks. `shared`:
-    other programs. `saving`, `evaluation`: time between steps.
-    """
-    share: Number | None = None
-    """Share of the time, 0 to 1; null where only the limit is known."""
-    evidence: list[str]
-    """The figures behind it, the most important first."""
 
 
 class Batches(Struct, frozen=True, kw_only=True):
@@ -323,42 +249,6 @@ class Energy(Struct, frozen=True, kw_only=True):
     """Compile time that `compile_joules` covers: less than all if the monitor started late."""
     joules_per_clean_step: Joules | None = None
     """Mean energy of a clean step."""
-
-
-class Compiler(Struct, frozen=True, kw_only=True):
-    """A compiler process below a training process."""
-
-    pid: int
-    """In the monitor's pid namespace."""
-    name: str
-    """`cc1plus`, `ptxas`, `compile worker`...: of a closed list."""
-    cpu_seconds: Seconds
-    """CPU time so far."""
-    busy: bool | None = None
-    """Whether its CPU time grows; null in the first poll."""
-    stopped: bool
-    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
-
-
-class Process(Struct, frozen=True, kw_only=True):
-    """The training process and its compile workers, as the host measures them."""
-
-    cpu_seconds: Seconds
-    """CPU time so far."""
-    resident_bytes: int
-    """Resident memory, in bytes."""
-    cpu_ratio: Number | None = None
-    """Its share of one core in the last poll, from 0."""
-    threads: int | None = None
-    """Threads."""
-    workers_busy: int | None = None
-    """Compile workers whose CPU time grows."""
-    workers_idle: int | None = None
-    """Compile workers whose CPU time does not."""
-    stopped: bool
-    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
-    compilers: list[Compiler]
-    """The busiest compilers below it, without idle compile workers."""
 
 
 class TorchMemory(Struct, frozen=True, kw_only=True):

@@ -7,57 +7,23 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.status.schema.compile import Epoch, Joules, Number, Seconds
-from warmwatch_monitor.status.schema.rank import LimitedBy, Rank
+from warmwatch_monitor.published import (
+    Epoch,
+    GpuValues,
+    Host,
+    Joules,
+    LimitedBy,
+    Number,
+    Refusal,
+    Seconds,
+    Spread,
+)
+from warmwatch_monitor.status.schema.rank import Rank
 
 
-class Gpu(Struct, frozen=True, kw_only=True):
+class Gpu(GpuValues, frozen=True, kw_only=True):
     """A GPU, or a MIG device. What it does not support is null."""
 
-    uuid: str
-    """NVML's UUID, the same everywhere."""
-    index: int
-    """NVML's index of the board, not CUDA's."""
-    name: str | None = None
-    """Product name."""
-    driver: str | None = None
-    """Version of the driver."""
-    pci_bus_id: str | None = None
-    """Its PCI bus id."""
-    parent: str | None = None
-    """For a MIG device, the UUID of its board."""
-    profile: str | None = None
-    """For a MIG device, its profile, such as `1g.10gb`."""
-    trouble: str | None = None
-    """Why its other keys are null; null if nothing is wrong."""
-    utilization_ratio: Number | None = None
-    """Share of the last sample period in which any kernel ran, 0 to 1."""
-    memory_utilization_ratio: Number | None = None
-    """Share of the last sample period in which device memory was read or written, 0 to 1."""
-    sm_active_ratio: Number | None = None
-    """Activity of the multiprocessors since the last reading, 0 to 1."""
-    tensor_active_ratio: Number | None = None
-    """Activity of the tensor cores since the last reading, 0 to 1."""
-    dram_active_ratio: Number | None = None
-    """Share of the memory bandwidth used since the last reading, 0 to 1."""
-    memory_used_bytes: int | None = None
-    """Memory in use by all processes, bytes."""
-    memory_total_bytes: int | None = None
-    """Memory, bytes."""
-    power_watts: Number | None = None
-    """Power draw of the board, watts."""
-    power_limit_watts: Number | None = None
-    """Enforced power limit, watts."""
-    idle_watts: Number | None = None
-    """Lowest power measured while no kernel ran, watts."""
-    temperature_celsius: Number | None = None
-    """Temperature, degrees Celsius."""
-    energy_joules: Joules | None = None
-    """Energy since the driver was loaded."""
-    xid_errors: int | None = None
-    """Critical XID errors since the monitor began."""
-    last_xid: int | None = None
-    """Number of the latest XID error."""
     clocks_hertz: dict[str, Number] | None = None
     """Clocks by domain, hertz."""
     throttled: list[str] | None = None
@@ -66,19 +32,6 @@ class Gpu(Struct, frozen=True, kw_only=True):
     """ECC errors by kind, since the driver was loaded."""
     age: Seconds
     """Time since this was read."""
-
-
-class Spread(Struct, frozen=True, kw_only=True):
-    """Minimum and maximum of a figure over the ranks."""
-
-    min: Number
-    """The least value."""
-    min_rank: int
-    """The rank with this value."""
-    max: Number
-    """The greatest value."""
-    max_rank: int
-    """The rank with this value."""
 
 
 class Deadline(Struct, frozen=True, kw_only=True):
@@ -198,23 +151,6 @@ class Observed(Struct, frozen=True, kw_only=True):
     """What was observed, one clause each."""
 
 
-class Host(Struct, frozen=True, kw_only=True):
-    """The machine."""
-
-    memory_total_bytes: int
-    """Memory, bytes."""
-    memory_available_bytes: int
-    """Memory available to programs, bytes."""
-    cpus: int
-    """Logical CPUs."""
-    load_1m: Number | None = None
-    """The kernel's load average over a minute."""
-    stolen_seconds: Number | None = None
-    """CPU time of all CPUs since boot that the hypervisor gave to other machines."""
-    pci_gpus: int | None = None
-    """NVIDIA GPUs on the PCI bus, whether or not their driver works."""
-
-
 class Source(Struct, frozen=True, kw_only=True):
     """Health of a data source."""
 
@@ -241,15 +177,6 @@ class Export(Struct, frozen=True, kw_only=True):
     """When an export last succeeded; null if none has."""
     error: str | None = None
     """What is wrong, in one sentence."""
-
-
-class Refusal(Struct, frozen=True, kw_only=True):
-    """Something in a record directory that cannot be read."""
-
-    path: str
-    """Its path."""
-    reason: str
-    """Why it cannot be read, in one sentence."""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):

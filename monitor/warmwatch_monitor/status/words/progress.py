@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from warmwatch.shared.phrases import baseline_words, counted, duration, exact_length, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Estimate, Figures, RankView, RunView
 from warmwatch_monitor.model.machine import WORKING_RATIO
 from warmwatch_monitor.output.amounts import gained, rates
 from warmwatch_monitor.output.summary import Clause, Importance
+from warmwatch_monitor.status.schema.status import Deadline
 from warmwatch_monitor.status.words import gpus
 
 _SHORTEST_PAUSE = 1.0  # seconds: a shorter pause in progress is not shown
@@ -238,7 +237,7 @@ def _last_clean(view: RankView) -> str:
     return "" if steps.length is None else step_length(steps.length)
 
 
-DEADLINE_ADVICE = (
+_DEADLINE_ADVICE = (
     "Raise the timeout before the warm-up, by init_process_group(timeout=timedelta(...)), and "
     "lower it once all ranks are warm, if at all; a collective that waits keeps the one it has."
 )
@@ -254,14 +253,6 @@ _NEAR = 0.5  # of the timeout: with more left, it is not shown
 _LITTLE = 0.3  # of the timeout: with less left, the clause names the setting
 _IN_WHOLE_SECONDS = 1000.0
 _LEAST_USABLE = 1.0  # seconds: less is too short to act in
-
-
-class Deadline(Struct, frozen=True, kw_only=True):
-    """The rest of the collective timeout, of the rank with the least left."""
-
-    backend: str | None
-    timeout_seconds: float
-    left_seconds: float
 
 
 def deadline(run: RunView, speaker: RankView) -> Deadline | None:
@@ -280,7 +271,12 @@ def deadline(run: RunView, speaker: RankView) -> Deadline | None:
     if not found:
         return None
     left, timeout, backend = min(found, key=lambda one: one[0])
-    return Deadline(backend=backend, timeout_seconds=timeout, left_seconds=max(0.0, left))
+    return Deadline(
+        backend=backend,
+        timeout_seconds=timeout,
+        left_seconds=max(0.0, left),
+        advice=_DEADLINE_ADVICE,
+    )
 
 
 def is_near_deadline(known: Deadline) -> bool:

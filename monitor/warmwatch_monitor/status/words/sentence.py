@@ -18,7 +18,6 @@ from warmwatch_monitor.model import (
     RunView,
     Signs,
     Snapshot,
-    Spread,
     incomplete,
     slow_rank,
     spread,
@@ -36,6 +35,7 @@ from warmwatch_monitor.output.summary import (
     several,
     shortened,
 )
+from warmwatch_monitor.published import Spread
 from warmwatch_monitor.status.words import gpus
 from warmwatch_monitor.status.words.conditions import (
     IMPORTANCE,
@@ -376,13 +376,13 @@ def _slowest(ranks: Sequence[RankView]) -> str | None:
     of = _gap(ranks)
     if of is None:
         return None
-    gap, others = of.greatest - of.least, "the others" if len(ranks) > 2 else "the other"
-    return f"rank {of.greatest_rank} compiled {duration(gap)} longer than {others}"
+    gap, others = of.max - of.min, "the others" if len(ranks) > 2 else "the other"
+    return f"rank {of.max_rank} compiled {duration(gap)} longer than {others}"
 
 
 def _other(ranks: Sequence[RankView]) -> str | None:
     of = spread(ranks, lambda view: view.figures.compile.graphs)
-    return _most_and_least("graph", of) if of and of.least != of.greatest else None
+    return _most_and_least("graph", of) if of and of.min != of.max else None
 
 
 def _different(ranks: Sequence[RankView]) -> Iterable[str]:
@@ -390,7 +390,7 @@ def _different(ranks: Sequence[RankView]) -> Iterable[str]:
         "graph": spread(ranks, lambda view: view.figures.compile.graphs),
         "recompile": spread(ranks, lambda view: view.figures.compile.recompiles_total),
     }
-    found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.least != s.greatest]
+    found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.min != s.max]
     if found:
         yield f"ranks compiled different things: {'; '.join(found)}"
     for category in CATEGORIES:
@@ -400,8 +400,8 @@ def _different(ranks: Sequence[RankView]) -> Iterable[str]:
 
 
 def _most_and_least(noun: str, of: Spread) -> str:
-    most = f"{counted(round(of.greatest), noun)} in rank {of.greatest_rank}"
-    return f"{most}, {round(of.least)} in rank {of.least_rank}"
+    most = f"{counted(round(of.max), noun)} in rank {of.max_rank}"
+    return f"{most}, {round(of.min)} in rank {of.min_rank}"
 
 
 def _recompiled_for(view: RankView, category: str) -> bool:
@@ -410,8 +410,8 @@ def _recompiled_for(view: RankView, category: str) -> bool:
 
 def _apart(ranks: Sequence[RankView]) -> Iterable[str]:
     if of := _gap(ranks):
-        gap, longest = duration(of.greatest - of.least), of.greatest_rank
-        yield f"rank {longest} compiled {gap} longer than rank {of.least_rank}"
+        gap, longest = duration(of.max - of.min), of.max_rank
+        yield f"rank {longest} compiled {gap} longer than rank {of.min_rank}"
 
 
 def _gap(ranks: Sequence[RankView]) -> Spread | None:
@@ -419,8 +419,8 @@ def _gap(ranks: Sequence[RankView]) -> Spread | None:
     of = spread(ranks, lambda view: view.figures.compile.seconds)
     if of is None:
         return None
-    gap = of.greatest - of.least
-    return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.greatest) else None
+    gap = of.max - of.min
+    return of if gap >= max(_APART_SECONDS, _APART_SHARE * of.max) else None
 
 
 ATTACH = 'add "import warmwatch.auto" to its script to know'

@@ -1,0 +1,272 @@
+"""Values that the pipeline makes and ``/status`` publishes as they are: one type for both.
+
+They are below every other room of the monitor: a command that shows a daemon's answer loads their
+types, and nothing that makes them.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from warmwatch.shared.states import LIMITS
+
+# A number beyond this is damaged: it counts nothing, and no calendar has a day for it.
+_LARGEST = 2.0**64
+
+
+def _unit(name: str) -> Meta:
+    return Meta(gt=-_LARGEST, lt=_LARGEST, extra_json_schema={"x-unit": name} if name else None)
+
+
+Number = Annotated[float, _unit("")]
+Seconds = Annotated[float, _unit("s")]
+Epoch = Annotated[float, _unit("s since the epoch")]
+Joules = Annotated[float, _unit("J")]
+
+
+class Counted(Struct, frozen=True, kw_only=True):
+    """Progress of the compile activity."""
+
+    of: str
+    """What is counted: `kernels`, or `choices` of an autotuning."""
+    done: int
+    """Number of these that are done."""
+    total: int
+    """Number of these in all."""
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """Estimated time left of a compilation, from what the same took before.
+
+    `docs/reference/estimates.md` has the method.
+    """
+
+    of: str
+    """`warmup`: the whole first warm-up; `function`: the recompile in progress."""
+    so_far_seconds: Seconds
+    """Time that it has taken so far."""
+    last_seconds: Seconds
+    """Time that it took last time."""
+    left_seconds: Seconds | None = None
+    """Estimated time left; null if it already takes longer than ever before."""
+    low: Seconds | None = None
+    """Shortest time left, if there are several precedents; null with one."""
+    high: Seconds | None = None
+    """Longest time left, if there are several precedents; null with one."""
+    phases: Mapping[str, Seconds] = {}
+    """Estimated time left by phase, divided as last time."""
+    precedents: int = 1
+    """Number of earlier runs, or ranks, that the estimate rests on."""
+    of_rank: bool = False
+    """Whether the precedents are other ranks of this run, not earlier runs."""
+
+
+class Slower(Struct, frozen=True, kw_only=True):
+    """How a rank is slower than it was since its warm-up."""
+
+    ratio: Number
+    """`seconds` divided by `before`."""
+    seconds: Seconds
+    """Length of a step now."""
+    before: Seconds
+    """Length of a step at the fastest lasting level since the warm-up."""
+    since_step: int | None = None
+    """Last step at the speed of `before`; null if the monitor did not see the change."""
+    causes: tuple[str, ...] | None = ()
+    """What differs from that time, as far as it is measured; empty: no known cause. Null if the
+    answer comes from Prometheus.
+    """
+
+
+class SlowerPeriod(Struct, frozen=True, kw_only=True):
+    """A time in which a rank was slower than before."""
+
+    began_at: Epoch | None = None
+    """When it began; null if the monitor did not see the change."""
+    ended_at: Epoch | None = None
+    """When it ended; null while it lasts."""
+    since_step: int | None = None
+    """The last step before it; null if the monitor did not see the change."""
+    until_step: int | None = None
+    """Its last step; null while it lasts."""
+    seconds: Seconds
+    """Length of a step in it."""
+    before: Seconds
+    """Length of a step at the fastest lasting level since the warm-up."""
+    ratio: Number
+    """`seconds` divided by `before`."""
+    causes: tuple[str, ...] = ()
+    """Its last known causes; empty: none was known."""
+
+
+class MemoryGrowth(Struct, frozen=True, kw_only=True):
+    """How memory grows while a rank trains."""
+
+    of: Literal["host", "gpu"]
+    """Private memory of the process, or memory in use on its GPUs."""
+    bytes_per_second: Number
+    """How fast it grows."""
+    bytes_per_step: Number
+    """How much a step adds."""
+    since_step: int
+    """Where the growth began, as far as the monitor followed it."""
+    grown_bytes: int
+    """How much it has grown since then."""
+    left_seconds: Number | None = None
+    """Until the memory of the machine, its cgroup or the GPUs is used up; null if not known."""
+    recompiled: tuple[str, ...] = ()
+    """Functions that compiled when the growth began."""
+
+
+class WorkersMemory(Struct, frozen=True, kw_only=True):
+    """Compile workers while nearly all memory is used."""
+
+    workers: int
+    """Number of compile workers."""
+    workers_bytes: int
+    """Their memory; shared pages count once."""
+    used_bytes: int
+    """Used memory of the machine or the cgroup, without pages of files that can be dropped."""
+    limit_bytes: int
+    """The limit of that memory."""
+    cgroup: bool
+    """Whether a cgroup sets the limit."""
+
+
+class LimitedBy(Struct, frozen=True, kw_only=True):
+    """What limits the speed of a rank that is warm or eager."""
+
+    verdict: Annotated[str, Meta(extra_json_schema={"enum": list(LIMITS)})]
+    """`input`: waiting for batches. `host`: gaps between kernels. `compute`, `memory`: arithmetic
+    or bandwidth of the GPU. `communication`: collectives. `throttled`: reduced clocks. `shared`:
+    other programs. `saving`, `evaluation`: time between steps.
+    """
+    share: Number | None = None
+    """Share of the time, 0 to 1; null where only the limit is known."""
+    evidence: tuple[str, ...] = ()
+    """The figures behind it, the most important first."""
+
+
+class Compiler(Struct, frozen=True, kw_only=True):
+    """A compiler process below a training process."""
+
+    pid: int
+    """In the monitor's pid namespace."""
+    name: str
+    """`cc1plus`, `ptxas`, `compile worker`...: of a closed list."""
+    cpu_seconds: Seconds
+    """CPU time so far."""
+    busy: bool | None = None
+    """Whether its CPU time grows; null in the first poll."""
+    stopped: bool = False
+    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
+
+
+class Process(Struct, frozen=True, kw_only=True):
+    """The training process and its compile workers, as the host measures them."""
+
+    cpu_seconds: Seconds
+    """CPU time so far."""
+    resident_bytes: int
+    """Resident memory, in bytes."""
+    cpu_ratio: Number | None = None
+    """Its share of one core in the last poll, from 0."""
+    threads: int | None = None
+    """Threads."""
+    workers_busy: int | None = None
+    """Compile workers whose CPU time grows."""
+    workers_idle: int | None = None
+    """Compile workers whose CPU time does not."""
+    stopped: bool = False
+    """Stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
+    compilers: tuple[Compiler, ...] = ()
+    """The busiest compilers below it, without idle compile workers."""
+
+
+class GpuValues(Struct, frozen=True, kw_only=True):
+    """What NVML reports of a GPU or a MIG device. What it does not support is null."""
+
+    uuid: str
+    """NVML's UUID, the same everywhere."""
+    index: int
+    """NVML's index of the board, not CUDA's."""
+    name: str | None = None
+    """Product name."""
+    driver: str | None = None
+    """Version of the driver."""
+    pci_bus_id: str | None = None
+    """Its PCI bus id."""
+    parent: str | None = None
+    """For a MIG device, the UUID of its board."""
+    profile: str | None = None
+    """For a MIG device, its profile, such as `1g.10gb`."""
+    trouble: str | None = None
+    """Why its other keys are null; null if nothing is wrong."""
+    utilization_ratio: Number | None = None
+    """Share of the last sample period in which any kernel ran, 0 to 1."""
+    memory_utilization_ratio: Number | None = None
+    """Share of the last sample period in which device memory was read or written, 0 to 1."""
+    sm_active_ratio: Number | None = None
+    """Activity of the multiprocessors since the last reading, 0 to 1."""
+    tensor_active_ratio: Number | None = None
+    """Activity of the tensor cores since the last reading, 0 to 1."""
+    dram_active_ratio: Number | None = None
+    """Share of the memory bandwidth used since the last reading, 0 to 1."""
+    memory_used_bytes: int | None = None
+    """Memory in use by all processes, bytes."""
+    memory_total_bytes: int | None = None
+    """Memory, bytes."""
+    power_watts: Number | None = None
+    """Power draw of the board, watts."""
+    power_limit_watts: Number | None = None
+    """Enforced power limit, watts."""
+    idle_watts: Number | None = None
+    """Lowest power measured while no kernel ran, watts."""
+    temperature_celsius: Number | None = None
+    """Temperature, degrees Celsius."""
+    energy_joules: Joules | None = None
+    """Energy since the driver was loaded."""
+    xid_errors: int | None = None
+    """Critical XID errors since the monitor began."""
+    last_xid: int | None = None
+    """Number of the latest XID error."""
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The machine."""
+
+    memory_total_bytes: int
+    """Memory, bytes."""
+    memory_available_bytes: int
+    """Memory available to programs, bytes."""
+    cpus: int
+    """Logical CPUs."""
+    load_1m: Number | None = None
+    """The kernel's load average over a minute."""
+    stolen_seconds: Number | None = None
+    """CPU time of all CPUs since boot that the hypervisor gave to other machines."""
+    pci_gpus: int | None = None
+    """NVIDIA GPUs on the PCI bus, whether or not their driver works."""
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """Minimum and maximum of a figure over the ranks."""
+
+    min: Number
+    """The least value."""
+    min_rank: int
+    """The rank with this value."""
+    max: Number
+    """The greatest value."""
+    max_rank: int
+    """The rank with this value."""
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """Something in a record directory that cannot be read."""
+
+    path: str
+    """Its path."""
+    reason: str
+    """Why it cannot be read, in one sentence."""
