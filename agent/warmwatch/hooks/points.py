@@ -11,21 +11,27 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from warmwatch._guard import quietly
 
 
-class Listener(Protocol):
-    """Receives what the hooks report, on any thread."""
+def _ignore(*_: Any) -> None:
+    """The default of the functions that PyTorch calls directly."""
+
+
+class Listener:
+    """Receives what the hooks report, on any thread. A method that is not overridden ignores it."""
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
         """The optimizers' post hook itself: PyTorch calls it directly at every step."""
+        return _ignore
 
     @property
     def on_batch(self) -> Callable[[int], None]:
         """The batch hook itself: called when a batch arrives, with the time of its request."""
+        return _ignore
 
     def created(self, optimizer: Any) -> None:
         """An optimizer is under construction: it has no parameters yet."""
@@ -52,8 +58,9 @@ class Listener(Protocol):
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
         """A compilation ended on this thread; ``kind`` is one of ``record.KINDS``."""
 
-    def refusal(self, of: Mapping[str, Any]) -> Exception | None:
+    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - as above
         """The exception to raise instead of compiling a kernel; ``None``: compile it."""
+        return None
 
     def cached(self, cache: str, *, hit: bool) -> None:
         """A lookup in a cache that PyTorch does not count; ``cache`` is one of
@@ -64,23 +71,21 @@ class Listener(Protocol):
         of its components, the reason of a bypass.
         """
 
-    def save_began(self) -> None:
-        """This thread began to save a checkpoint, or a part of it."""
+    def pause_began(self, what: str) -> None:
+        """This thread began to pause between steps; ``what``: a key of ``ledger.pauses.COUNTERS``.
 
-    def save_ended(self) -> None:
-        """This thread ended the save that it began last."""
+        ``between_cells``: no notebook cell runs.
+        """
 
-    def evaluation_began(self, model: Any) -> bool:
-        """``model`` was put into evaluation mode; returns whether an evaluation begins."""
+    def pause_ended(self, what: str) -> None:
+        """This thread ended the last pause of this kind that it began."""
 
-    def evaluation_ended(self) -> None:
-        """A model was put back into training mode."""
+    def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - for those that override it
+        """``model`` was put into evaluation mode; returns whether an evaluation begins.
 
-    def cells_left(self) -> None:
-        """The last running cell of the notebook has ended."""
-
-    def cell_began(self) -> None:
-        """A notebook cell began."""
+        ``pause_ended("evaluating")`` follows if so, as the model is put back into training mode.
+        """
+        return False
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""
@@ -114,6 +119,7 @@ class Listener(Protocol):
 
     def steps_marked(self) -> int:
         """Steps marked so far."""
+        return 0
 
     def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
         """The graphs that a step calls have so many floating-point operations together."""

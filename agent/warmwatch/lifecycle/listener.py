@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from warmwatch.hooks.phases import is_tracing, phase_of
+from warmwatch.hooks.points import Listener
 from warmwatch.process.process_tree import child_name
 from warmwatch.shared.record import COMPILE_INDEX, PHASES
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from warmwatch.steps.steps import Steps
 
 
-class HookListener:
+class HookListener(Listener):
     """The ``Listener`` of an attached process.
 
     Args:
@@ -132,13 +133,13 @@ class HookListener:
         redacted = self._redaction.graph_break(str(reason)) if reason else None
         self._process.ledger.cache_lookup(cache, verdict, {**values, "reason": redacted})
 
-    def save_began(self) -> None:
-        """Record that this thread begins to save a checkpoint."""
-        self._process.ledger.pause_began("saving")
+    def pause_began(self, what: str) -> None:
+        """Record that this thread began to pause."""
+        self._process.ledger.pause_began(what)
 
-    def save_ended(self) -> None:
-        """Record the end of the save that this thread began last."""
-        self._process.ledger.pause_ended("saving")
+    def pause_ended(self, what: str) -> None:
+        """Record the end of the last pause of this kind that this thread began."""
+        self._process.ledger.pause_ended(what)
 
     def evaluation_began(self, model: Any) -> bool:
         """Whether ``model.eval()`` begins an evaluation; records it.
@@ -154,18 +155,6 @@ class HookListener:
             return False
         process.ledger.pause_began("evaluating", by_eval=True)
         return True
-
-    def evaluation_ended(self) -> None:
-        """Record that ``model.train()`` ended the evaluation."""
-        self._process.ledger.pause_ended("evaluating")
-
-    def cells_left(self) -> None:
-        """Record that no notebook cell runs."""
-        self._process.ledger.pause_began("between_cells")
-
-    def cell_began(self) -> None:
-        """Record that a notebook cell runs again."""
-        self._process.ledger.pause_ended("between_cells")
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """Record a frame that hit the recompile limit."""

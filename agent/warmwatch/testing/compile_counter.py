@@ -15,6 +15,7 @@ from typing import Any
 from warmwatch import _guard
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
+from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
@@ -27,7 +28,7 @@ _NEEDED = {
 }
 
 
-class CompileCounter:
+class CompileCounter(Listener):
     """The listener of this process's compilations. Several tests may count simultaneously."""
 
     def __init__(self) -> None:
@@ -163,59 +164,6 @@ class CompileCounter:
                     Cause(where=where, reason=self._redaction.graph_break(text))
                     for text, where in breaks
                 ]
-
-    # The rest of the ``Listener`` protocol, for hooks that are not installed here.
-
-    def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - the protocol's
-        return False
-
-    def evaluation_ended(self) -> None: ...
-
-    def refusal(self, of: Mapping[str, Any]) -> Exception | None:  # noqa: ARG002 - the protocol's
-        return None
-
-    def precompiled(self, kind: str) -> None: ...
-
-    def turned(self) -> None: ...  # ``remove`` reads whether compilation is off
-
-    @property
-    def on_step(self) -> Callable[[Any, Any, Any], None]:
-        return _nothing
-
-    def created(self, optimizer: Any) -> None: ...
-
-    @property
-    def on_batch(self) -> Callable[[int], None]:
-        return _nothing
-
-    def wrap_rare(self, wrap: Callable[[Any], Any]) -> None: ...
-
-    def cached(self, cache: str, *, hit: bool) -> None: ...
-
-    def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None: ...
-
-    def save_began(self) -> None: ...
-
-    def save_ended(self) -> None: ...
-
-    def cells_left(self) -> None: ...
-
-    def cell_began(self) -> None: ...
-
-    def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None: ...
-
-    def spilled(self, kernel: str, registers: int, seconds: float | None) -> None: ...
-
-    def wrapped(self, way: Mapping[str, Any]) -> None: ...
-
-    def progress(self, of: str, done: int, total: int) -> None: ...
-
-    def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None: ...
-
-    def steps_marked(self) -> int:
-        return 0
-
-    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None: ...
 
 
 class _Sample:

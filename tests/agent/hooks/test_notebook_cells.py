@@ -46,7 +46,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
 
 def listening(heard: Heard) -> Any:
     return SimpleNamespace(
-        cells_left=lambda: heard.append("left"), cell_began=lambda: heard.append("began")
+        pause_began=lambda _: heard.append("left"), pause_ended=lambda _: heard.append("began")
     )
 
 

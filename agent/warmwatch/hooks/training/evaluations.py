@@ -65,7 +65,7 @@ class _Evaluations:
             if mode:
                 self._train.undo()
                 if self._listening:
-                    quietly("hooks.evaluations", self._listener.evaluation_ended)
+                    quietly("hooks.evaluations", self._listener.pause_ended, "evaluating")
             return original(model, mode)
 
         setattr(train, _INLINED, original)

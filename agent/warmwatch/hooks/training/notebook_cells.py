@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+
+_KIND = "between_cells"
 
 
 def install(listener: Listener) -> Installed:
     shell = _shell()
     if shell is None:
         return Installed(uninstall=lambda: None)
-    cells = _Cells(listener.cells_left, listener.cell_began)
+    cells = _Cells(listener)
     reports = {"pre_run_cell": cells.began, "post_run_cell": cells.ended}
     with look_up():
         register, unregister = shell.events.register, shell.events.unregister
@@ -44,8 +45,8 @@ def _shell() -> Any:
 class _Cells:
     """The running cells, which may be nested; the begin of the installing cell was not seen."""
 
-    def __init__(self, left: Callable[[], None], began: Callable[[], None]) -> None:
-        self._left, self._began = left, began
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
         self._running, self._waits = 0, False
 
     def began(self, _info: object = None) -> None:
@@ -59,16 +60,9 @@ class _Cells:
         self._end_waiting()
         if not self._running:
             self._waits = True
-            _call(self._left)
+            quietly("hooks.cells", self._listener.pause_began, _KIND)
 
     def _end_waiting(self) -> None:
         if self._waits:
             self._waits = False
-            _call(self._began)
-
-
-def _call(callback: Callable[[], None]) -> None:
-    try:
-        callback()
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        report("hooks.cells", error)
+            quietly("hooks.cells", self._listener.pause_ended, _KIND)

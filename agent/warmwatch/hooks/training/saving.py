@@ -42,7 +42,8 @@ def install(listener: Listener) -> Installed:
         files = serialization._open_zipfile_writer_file, serialization._open_zipfile_writer_buffer
         for owner, name in (legacy, *((file, "__exit__") for file in files)):
             getattr(owner, name)
-    saves = _Saves(skip, disable(listener.save_began), disable(listener.save_ended))
+    began = disable(lambda: listener.pause_began("saving"))
+    saves = _Saves(skip, began, disable(lambda: listener.pause_ended("saving")))
     with contextlib.ExitStack() as undo:
         undo.callback(saves.replaced.undo)
         saves.put(*legacy, saves.around)
