@@ -82,7 +82,8 @@ def _read(path: str, section: tuple[str, ...]) -> dict[str, str]:
             text = file.read()
         found: Any = _parsed(text) if all(name in text for name in section) else {}
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read: {why}") from None
     for name in section:
         found = found.get(name, {}) if isinstance(found, dict) else {}
     if not isinstance(found, dict):

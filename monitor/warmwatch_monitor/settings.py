@@ -149,6 +149,8 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     Raises:
         UsageError: a value is invalid; the message names the option or variable.
     """
+    if options.get("dir") == "":  # such as --dir "$UNSET": not the default directories
+        raise UsageError("--dir: the name is empty; give a directory, or leave the option out")
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
     found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
     path = _absolute(directory) if directory else ""

@@ -50,11 +50,10 @@ JSON_OUTPUT = {
     "doctor": DoctorDocument,
     "config": ConfigDocument,
     "serve": ServeDocument,
+    "report": Report,
+    "compare": Comparison,
+    "modes": Modes,
 }
-
-
-# their keys are described for each object, not one by one
-FIGURES = {"report": Report, "compare": Comparison, "modes": Modes}
 
 
 def command_options() -> str:
@@ -124,7 +123,7 @@ def json_output() -> str:
         "([HTTP](http.md)), `demo` prints what `report` does. `run` and `check` take a file,",
         "because stdout is their command's. The others, as JSON Schema:",
     ]
-    for name, document in {**JSON_OUTPUT, **FIGURES}.items():
+    for name, document in JSON_OUTPUT.items():
         schema = schema_text(document).strip()
         lines += ["", f"## `{name} --json`", "", "```json", schema, "```"]
     return "\n".join(lines) + "\n"

@@ -41,10 +41,10 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
 
     found = list({one.id: one for one in run_summaries(runs, dir=dir)}.values())
     if not 1 < len(found) <= _MOST:
-        names = ", ".join(one.run for one in found)
+        one = f"; {found[0].run}~1 is the start before it" if len(found) == 1 else ""
         raise UsageError(
-            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} means {names}"
-            f"{'; its start before is NAME~1' if len(found) == 1 else ''}"
+            f"give 2 to {_MOST} runs to compare; {' '.join(runs)!r} names {len(found)}: "
+            f"{', '.join(run.run for run in found)}{one}"
         )
     with as_written(found):
         made = cleaned(compare_all(found, price_per_gpu_hour(os.environ)))

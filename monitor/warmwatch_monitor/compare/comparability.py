@@ -22,11 +22,14 @@ ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY,
 
 
 class Incomparable(Struct, frozen=True, kw_only=True):
-    """A difference between runs. ``rows``: the rows of the comparison that it affects."""
+    """A difference between runs."""
 
     what: str
+    """The property, such as `torch`."""
     values: tuple[str, ...]
+    """Its value in each run."""
     rows: tuple[str, ...]
+    """The rows of the table that it affects."""
 
 
 class _Fact(Struct, frozen=True):

@@ -28,84 +28,113 @@ class Measured(Struct, frozen=True, kw_only=True):
     """A value and its uncertainty."""
 
     value: float
+    """The value."""
     uncertainty: float | None = None
+    """Half the width of its 95 % confidence interval; null for a single measurement."""
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """One run.
-
-    Attributes:
-        label: its name in this comparison. mode: how ``torch.compile`` was called, or ``eager``;
-        ``None`` if it has neither compiled nor made a step.
-        first_step_memory_bytes: the most that CUDA's allocator had handed out by its end.
-        compiled_memory_bytes: the most that CUDA's allocator held at the end of a compilation: a
-        backward is compiled in the first step, while the activations of its forward are stored.
-        cost_seconds: what the compiler cost: what steps took beyond a steady one, or all compile
-        time if that is more; ``None`` if not recorded. steady: a clean step. speed_up: of
-        it, against the baseline. slower: periods in which steps took longer than before, as
-        in ``/status``.
-    """
+    """One run. Its figures are of the rank that compiled longest."""
 
     id: str
+    """Its id in the history."""
     run: str
+    """Its name."""
     label: str
+    """Its name in this comparison."""
     state: str
+    """Its state, as in `/status`."""
     mode: str | None
+    """How `torch.compile` was called, or `eager`; null if it neither compiled nor completed a step.
+    """
     rank: int | None = None
+    """That rank."""
     steps: int = 0
+    """Completed steps."""
     first_step_seconds: float | None = None
+    """Length of step 1."""
     first_step_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out when step 1 ended."""
     compiled_memory_bytes: int | None = None
+    """The most that CUDA's allocator held at the end of a compilation. A backward is compiled in
+    step 1, while the activations of its forward are stored."""
     warmup_seconds: float | None = None
+    """Length of the first warm-up; null if it was never warm."""
     warmup_steps: int | None = None
+    """Steps within it."""
     compile_seconds: float = 0.0
+    """Compile time."""
     cost_seconds: float | None = None
+    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
+    that is more; null if unknown."""
     gpu_seconds: float | None = None
+    """GPU time of compiling, all ranks."""
     joules: float | None = None
+    """Energy of compiling, all ranks."""
     money: float | None = None
+    """Price of compiling, all ranks."""
     steady: Measured | None = None
+    """Length of a clean step, in seconds."""
     steady_p99_seconds: float | None = None
+    """99th percentile of the clean steps."""
     clean_steps: int | None = None
+    """Number of clean steps."""
     speed_up: Measured | None = None
+    """Clean step of the baseline, divided by its own."""
     tokens_per_second: float | None = None
+    """Tokens per second in clean steps."""
     peak_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out."""
     joules_per_step: float | None = None
+    """Mean energy of a clean step."""
     graphs: int | None = None
+    """Number of graphs that Dynamo captured."""
     recompiles: int | None = None
+    """Number of recompiles."""
     graph_breaks: int | None = None
+    """Number of graph breaks."""
     slower: tuple[Mapping[str, Any], ...] = ()
+    """Periods in which steps took longer than before, as in `/status`."""
 
 
 class BreakEven(Struct, frozen=True, kw_only=True):
-    """When a run has recovered its extra cost over ``against``.
-
-    Attributes:
-        cost_seconds: extra cost. saves: per step. step: from which on it is ahead, or with
-        ``ahead_until`` no longer is; ``None`` if there is none or it is not known. earliest,
-        latest: range of the step from the uncertainty of the saving.
-        outcome: ``paid_back``, ``at_once``, ``ahead_until`` (it costs less, and its steps are
-        longer), ``never``, ``no_difference`` or ``unknown``.
-    """
+    """When a run has recovered its extra cost over another."""
 
     run: str
+    """Label of the run."""
     against: str
+    """Label of the other."""
     outcome: str
+    """`paid_back`, `at_once` (it costs no more), `ahead_until` (it costs less, and its steps are
+    longer), `never`, `no_difference` or `unknown`."""
     cost_seconds: float | None = None
+    """Its extra cost."""
     saves: Measured | None = None
+    """What each step saves, in seconds."""
     step: int | None = None
+    """The step from which it is ahead, or with `ahead_until` no longer is; null if there is none.
+    """
     earliest: int | None = None
+    """The earliest such step, by the uncertainty of the saving."""
     latest: int | None = None
+    """The latest such step."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """``baseline``: the label of the run that the others are compared with."""
+    """Runs side by side."""
 
     schema_version: int = SCHEMA_VERSION
+    """1. Within a version, no key changes its meaning."""
     baseline: str
+    """Label of the run that the others are compared with."""
     sides: tuple[Side, ...]
+    """The runs."""
     incomparable: tuple[Incomparable, ...] = ()
+    """Differences that make figures incomparable."""
     unknown: tuple[str, ...] = ()
+    """Properties that must be equal and are unknown for a run."""
     break_even: tuple[BreakEven, ...] = ()
+    """Break-even of each run with the baseline."""
 
 
 def steady(known: Steady) -> Measured | None:

@@ -86,8 +86,10 @@ class PrometheusSource:
             advice = _CREDENTIALS if error.code == UNAUTHORIZED else _OTHER
             raise FleetError(f"{self._url} answers with HTTP {error.code}; {advice}") from None
         except (OSError, ValueError, RecursionError, HTTPException) as error:
+            cause = getattr(error, "reason", None) or error  # what a URLError wraps
+            why = getattr(cause, "strerror", None) or cause
             raise FleetError(
-                f"{self._url} does not answer as Prometheus: {error}; {_OTHER}"
+                f"{self._url} does not answer as Prometheus: {why}; {_OTHER}"
             ) from None
         yield from samples(answer, self._url)
 

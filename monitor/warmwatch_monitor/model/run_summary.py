@@ -21,49 +21,59 @@ OUT_OF_SIGHT = 150.0  # seconds: a daemon writes what lives once a minute
 
 
 class Wrapping(Struct, frozen=True, kw_only=True):
-    """How ``torch.compile`` was called, each way once.
-
-    ``mode``: ``default`` where none was given. ``options``: names of those that were set, with
-    short hashes of what they were set to. ``count``: calls.
-    """
+    """How `torch.compile` was called, each way once."""
 
     mode: str = "default"
+    """The argument `mode`; `default` if it was not given."""
     backend: str = "inductor"
+    """The argument `backend`."""
     dynamic: bool | None = None
+    """The argument `dynamic`; null if it was not given."""
     fullgraph: bool = False
+    """The argument `fullgraph`."""
     options: tuple[str, ...] = ()
+    """Names of the options that were set, with a short hash of each value."""
     count: int = 1
+    """Number of calls."""
 
 
 class Provenance(Struct, frozen=True, kw_only=True):
-    """Provenance of a run: enough to judge comparability, never arguments or environment.
-
-    Attributes:
-        script: base name. commit: of the git work tree in which the script lies. code: hash of the
-        code of all functions that were compiled.
-        cuda, triton, driver: versions. gpus: names of the GPUs' models, one for each that was used.
-        wrappings: how ``torch.compile`` was called. disabled: by what compilation was turned off.
-        caches: ``cold`` or ``warm``, by cache (``inductor``, ``triton``), when the run began.
-        compile_threads: workers that Inductor may use. tokens_per_step, samples_per_step: as set.
-    """
+    """Provenance of a run: enough to judge comparability, never arguments or environment."""
 
     script: str | None = None
+    """Base name of the script."""
     commit: str | None = None
+    """Commit of the git work tree of the script."""
     code: str | None = None
+    """Hash of the code of all compiled functions."""
     python: str | None = None
+    """Version of Python."""
     torch: str | None = None
+    """Version of PyTorch."""
     cuda: str | None = None
+    """Version of CUDA that PyTorch was built for."""
     triton: str | None = None
+    """Version of Triton."""
     driver: str | None = None
+    """Version of the NVIDIA driver."""
     gpus: tuple[str, ...] = ()
+    """Model of each GPU that was used."""
     launcher: str | None = None
+    """What launched it, such as `torchrun` or `slurm`."""
     world_size: int | None = None
+    """Number of ranks."""
     wrappings: tuple[Wrapping, ...] = ()
+    """How `torch.compile` was called."""
     disabled: str | None = None
+    """What turned compilation off; null if nothing did."""
     caches: Mapping[str, str] = field(default_factory=dict)
+    """`cold` or `warm` at the start of the run, by compile cache (`inductor`, `triton`)."""
     compile_threads: int | None = None
+    """Compile workers that Inductor may use."""
     tokens_per_step: int | None = None
+    """As set by the user or the framework."""
     samples_per_step: int | None = None
+    """As set by the user or the framework."""
 
 
 class Compiled(Struct, frozen=True, kw_only=True):

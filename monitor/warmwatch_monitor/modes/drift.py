@@ -20,27 +20,28 @@ Losses = Mapping[int, tuple[tuple[int, float], ...]]  # by rank: step and loss o
 
 
 class Drift(Struct, frozen=True, kw_only=True):
-    """How far the losses of one mode are from eager's.
-
-    Attributes:
-        relative: the largest difference, divided by the mean magnitude of eager's losses; ``None``
-            if a loss is finite in one run and not in the other.
-        step, rank: where the largest difference is, or the first loss that is not finite.
-        loss, eager_loss: the two losses there; ``None`` if not finite.
-        last_step: the last step that was compared. passes: number of backward passes compared.
-        noise: the same figure of a second eager run; ``None`` if there is none, or if its losses
-            are not finite where eager's are. noise_passes: backward passes compared for it.
-    """
+    """How far the losses of one mode are from eager's."""
 
     relative: float | None
+    """The largest difference, divided by the mean magnitude of eager's losses; null if a loss is
+    finite in one run and not in the other."""
     step: int
+    """Where the largest difference is, or the first loss that is not finite."""
     rank: int
+    """The rank of that loss."""
     loss: float | None
+    """The loss there; null if not finite."""
     eager_loss: float | None
+    """Eager's loss there; null if not finite."""
     last_step: int
+    """The last step that was compared."""
     passes: int
+    """Number of backward passes compared."""
     noise: float | None = None
+    """The same figure of a second eager run; null without one, or if its losses are not finite
+    where eager's are."""
     noise_passes: int = 0
+    """Number of backward passes compared for it."""
 
 
 def read_losses(folder: Path) -> Losses:

@@ -67,69 +67,92 @@ class Tried(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """The row of one mode.
-
-    Attributes:
-        outcome: ``measured``, ``failed`` (by itself), ``unmeasured`` (too few clean steps),
-            ``no_steps`` (it compiled, but marked no step) or ``nothing`` (there was no run).
-        id, run, state: of the run in the history.
-        ended_by, code, seconds, output, others: see ``Tried``.
-        exception: type name of the exception that ended the run.
-        first_step_seconds, first_step_memory_bytes, steady, ...: see ``Side`` of a comparison.
-        evaluation_seconds: average duration of ``evaluations`` evaluations.
-        evaluation_batch_seconds: of a batch in them, as in ``/status``.
-        speed_up, break_even: against ``Modes.baseline``.
-        against_default: break-even against the default mode, if that is not the baseline.
-        total_seconds: estimate for ``Modes.training_steps`` steps, compile cost included.
-        peak_resident_bytes: the most resident memory of a rank's process.
-        guard_seconds: time of guard checks for a step, of the rank with the most.
-        drift: how far its losses are from eager's. max_drift_exceeded: whether that is too far.
-        compiled: whether there was compile activity.
-        wrappings, agent_errors: from its ranks. gpus: number of GPUs used.
-        conditions: sentences by name of the condition.
-    """
+    """The row of one mode."""
 
     mode: str
+    """The mode."""
     outcome: str
+    """`measured`, `failed` (by itself), `unmeasured` (too few clean steps), `no_steps` (it
+    compiled, but completed no step) or `nothing` (there was no run)."""
     id: str | None = None
+    """Id of the run in the history."""
     run: str | None = None
+    """Name of the run."""
     state: str | None = None
+    """State of the run, as in `/status`."""
     ended_by: str = "itself"
+    """`itself`, or why `modes` ended it: `steps`, `steady`, `timeout` or `interrupted`."""
     code: int | None = None
+    """Return code if it ended by itself; negative for the signal that killed it."""
     exception: str | None = None
+    """Type of the exception that ended the run."""
     seconds: float = 0.0
+    """How long the script ran."""
     output: str | None = None
+    """File with its output."""
     steps: int = 0
+    """Completed steps."""
     clean_steps: int | None = None
+    """Number of clean steps."""
     first_step_seconds: float | None = None
+    """Length of step 1."""
     first_step_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out when step 1 ended."""
     peak_memory_bytes: int | None = None
+    """The most that CUDA's allocator had handed out."""
     steady: Measured | None = None
+    """Length of a clean step, in seconds."""
     steady_p99_seconds: float | None = None
+    """99th percentile of the clean steps."""
     speed_up: Measured | None = None
+    """Clean step of the baseline, divided by its own."""
     joules_per_step: float | None = None
+    """Mean energy of a clean step."""
     compile_seconds: float = 0.0
+    """Compile time."""
     cost_seconds: float | None = None
+    """What compiling cost: the time that steps took beyond a steady one, or all compile time if
+    that is more; null if unknown."""
     evaluations: int | None = None
+    """Number of evaluations."""
     evaluation_seconds: float | None = None
+    """Mean length of an evaluation."""
     evaluation_batch_seconds: float | None = None
+    """Usual length of a batch in an evaluation."""
     graphs: int | None = None
+    """Number of graphs that Dynamo captured."""
     graph_breaks: int | None = None
+    """Number of graph breaks."""
     recompiles: int | None = None
+    """Number of recompiles."""
     break_even: BreakEven | None = None
+    """Break-even with the baseline."""
     against_default: BreakEven | None = None
+    """Break-even with the default mode, if that is not the baseline."""
     total_seconds: float | None = None
+    """Estimate for `training_steps` steps, compile cost included."""
     peak_resident_bytes: int | None = None
+    """The most resident memory of a rank's process."""
     guard_seconds: float | None = None
+    """Time of the guard checks of a step, of the rank with the most."""
     drift: Drift | None = None
+    """How far its losses are from eager's; null if unknown."""
     max_drift_exceeded: bool | None = None
+    """Whether that is too far; null without a limit."""
     compiled: bool = False
+    """Whether there was compile activity."""
     wrappings: tuple[Wrapping, ...] = ()
+    """How `torch.compile` was called."""
     agent_errors: int = 0
+    """Errors of the agent, all ranks."""
     gpus: int = 0
+    """Number of GPUs used."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """A sentence for each condition that holds, by name."""
     summary: str = ""
+    """The run's sentence."""
     others: tuple[str, ...] = ()
+    """Names of the script's other runs."""
 
     @property
     def captured(self) -> bool:
@@ -138,34 +161,40 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class Modes(Struct, frozen=True, kw_only=True):
-    """The whole table.
-
-    Attributes:
-        baseline: the mode that the others are compared with; ``None`` if none was measured.
-        training_steps: number of steps of the totals. caches: ``cold`` or ``kept``.
-        imposed: environment variables that override every mode.
-        untried: requested modes that were not run. over_budget: those of them that did not fit in
-            ``budget_seconds``.
-        max_drift: limit of the drift. noise: drift of a second eager run over all its losses.
-        recommended: the mode with the least time for ``recommended_steps`` steps.
-    """
+    """The whole table."""
 
     schema_version: int = SCHEMA_VERSION
+    """1. Within a version, no key changes its meaning."""
     rows: tuple[Row, ...]
+    """The modes, in the order in which they ran."""
     baseline: str | None = None
+    """The mode that the others are compared with; null if none was measured."""
     training_steps: int | None = None
+    """Number of steps of the estimates; null without `--training-steps`."""
     caches: str = "cold"
+    """`cold`, or `kept` with `--caches keep`."""
     torch: str | None = None
+    """Version of PyTorch."""
     gpus: tuple[str, ...] = ()
+    """Model of each GPU that was used."""
     imposed: tuple[str, ...] = ()
+    """Environment variables that override every mode."""
     untried: tuple[str, ...] = ()
+    """Requested modes that were not run."""
     over_budget: tuple[str, ...] = ()
+    """Those of them that did not fit in the budget."""
     budget_seconds: float | None = None
+    """From `--budget`."""
     max_drift: float | None = None
+    """From `--max-drift`."""
     noise: float | None = None
+    """Drift of a second eager run over all its losses; null without one."""
     recommended: str | None = None
+    """The mode that takes the least time for `recommended_steps` steps; null if unknown."""
     recommended_steps: int | None = None
+    """Number of steps of the recommendation."""
     incomparable: tuple[Incomparable, ...] = ()
+    """Differences between the runs that make figures incomparable."""
 
 
 FEWEST = 10  # clean steps

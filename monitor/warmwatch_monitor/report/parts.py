@@ -16,297 +16,395 @@ SCHEMA_VERSION = 1
 
 
 class Priced(Struct, frozen=True, kw_only=True):
-    """One compilation with its backward and the autotuning at its first run.
-
-    Attributes:
-        began, ended: of the first and the last of them. seconds: of all of them.
-        step: steps before it. kinds: their kinds, in order. name, file, line, caller, dynamic,
-        evaluating, reason, category, cache, failure, ops, kernels, slowest_kernels: as in
-        ``run_summary.Compiled``.
-        plain: the reason in plain words. phase_seconds: exclusive.
-        compilations: graphs among them, forward and backward. cache_hits, cache_misses: of all.
-    """
+    """One compilation of a graph, with its backward and the autotuning at its first run."""
 
     began: float
+    """When the first part began, seconds since the epoch."""
     ended: float
+    """When the last part ended, seconds since the epoch."""
     seconds: float | None = None
+    """Compile time of all parts; null if PyTorch does not report it."""
     step: int | None = None
+    """Number of steps completed before it: it was in step `step` + 1."""
     id: str | None = None
+    """PyTorch's compile id, such as `0/1`."""
     kinds: tuple[str, ...] = ()
+    """Kind of each part, in order, such as `forward` and `backward`."""
     name: str | None = None
+    """The function; null if PyTorch did not name it."""
     file: str | None = None
+    """Base name of its file."""
     line: int | None = None
+    """Its first line."""
     caller: str | None = None
+    """Line of the user's that called library code, such as `train.py:31`; empty if none did; null
+    for the user's own code."""
     dynamic: bool | None = None
+    """Whether all sizes are dynamic, or none; null: those that have changed."""
     evaluating: bool = False
+    """Whether it was in an evaluation, so between steps."""
     reason: str | None = None
+    """Why it was recompiled, in PyTorch's words; null for a first compilation."""
     plain: str | None = None
+    """The same in plain words, if available."""
     category: str | None = None
+    """Kind of the reason, such as `shape`."""
     cache: str | None = None
+    """`hit` or `miss` in a compile cache; null if there was no lookup."""
     compilations: int = 1
+    """Number of graphs compiled in it, forward and backward."""
     cache_hits: int = 0
+    """How many of these were found in a compile cache."""
     cache_misses: int = 0
+    """How many of these were not found."""
     failure: str | None = None
+    """Type of the exception; null if it succeeded."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Exclusive seconds by phase."""
     ops: int | None = None
+    """Operators in the graph."""
     kernels: int | None = None
+    """Number of kernels compiled."""
     slowest_kernels: tuple[tuple[str, float], ...] = ()
+    """Names and seconds of the slowest kernels. PyTorch compiles several at a time."""
 
 
 class Recompiled(Struct, frozen=True, kw_only=True):
-    """Recompiles of one function for one kind of reason.
-
-    Attributes:
-        count, seconds: of all of them, backwards included. steps: how many were before each.
-        between_steps: they were not part of a step, but of calls without gradients, such as an
-        evaluation.
-        reasons: each once, in plain words if available, else in PyTorch's.
-        advice: the remedy of the category, if there is one. often: what kept changing, in words.
-        after_warm: how many of them came after the first warm-up.
-        callers: of library code, the user's lines that called it; "" if there is none.
-    """
+    """Recompiles of one function for one kind of reason."""
 
     category: str
+    """Kind of the reason, such as `shape`."""
     count: int
+    """Number of recompiles."""
     seconds: float
+    """Compile time of all of them, backwards included."""
     name: str | None = None
+    """The function; null if PyTorch did not name it."""
     file: str | None = None
+    """Base name of its file."""
     line: int | None = None
+    """Its first line."""
     callers: tuple[str, ...] = ()
+    """Lines of the user's that called library code; an empty one if none did."""
     steps: tuple[int, ...] = ()
+    """Number of steps completed before each: it was in the step after."""
     between_steps: bool = False
+    """Whether they were in calls without gradients, such as an evaluation, not in steps."""
     reasons: tuple[str, ...] = ()
+    """Each reason once, in plain words if available, else in PyTorch's."""
     advice: str | None = None
+    """Remedy; null if there is none."""
     often: str | None = None
+    """What kept changing, in words; null if unknown."""
     after_warm: int = 0
+    """How many of them came after the first warm-up."""
 
 
 class Function(Struct, frozen=True, kw_only=True):
-    """Compile cost of one function; ``times`` has each compilation with its backward.
-
-    ``compilations``, ``cache_hits``, ``cache_misses``: as ``/status`` counts them.
-    """
+    """Compile cost of one function."""
 
     name: str | None
+    """The function; null if PyTorch did not name it."""
     file: str | None
+    """Base name of its file."""
     line: int | None
+    """Its first line."""
     seconds: float
+    """Compile time."""
     phase_seconds: Mapping[str, float]
+    """Exclusive seconds by phase."""
     times: tuple[Priced, ...]
+    """Each compilation with its backward."""
     compilations: int = 0
+    """Number of graphs compiled: a forward and its backward are two."""
     cache_hits: int = 0
+    """How many of these were found in a compile cache."""
     cache_misses: int = 0
+    """How many of these were not found."""
 
 
 class Share(Struct, frozen=True, kw_only=True):
-    """A part of the run's time. ``ratio``: of all of it."""
+    """A part of the run's time."""
 
     name: str
+    """The part, such as `warm-up`."""
     seconds: float
+    """Its time."""
     ratio: float
+    """Its share of the whole time."""
 
 
 class Goodput(Struct, frozen=True, kw_only=True):
-    """Where the time of a rank went; the shares add up to ``seconds``.
-
-    ``untold``: parts that were not reported; they are in the share that is not known.
-    """
+    """Where the time of a rank went."""
 
     seconds: float
+    """The whole time; the shares add up to it."""
     shares: tuple[Share, ...]
+    """The parts."""
     untold: tuple[str, ...] = ()
+    """Parts that nothing reported; their time is in `unaccounted` or in `clean steps`."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """Cost of one part of the compiler's work.
-
-    Attributes:
-        what: ``warm-up``, ``recompiles`` or ``compiling``, which is both.
-        seconds: of the slowest rank. gpu_seconds, joules, money: of all ranks together.
-        estimated: joules were measured for all compiling and split by time.
-        covered: share of the compile time that the joules speak of.
-    """
+    """Cost of one part of the compiler's work."""
 
     what: str
+    """`warm-up`, `recompiles`, or `compiling`, which is both."""
     seconds: float
+    """Of the rank that compiled longest."""
     steps: int | None = None
+    """Steps within it."""
     gpu_seconds: float | None = None
+    """Of all ranks together."""
     joules: float | None = None
+    """Of all ranks together."""
     estimated: bool = False
+    """Whether the energy of all compiling was measured and split by time."""
     covered: float | None = None
+    """Share of the compile time for which energy was measured."""
     money: float | None = None
+    """Of all ranks together, in the currency of the price."""
 
 
 class Steady(Struct, frozen=True, kw_only=True):
-    """Clean steps: how many, how long one takes, and how far they spread (99 % are below p99).
-
-    ``low``, ``high``: the 95 % confidence interval of the median.
-    """
+    """Clean steps of the whole run."""
 
     count: int | None = None
+    """Number of clean steps."""
     seconds: float | None = None
+    """The usual length of one: their mean if they are similar, else the median."""
     median: float | None = None
+    """Median length."""
     p99: float | None = None
+    """99th percentile."""
     low: float | None = None
+    """Lower end of the 95 % confidence interval of the median."""
     high: float | None = None
+    """Its upper end."""
 
 
 class Remedy(Struct, frozen=True, kw_only=True):
-    """Advice, and what it is ``about``. ``saves``: at most this many seconds; ``None`` if not
-    known.
-    """
+    """One advice."""
 
     about: str
+    """What it is about."""
     what: str
+    """What to do."""
     saves: float | None = None
+    """Seconds that it saves at most; null if unknown."""
 
 
 class Break(Struct, frozen=True, kw_only=True):
-    """Why graphs broke, and how often."""
+    """Graph breaks for one reason."""
 
     reason: str
+    """The reason, in PyTorch's words."""
     count: int
+    """How often."""
     advice: str | None = None
+    """Remedy; null if there is none."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
     """Where Dynamo resumed after a graph break."""
 
     name: str
+    """The function."""
     file: str | None = None
+    """Base name of its file."""
     line: int | None = None
+    """The line."""
 
 
 class RankLine(Struct, frozen=True, kw_only=True):
     """One rank in the table of ranks."""
 
     rank: int
+    """The rank, from 0."""
     state: str
+    """Its state, as in `/status`."""
     steps: int
+    """Completed steps."""
     compile_seconds: float
+    """Compile time."""
     warmup_seconds: float | None = None
+    """Length of its first warm-up; null if it was never warm."""
     recompiles: int | None = None
+    """Number of recompiles."""
     graphs: int | None = None
+    """Number of graphs that Dynamo captured."""
     step_seconds: float | None = None
+    """The usual length of a clean step."""
 
 
 class ChangedFact(Struct, frozen=True, kw_only=True):
     """A property that differs from the run before."""
 
     what: str
+    """The property, such as `torch`."""
     now: str | int
+    """Its value in this run."""
     before: str | int
+    """Its value in the run before."""
 
 
 class ChangedFunction(Struct, frozen=True, kw_only=True):
-    """The cost of one function in the first warm-up, now and in the run before.
-
-    ``phases``: seconds more, by phase, of PyTorch's own record. ``times``: how often it was
-    compiled. ``ops``: operators in its graphs. ``code_changed``: ``None`` if not known.
-    """
+    """Compile cost of one function in the first warm-up, in this run and in the run before."""
 
     name: str | None
+    """The function; null if PyTorch did not name it."""
     file: str | None
+    """Base name of its file."""
     line: int | None
+    """Its first line."""
     seconds: float
+    """In this run."""
     before_seconds: float
+    """In the run before."""
     phases: Mapping[str, float]
+    """Additional seconds by phase, from PyTorch's own record."""
     times: int
+    """Number of compilations in this run."""
     before_times: int
+    """In the run before."""
     ops: int | None = None
+    """Operators in its graphs."""
     before_ops: int | None = None
+    """In the run before."""
     code_changed: bool | None = None
+    """Whether its code differs; null if unknown."""
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """The last comparable run, and the differences since.
-
-    ``id``, ``run``, ``began``: of that run. ``warmup_seconds``, ``before_seconds``: of both first
-    warm-ups. ``facts``: what is known of both and not the same. ``functions``: each of either
-    warm-up, those first that cost most more.
-    """
+    """The last comparable run, and the differences since."""
 
     id: str
+    """Id of that run."""
     run: str
+    """Its name."""
     began: float
+    """When it began, seconds since the epoch."""
     warmup_seconds: float
+    """First warm-up of this run."""
     before_seconds: float
+    """First warm-up of that run."""
     facts: tuple[ChangedFact, ...] = ()
+    """Properties that are known of both runs and differ."""
     functions: tuple[ChangedFunction, ...] = ()
+    """The functions of both warm-ups, those with the largest additional cost first."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A run that has ended, or so far.
-
-    Attributes:
-        id, run, owner, host, began, ended, seen, state, summary, what: as a RunSummary has them.
-        rank: the rank that figures of a single rank are from: the one that compiled longest.
-        end: how that rank ended. living: whether any rank lived at the last poll.
-        conditions: name and words of each that holds for a rank.
-        first_step_seconds, first_step_memory_bytes: of that rank. baseline: its steps that ran
-        eagerly on purpose, as ``/status`` has them.
-        precompiled: what ran that was compiled ahead of time.
-        compilations: how many of graphs. graphs_before: captured before the agent attached, so
-        their cost is not known. goodput, phases, functions, recompiled, breaks, places:
-        of that rank. costs: of all. do: what to do first, the dearest first.
-        left_out: compilations beyond the limits of the history. doubts: reasons why the report is
-        incomplete. changed: since the last comparable run in the history.
-        slower: periods in which its steps took longer than before, as in ``/status``.
-        limited_by: what limited its speed when it was last warm, as in ``/status``.
-    """
+    """A run that has ended, or so far. Figures of a single rank are of `rank`."""
 
     schema_version: int = SCHEMA_VERSION
+    """1. Within a version, no key changes its meaning."""
     id: str
+    """Its id in the history."""
     run: str
+    """Its name."""
     owner: str | None
+    """User who owns it; null if unknown."""
     host: str | None
+    """Host name."""
     began: float
+    """When its first rank attached, seconds since the epoch."""
     ended: float | None
+    """When its last rank ended, seconds since the epoch; null if it lives, or if that is unknown.
+    """
     seen: float
+    """When it was last polled, seconds since the epoch."""
     state: str
+    """Its state, as in `/status`."""
     living: bool
+    """Whether a rank lived at the last poll."""
     summary: str
+    """The run's sentence."""
     what: Provenance
+    """Its provenance."""
     rank: int | None = None
+    """The rank that compiled longest; null without ranks."""
     world_size: int | None = None
+    """Number of ranks, as its launcher set it."""
     steps: int = 0
+    """Completed steps."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """A sentence for each condition that holds for a rank, by name."""
     evidence: tuple[str, ...] = ()
+    """The facts behind the state, one clause each."""
     end: Mapping[str, Any] | None = None
+    """How the rank ended, as in `/status`; null if it lives."""
     first_step_seconds: float | None = None
+    """Length of step 1."""
     compile_seconds: float = 0.0
+    """Compile time."""
     compilations: int | None = None
+    """Number of graphs compiled: a forward and its backward are two."""
     graphs: int | None = None
+    """Number of graphs that Dynamo captured."""
     graphs_before: int | None = None
+    """Graphs captured before the agent attached; their cost is unknown."""
     precompiled: tuple[str, ...] = ()
+    """What ran that was compiled ahead of time, such as `aoti`."""
     recompiles: int | None = None
+    """Number of recompiles."""
     recompiles_after_warm: int | None = None
+    """How many of them came after the first warm-up."""
     warmup_seconds: float | None = None
+    """Length of the first warm-up; null if it was never warm."""
     warmup_steps: int | None = None
+    """Steps within it."""
     goodput: Goodput | None = None
+    """Where the time went; null if unknown."""
     costs: tuple[Cost, ...] = ()
+    """What compiling cost, of all ranks."""
     price_per_gpu_hour: float | None = None
+    """From `WARMWATCH_PRICE_PER_GPU_HOUR`; null if not set."""
     steady: Steady = Steady()
+    """Clean steps."""
     joules_per_step: float | None = None
+    """Mean energy of a clean step."""
     baseline: Mapping[str, Any] | None = None
+    """The eager baseline, as in `/status`; null without one."""
     tokens_per_second: float | None = None
+    """Tokens per second in clean steps of the whole run."""
     samples_per_second: float | None = None
+    """Samples per second in clean steps of the whole run."""
     mfu_ratio: float | None = None
+    """Model FLOPs utilization of clean steps of the whole run."""
     peak_memory_bytes: int | None = None
+    """The most that PyTorch's allocator had allocated."""
     phases: Mapping[str, float] = field(default_factory=dict)
+    """Exclusive compile seconds by phase."""
     functions: tuple[Function, ...] = ()
+    """Compile cost by function, the most expensive first."""
     recompiled: tuple[Recompiled, ...] = ()
+    """Recompiles by function and reason."""
     breaks: tuple[Break, ...] = ()
+    """Graph breaks by reason."""
     places: tuple[Place, ...] = ()
+    """Where Dynamo resumed after graph breaks."""
     graph_breaks: int | None = None
+    """Number of graph breaks."""
     fallbacks: int | None = None
+    """Number of functions of which some calls run eagerly."""
     failures: int | None = None
+    """Number of failed compilations."""
     cudagraph_skips: int | None = None
+    """How often PyTorch skipped requested CUDA graphs."""
     do: tuple[Remedy, ...] = ()
+    """What to do first, the largest saving first."""
     ranks: tuple[RankLine, ...] = ()
+    """All ranks, the longest compile time first."""
     differences: tuple[str, ...] = ()
+    """Differences between ranks, one sentence each."""
     left_out: int = 0
+    """Number of compilations beyond the limits of journal and history."""
     doubts: tuple[str, ...] = ()
+    """Why the report is incomplete, one sentence each."""
     changed: Changed | None = None
+    """Differences from the last comparable run; null without one."""
     slower: tuple[Mapping[str, Any], ...] = ()
+    """Periods in which steps took longer than before, as in `/status`."""
     limited_by: Mapping[str, Any] | None = None
+    """What limited its speed when it was last warm, as in `/status`."""

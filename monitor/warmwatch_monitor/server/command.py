@@ -22,7 +22,7 @@ from warmwatch import __version__
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.client.answers import make_poller, settings_from
-from warmwatch_monitor.errors import OutputError, SourceError
+from warmwatch_monitor.errors import OutputError, SourceError, UsageError
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
 from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
@@ -118,6 +118,8 @@ def serve(
     On an address that other machines can reach, the daemon requires --web-config or --insecure.
     """
     refuse_unknown(os.environ)
+    if until_stdin_ends and sys.stdin is None:
+        raise UsageError("--until-stdin-ends: stdin is closed; give it a pipe, or drop the option")
     settings = settings_from(
         otlp="on" if otlp else None,
         insecure="on" if insecure else None,

@@ -41,9 +41,10 @@ def listen(address: Address) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
+        in_use = "stop what listens there or " if error.errno == errno.EADDRINUSE else ""
         raise DaemonError(
-            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; stop what "
-            "listens there or choose another with --address HOST:PORT (port 0: any free one)"
+            f"cannot listen on {address}: {(error.strerror or str(error)).lower()}; {in_use}"
+            "choose another with --address HOST:PORT (port 0: any free one)"
         ) from None
     return listener
 

@@ -71,7 +71,8 @@ class ProtectionFiles:
         try:
             self._seen, self.current = self._load()
         except WebConfigError as error:
-            raise UsageError(f"--web-config: {path}: {error}") from None
+            why = str(error).removeprefix(f"{path}: ")  # it names the file that it is about
+            raise UsageError(f"--web-config: {path}: {why}") from None
 
     def reload(self) -> Protection:
         """The protection from now on. Raises SourceError for a rejected change."""

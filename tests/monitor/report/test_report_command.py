@@ -159,7 +159,7 @@ def test_a_price_is_a_number(directory: str) -> None:
         (("report", "gpt2", "--tlparse", "out"), 2, "--tlparse needs --html FILE"),
         (("report", "gpt2", "--html", "-", "--tlparse", "/nowhere"), 1, "write it with: tlparse"),
         (("compare", "gpt2"), 2, "give 2 to"),
-        (("compare", "gpt2", "gpt2"), 2, "means gpt2; its start before is NAME~1"),
+        (("compare", "gpt2", "gpt2"), 2, "names 1: gpt2; gpt2~1 is the start before it"),
         (("compare", "gpt2", "nobody"), 5, "no run named"),
         (("export", "gpt2"), 2, "nothing to write"),
         (("export", "gpt2", "--csv", "-"), 2, "give a directory, not -"),

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -162,6 +163,29 @@ def test_a_port_in_use_exits_6_with_advice() -> None:
     assert done.stdout == ""
 
 
+def test_an_address_of_another_machine_is_not_called_in_use() -> None:
+    done = serve("--address", "192.0.2.1:0", "--insecure")
+    assert done.returncode == 6
+    assert "requested address; choose another with --address HOST:PORT" in done.stderr
+
+
+def test_a_closed_stdin_cannot_end_it() -> None:
+    """Its descriptor may be another file's by then."""
+    serve = f"{shlex.join([sys.executable, '-m', 'warmwatch_monitor'])} serve --until-stdin-ends"
+    done = subprocess.run(
+        ["bash", "-c", f"exec {serve} --address 127.0.0.1:0 <&-"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "warmwatch: --until-stdin-ends: stdin is closed; give it a pipe, or drop the option\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "words"),
     [
@@ -179,6 +203,8 @@ def test_a_port_in_use_exits_6_with_advice() -> None:
         ([], {"WARMWATCH_INTERVALL": "1"}, "did you mean WARMWATCH_INTERVAL?"),
         ([], {"WARMWATCH_DIR": __file__}, f"WARMWATCH_DIR: {__file__} is a file"),
         (["--dir", __file__], {}, f"--dir: {__file__} is a file"),
+        (["--dir", ""], {}, "--dir: the name is empty; give a directory"),
+        (["--web-config", "/nowhere"], {}, "--web-config: /nowhere: no such file"),
     ],
 )
 def test_an_invalid_setting_exits_2_and_is_named(
