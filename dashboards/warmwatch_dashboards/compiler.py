@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import units
 
@@ -16,7 +18,32 @@ def activity() -> list[timeseries.Panel]:
 
 def cost() -> list[timeseries.Panel]:
     """What the GPUs spent meanwhile."""
-    return [_gpu_seconds(), _energy(), _energy_by_step()]
+    gpu_seconds = About(
+        title="GPU-seconds",
+        description="Compile time times the GPUs that were held meanwhile, for each rank, "
+        "the highest of many.",
+        unit=units.Seconds,
+        width=8,
+    )
+    energy = About(
+        title="Energy",
+        description="Energy of the ranks' GPUs while they compiled, since the monitor first "
+        "saw the rank.",
+        unit=units.Joule,
+        width=8,
+    )
+    by_step = About(
+        title="Energy of a clean step",
+        description="The mean since the monitor first saw the rank: compare it with what the "
+        "warm-up took.",
+        unit=units.Joule,
+        width=8,
+    )
+    return [
+        _of_ranks(counts, gpu_seconds, "warmwatch_compile_gpu_seconds_total"),
+        _of_ranks(counts, energy, "warmwatch_compile_energy_joules_total"),
+        _of_ranks(lines, by_step, "warmwatch_clean_step_energy_joules"),
+    ]
 
 
 def _in_progress() -> timeseries.Panel:
@@ -80,7 +107,6 @@ def _recompiles() -> timeseries.Panel:
             title="Recompiles by reason",
             description="Recompiles of the chosen ranks so far, by the category of their reason. "
             "docs/how-to/recompiles.md has the remedy for each.",
-            unit=units.NoUnit,
             width=12,
             none="no recompiles",
         ),
@@ -94,7 +120,6 @@ def _graphs() -> timeseries.Panel:
             title="Graphs and graph breaks",
             description="What Dynamo captured, where it had to break a graph, which compilations "
             "failed, and which frames hit the recompile limit and run eagerly from then on.",
-            unit=units.NoUnit,
             width=12,
         ),
         Query(f"sum(warmwatch_graphs_total{{{CHOSEN}}})", "graphs"),
@@ -111,56 +136,13 @@ def _workers() -> timeseries.Panel:
             description="Processes of the compile worker pools. Idle ones while the state is "
             "compiling: the work is in the training processes themselves. A pool lives on after "
             "its last job, so its presence alone is no sign of work.",
-            unit=units.NoUnit,
             width=12,
         ),
         Query(f"sum by (state) (warmwatch_compile_workers{{{CHOSEN}}})", "{{state}}"),
     )
 
 
-def _gpu_seconds() -> timeseries.Panel:
-    return counts(
-        About(
-            title="GPU-seconds",
-            description="Compile time times the GPUs that were held meanwhile, for each rank, "
-            "the highest of many.",
-            unit=units.Seconds,
-            width=8,
-        ),
-        Query(
-            highest(f"max by (rank) (warmwatch_compile_gpu_seconds_total{{{CHOSEN}}})", "rank"),
-            "rank {{rank}}",
-        ),
-    )
-
-
-def _energy_by_step() -> timeseries.Panel:
-    return lines(
-        About(
-            title="Energy of a clean step",
-            description="The mean since the monitor first saw the rank: compare it with what the "
-            "warm-up took.",
-            unit=units.Joule,
-            width=8,
-        ),
-        Query(
-            highest(f"max by (rank) (warmwatch_clean_step_energy_joules{{{CHOSEN}}})", "rank"),
-            "rank {{rank}}",
-        ),
-    )
-
-
-def _energy() -> timeseries.Panel:
-    return counts(
-        About(
-            title="Energy",
-            description="Energy of the ranks' GPUs while they compiled, since the monitor first "
-            "saw the rank.",
-            unit=units.Joule,
-            width=8,
-        ),
-        Query(
-            highest(f"max by (rank) (warmwatch_compile_energy_joules_total{{{CHOSEN}}})", "rank"),
-            "rank {{rank}}",
-        ),
-    )
+def _of_ranks(kind: Callable[..., timeseries.Panel], about: About, metric: str) -> timeseries.Panel:
+    """A line for each rank, of many the highest."""
+    query = highest(f"max by (rank) ({metric}{{{CHOSEN}}})", "rank")
+    return kind(about, Query(query, "rank {{rank}}"))

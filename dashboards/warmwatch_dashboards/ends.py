@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import table
-from grafana_foundation_sdk.models import units
 
 from warmwatch_dashboards.columns import CLUSTER_COLUMN, TO_RUN, Column, arrange
 from warmwatch_dashboards.panels import About, Query, rows
-from warmwatch_dashboards.queries import CLUSTER
+from warmwatch_dashboards.queries import CHOSEN, CLUSTER
 
 _HOW = (
     Column(field="end", heading="End"),
@@ -15,19 +14,18 @@ _HOW = (
 )
 
 
-def of_ranks(selector: str) -> table.Panel:
+def of_ranks() -> table.Panel:
     """How each of the chosen ranks ended."""
     panel = rows(
         About(
             title="Ends",
             description="Ranks that are over: how each ended, and its exit code where it is known. "
             "Lost: ended without an exit record, as after SIGKILL.",
-            unit=units.NoUnit,
             width=24,
             height=6,
             none="no rank has ended",
         ),
-        Query(f"topk($rows, max by (rank, end, exit_code) ({_ended(selector)}))"),
+        Query(f"topk($rows, max by (rank, end, exit_code) ({_ended(CHOSEN)}))"),
     )
     return arrange(panel, Column(field="rank", heading="Rank"), *_HOW)
 
@@ -39,7 +37,6 @@ def of_runs() -> table.Panel:
             title="Ends",
             description="Ranks that are over, by how they ended. Some of a run that lives are a "
             "loss; all of a run, lost within seconds, are a cancelled job.",
-            unit=units.NoUnit,
             width=12,
             none="no rank has ended",
         ),

@@ -31,7 +31,7 @@ def fleet() -> build.Dashboard:
         {
             "Now": [*_now(), _states(), _runs(), _alerts(), _compiling(), ends.of_runs()],
             "Skew between ranks": [_skew(), _slowest(), _slow_ranks()],
-            "What compilation cost": [_gpu_seconds(), _energy()],
+            "What compilation cost": _cost(),
         },
     )
 
@@ -42,7 +42,6 @@ def _now() -> list[stat.Panel]:
             About(
                 title="Runs",
                 description="Runs with a living rank.",
-                unit=units.NoUnit,
                 width=6,
                 height=4,
             ),
@@ -52,7 +51,6 @@ def _now() -> list[stat.Panel]:
             About(
                 title="Runs that compile",
                 description="Runs in which some rank has compile activity now.",
-                unit=units.NoUnit,
                 width=6,
                 height=4,
             ),
@@ -63,7 +61,6 @@ def _now() -> list[stat.Panel]:
             About(
                 title="Runs at their real speed",
                 description="Runs whose living ranks are all warm or eager.",
-                unit=units.NoUnit,
                 width=6,
                 height=4,
             ),
@@ -75,7 +72,6 @@ def _now() -> list[stat.Panel]:
                 title="Sources down",
                 description="Sources that a monitor cannot read: records, host, NVML. A host "
                 "without a GPU has no NVML.",
-                unit=units.NoUnit,
                 width=6,
                 height=4,
             ),
@@ -91,7 +87,6 @@ def _states() -> timeseries.Panel:
             title="Runs by state",
             description="How many runs are in each state. Many that compile at the same time, "
             "after a restart or an upgrade, are a band of their own.",
-            unit=units.NoUnit,
             width=24,
         ),
         Query(f"sum by (state) (cluster_state:warmwatch_runs:count{{{CLUSTER}}})", "{{state}}"),
@@ -105,7 +100,6 @@ def _runs() -> table.Panel:
             description="A row for each run, of many the least advanced; the run's name leads to "
             "its own dashboard. Missing: ranks that the launcher announced and that are not alive. "
             "Skew: how much longer than the fastest rank the slowest one has compiled.",
-            unit=units.NoUnit,
             width=24,
             none="no runs",
         ),
@@ -143,7 +137,6 @@ def _alerts() -> table.Panel:
         About(
             title="Firing alerts",
             description="Warmwatch's own alerts that fire now.",
-            unit=units.NoUnit,
             width=12,
             none="nothing fires",
         ),
@@ -174,7 +167,6 @@ def _compiling() -> table.Panel:
             title="Who compiles now",
             description="Ranks with compile activity in progress, its phase, and the compile time "
             "of the rank so far; of many those that have compiled longest.",
-            unit=units.NoUnit,
             width=12,
             none="no rank compiles",
         ),
@@ -202,9 +194,7 @@ def _skew() -> timeseries.Panel:
             unit=units.Seconds,
             width=8,
         ),
-        Query(
-            highest(f"run:warmwatch_compile_seconds:skew{{{CLUSTER}}}", "cluster, run"), "{{run}}"
-        ),
+        _of_runs("run:warmwatch_compile_seconds:skew"),
     )
 
 
@@ -213,7 +203,6 @@ def _slowest() -> table.Panel:
         About(
             title="Slowest rank to compile",
             description="The rank of each run that has compiled longest.",
-            unit=units.NoUnit,
             width=8,
         ),
         Query(f"topk($rows, run:warmwatch_compile_seconds:slowest{{{CLUSTER}}})"),
@@ -237,7 +226,6 @@ def _slow_ranks() -> table.Panel:
             title="Slowest rank to train",
             description="The rank of each run that is slower than the median rank, and by how much "
             "of a step: its step is longer, or the others wait longer in collectives than it does.",
-            unit=units.NoUnit,
             width=8,
         ),
         Query(f"topk($rows, topk by (cluster, run) (1, ({longer}) - ({less})))"),
@@ -251,33 +239,27 @@ def _of_ranks(panel: table.Panel, value: Column) -> table.Panel:
     return arrange(panel, CLUSTER_COLUMN, run, Column(field="rank", heading="Rank"), value)
 
 
-def _gpu_seconds() -> timeseries.Panel:
-    return counts(
-        About(
-            title="GPU-seconds",
-            description="Compile time times the GPUs that were held meanwhile, of each run so "
-            "far; of many the highest.",
-            unit=units.Seconds,
-            width=12,
-        ),
-        Query(
-            highest(f"run:warmwatch_compile_gpu_seconds:sum{{{CLUSTER}}}", "cluster, run"),
-            "{{run}}",
-        ),
+def _cost() -> list[timeseries.Panel]:
+    gpu_seconds = About(
+        title="GPU-seconds",
+        description="Compile time times the GPUs that were held meanwhile, of each run so "
+        "far; of many the highest.",
+        unit=units.Seconds,
+        width=12,
     )
+    energy = About(
+        title="Energy",
+        description="Energy of the GPUs while their ranks compiled, of each run so far; of "
+        "many the highest.",
+        unit=units.Joule,
+        width=12,
+    )
+    return [
+        counts(gpu_seconds, _of_runs("run:warmwatch_compile_gpu_seconds:sum")),
+        counts(energy, _of_runs("run:warmwatch_compile_energy_joules:sum")),
+    ]
 
 
-def _energy() -> timeseries.Panel:
-    return counts(
-        About(
-            title="Energy",
-            description="Energy of the GPUs while their ranks compiled, of each run so far; of "
-            "many the highest.",
-            unit=units.Joule,
-            width=12,
-        ),
-        Query(
-            highest(f"run:warmwatch_compile_energy_joules:sum{{{CLUSTER}}}", "cluster, run"),
-            "{{run}}",
-        ),
-    )
+def _of_runs(metric: str) -> Query:
+    """A line for each run, of many the highest."""
+    return Query(highest(f"{metric}{{{CLUSTER}}}", "cluster, run"), "{{run}}")

@@ -61,7 +61,6 @@ def _lost() -> stat.Panel:
         About(
             title="Lost GPUs",
             description="GPUs that the driver has lost: nothing else is known of them.",
-            unit=units.NoUnit,
             width=4,
             none="no GPUs",
         ),
@@ -78,7 +77,6 @@ def _users() -> table.Panel:
             title="Who uses which GPU",
             description="The living ranks that hold a CUDA context on a GPU. A GPU without a row "
             "is used by no attached training.",
-            unit=units.NoUnit,
             width=20,
             none="no rank holds a context",
         ),
@@ -207,7 +205,6 @@ def _throttled() -> statetimeline.Panel:
             description="A band for each reason that has held a GPU's clocks down within the time "
             "shown, of many those that did so longest. A power cap under full load is "
             "usual; heat and power brakes are not.",
-            unit=units.NoUnit,
             width=24,
             none="nothing held the clocks down",
         ),
@@ -225,7 +222,6 @@ def _ecc() -> timeseries.Panel:
             title="ECC errors",
             description="Memory errors since the driver was loaded. Uncorrected ones end what runs "
             "on the GPU.",
-            unit=units.NoUnit,
             width=12,
             none="this GPU has no ECC",
         ),
@@ -245,7 +241,6 @@ def _xid() -> timeseries.Panel:
             title="XID errors",
             description="Critical errors that the driver reported since the monitor began to "
             "listen; /status has the number of the last one.",
-            unit=units.NoUnit,
             width=12,
             none="not reported by this driver",
         ),

@@ -19,7 +19,7 @@ from grafana_foundation_sdk.builders import (
     table,
     timeseries,
 )
-from grafana_foundation_sdk.models import common
+from grafana_foundation_sdk.models import common, units
 from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     FieldColorModeId,
@@ -40,8 +40,8 @@ class About:
 
     title: str
     description: str
-    unit: str
     width: int
+    unit: str = units.NoUnit
     height: int = 8
     none: str | None = None  # what to show where the query finds nothing
 

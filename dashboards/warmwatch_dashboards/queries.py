@@ -55,12 +55,12 @@ def seen(series: str) -> str:
     return f"(max_over_time({series}[$__interval]) or {series})"
 
 
-def of_gpus_of_ranks(metric: str, selector: str) -> str:
-    """A GPU's gauge for each rank that holds a context on it, with the labels run and rank.
+def of_gpus_of_ranks(metric: str) -> str:
+    """A GPU's gauge for each chosen rank that holds a context on it, with the labels run and rank.
 
     The ranks are the many side of the join: so several ranks may share a GPU.
     """
-    ranks = f"warmwatch_rank_gpu_info{{{selector}}}"
+    ranks = f"warmwatch_rank_gpu_info{{{CHOSEN}}}"
     gpus = f"max by (cluster, uuid, gpu) ({metric}{{{CLUSTER}}})"
     return least_advanced(f"{ranks} * on (cluster, uuid) group_left (gpu) {gpus}")
 
@@ -70,15 +70,15 @@ def per_second(counter: str) -> str:
     return f"rate({counter}[$__rate_interval])"
 
 
-def step_quantile(quantile: float, selector: str) -> str:
+def step_quantile(quantile: float) -> str:
     """A quantile of the length of clean steps, over all chosen ranks."""
-    buckets = f'warmwatch_step_seconds_bucket{{{selector},kind="clean"}}'
+    buckets = f'warmwatch_step_seconds_bucket{{{CHOSEN},kind="clean"}}'
     return f"histogram_quantile({quantile}, sum by (le) ({per_second(buckets)}))"
 
 
-def step_mean(kind: str, selector: str) -> str:
+def step_mean(kind: str) -> str:
     """The mean length of the steps of a kind; nothing where there were none."""
-    chosen = f'{selector},kind="{kind}"'
+    chosen = f'{CHOSEN},kind="{kind}"'
     seconds = per_second(f"warmwatch_step_seconds_sum{{{chosen}}}")
     steps = per_second(f"warmwatch_step_seconds_count{{{chosen}}}")
     return f"sum({seconds}) / (sum({steps}) > 0)"

@@ -41,7 +41,7 @@ def run() -> build.Dashboard:
     return lay_out(
         board,
         {
-            "Is this the real speed?": [*_now(), _states(), _conditions(), ends.of_ranks(CHOSEN)],
+            "Is this the real speed?": [*_now(), _states(), _conditions(), ends.of_ranks()],
             "Compiler": compiler.activity(),
             "Steps and GPUs": training.at_work(),
             "What compilation cost": compiler.cost(),
@@ -79,7 +79,6 @@ def _now() -> list[stat.Panel]:
                 title="State",
                 description="The state of the run's least advanced living rank, over all hosts. "
                 "Warm and eager: this is the real speed.",
-                unit=units.NoUnit,
                 width=6,
                 height=4,
                 none=_GONE,
@@ -92,7 +91,6 @@ def _now() -> list[stat.Panel]:
                 title="Ranks",
                 description="How many ranks are alive, and how many of those that the launcher "
                 "announced have not been seen or are gone.",
-                unit=units.NoUnit,
                 width=5,
                 height=4,
                 none=_GONE,
@@ -128,7 +126,6 @@ def _now() -> list[stat.Panel]:
             About(
                 title="Recompiles after warm",
                 description="How often a chosen rank compiled again after it had been warm.",
-                unit=units.NoUnit,
                 width=5,
                 height=4,
                 none=_GONE,
@@ -146,10 +143,9 @@ def _states() -> statetimeline.Panel:
             description="A band for each rank; of many ranks those that are least advanced now. "
             "Where several states fall into one step of the graph, the least advanced one is "
             "shown, so short recompilations stay visible.",
-            unit=units.NoUnit,
             width=24,
         ),
-        Query(least_advanced(states.number_by_rank(CHOSEN)), "rank {{rank}}"),
+        Query(least_advanced(states.number_by_rank()), "rank {{rank}}"),
         states.mapping(),
     )
 
@@ -161,7 +157,6 @@ def _conditions() -> timeseries.Panel:
             title="Conditions",
             description="The conditions that hold, as the number of ranks: a compilation that "
             "takes too long, thrashing, a model that was to be compiled and is not, and others.",
-            unit=units.NoUnit,
             width=24,
             height=6,
             none="none",

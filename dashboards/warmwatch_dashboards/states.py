@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models.dashboard import ValueMap, ValueMappingResult
 
-from warmwatch_dashboards.queries import seen
+from warmwatch_dashboards.queries import CHOSEN, seen
 
 COLOURS = {
     "starting": "light-blue",
@@ -34,14 +34,13 @@ def mapping() -> ValueMap:
     return ValueMap(options=results)
 
 
-def number_by_rank(selector: str) -> str:
+def number_by_rank() -> str:
     """The number of each rank's state; of several within one step of the graph the lowest.
 
-    ``selector`` chooses among the series of ``warmwatch_state``, which are 1 for the state that a
-    rank is in and 0 for the others.
+    A series of ``warmwatch_state`` is 1 for the state that a rank is in, and 0 for the others.
     """
     terms = []
     for state, number in NUMBERS.items():
-        one_hot = f'warmwatch_state{{{selector},state="{state}"}}'
+        one_hot = f'warmwatch_state{{{CHOSEN},state="{state}"}}'
         terms.append(f"{number} * ({seen(one_hot)} > 0)")
     return "min by (rank) (\n  " + "\n  or ".join(terms) + "\n)"

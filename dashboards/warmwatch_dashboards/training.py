@@ -37,10 +37,10 @@ def _steps() -> timeseries.Panel:
             unit=units.Seconds,
             width=12,
         ),
-        Query(step_quantile(0.5, CHOSEN), "clean, p50"),
-        Query(step_quantile(0.99, CHOSEN), "clean, p99"),
-        Query(step_mean("clean", CHOSEN), "clean, mean"),
-        Query(step_mean("compile", CHOSEN), "with compile activity, mean"),
+        Query(step_quantile(0.5), "clean, p50"),
+        Query(step_quantile(0.99), "clean, p99"),
+        Query(step_mean("clean"), "clean, mean"),
+        Query(step_mean("compile"), "with compile activity, mean"),
         from_zero=False,
     )
     return panel.scale_distribution(logarithmic)
@@ -54,7 +54,7 @@ def _power() -> timeseries.Panel:
             unit=units.Watt,
             width=12,
         ),
-        Query(of_gpus_of_ranks("warmwatch_gpu_power_watts", CHOSEN), "rank {{rank}}, GPU {{gpu}}"),
+        Query(of_gpus_of_ranks("warmwatch_gpu_power_watts"), "rank {{rank}}, GPU {{gpu}}"),
     )
 
 
@@ -68,15 +68,15 @@ def _activity() -> timeseries.Panel:
             width=12,
         ),
         Query(
-            of_gpus_of_ranks("warmwatch_gpu_tensor_active_ratio", CHOSEN),
+            of_gpus_of_ranks("warmwatch_gpu_tensor_active_ratio"),
             "tensor cores, rank {{rank}}, GPU {{gpu}}",
         ),
         Query(
-            of_gpus_of_ranks("warmwatch_gpu_sm_active_ratio", CHOSEN),
+            of_gpus_of_ranks("warmwatch_gpu_sm_active_ratio"),
             "SM, rank {{rank}}, GPU {{gpu}}",
         ),
         Query(
-            of_gpus_of_ranks("warmwatch_gpu_utilization_ratio", CHOSEN),
+            of_gpus_of_ranks("warmwatch_gpu_utilization_ratio"),
             "any kernel, rank {{rank}}, GPU {{gpu}}",
         ),
     ).max(1)
@@ -93,7 +93,7 @@ def _memory() -> timeseries.Panel:
             width=12,
         ),
         Query(
-            of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes", CHOSEN),
+            of_gpus_of_ranks("warmwatch_gpu_memory_used_bytes"),
             "rank {{rank}}, GPU {{gpu}}",
         ),
         Query(
@@ -148,7 +148,6 @@ def _limits() -> timeseries.Panel:
             description="The number of warm ranks by what limits their speed: waiting for batches, "
             "gaps between kernels (host), the GPU's arithmetic or memory, collectives, and others. "
             "A rank of which that is not known is not counted.",
-            unit=units.NoUnit,
             width=24,
             height=6,
             none="not known",
