@@ -20,6 +20,7 @@ from warmwatch_monitor.model.records import (
     GraphBreak,
     LongStep,
     Recordings,
+    Requested,
     Spill,
     VaryingDim,
 )
@@ -109,26 +110,13 @@ class Compile(Struct, frozen=True, kw_only=True):
         return None if self.recompiles is None else sum(self.recompiles.values())
 
 
-class Underway(Struct, frozen=True, kw_only=True):
+class Underway(Requested, frozen=True, kw_only=True):
     """A compilation in progress, or the one that reopened a warm-up.
 
-    Attributes:
-        kind: one of ``record.KINDS``; ``None`` where that is not known yet.
-        name, file, line: the function. backward: it is that function's backward.
-        caller, dynamic: see ``model.Compilation``.
-        reason, category: why it is recompiled, in PyTorch's words; a backward has those of its
-        forward was; of a first compile ``None``.
+    ``backward``: it is the function's backward; reason and category are those of its forward.
     """
 
-    kind: str | None = None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     backward: bool = False
-    reason: str | None = None
-    category: str | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
 
 
 class Log(Struct, frozen=True, kw_only=True):

@@ -55,6 +55,37 @@ def families(records: Sequence[Recorded]) -> list[list[int]]:
     return found
 
 
+class Located(Struct, frozen=True, kw_only=True):
+    """What a function of the program caused.
+
+    ``name``, ``file``, ``line``: the function, its file's base name, and its line; all ``None``
+    where no function is known.
+    """
+
+    name: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+class Requested(Located, frozen=True, kw_only=True):
+    """A function that is compiled, and why.
+
+    Attributes:
+        kind: one of ``record.KINDS``; ``None`` as long as it is unknown. reason: why it is
+        recompiled, in PyTorch's words. category: one of ``record.CATEGORIES``; both ``None`` for a
+        first compilation.
+        caller: of library code, the user's line that called it, such as ``train.py:31``; empty if
+        there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
+        ``None``: those that have changed.
+    """
+
+    kind: str | None = None
+    reason: str | None = None
+    category: str | None = None
+    caller: str | None = None
+    dynamic: bool | None = None
+
+
 class Cost(Struct, frozen=True, kw_only=True):
     """Cost of one compilation, or of all compilations of a function; ``None`` if not reported.
 
@@ -75,19 +106,16 @@ class Cost(Struct, frozen=True, kw_only=True):
     reserved: int | None = None
 
 
-class Recordings(Struct, frozen=True, kw_only=True):
+class Recordings(Located, frozen=True, kw_only=True):
     """The CUDA graphs of one compilation.
 
     Attributes:
-        name, file, line: its function. sizes: of inputs, each with CUDA graphs of its own, of the
+        sizes: of inputs, each with CUDA graphs of its own, of the
         forward and of the backward. recorded: graphs that were recorded. seconds: how long that
         took, without the steps that PyTorch runs first. grown_bytes: what CUDA's allocator reserved
         from the first recording to the last; ``None`` if unknown.
     """
 
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     sizes: tuple[int, int] = (0, 0)
     recorded: int = 0
     seconds: float = 0.0
@@ -101,21 +129,17 @@ class Recordings(Struct, frozen=True, kw_only=True):
         return max(0, self.last_reserved - self.first_reserved)
 
 
-class FunctionCost(Struct, frozen=True, kw_only=True):
+class FunctionCost(Located, frozen=True, kw_only=True):
     """Cost of all compilations of one function, including its backwards.
 
     Attributes:
-        name, file, line: the function; all ``None`` for what belongs to no function that is known.
         others: how many cheap functions this entry sums up; 0 for a single
         function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
         cache_hits, cache_misses: as reported by cache lookups. caller: of the last one;
-        see Compilation.
+        see :class:`Requested`.
         cost: phases and kernels are sums; the rest is from the last compilation that has it.
     """
 
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     others: int = 0
     compilations: int = 0
     failures: int = 0
@@ -126,19 +150,13 @@ class FunctionCost(Struct, frozen=True, kw_only=True):
     caller: str | None = None
 
 
-class Compilation(Struct, frozen=True, kw_only=True):
+class Compilation(Requested, frozen=True, kw_only=True):
     """One compilation, from a record's journal.
 
     Attributes:
-        id: PyTorch's compile id, such as ``0/1``, where it gave one. kind: one of ``record.KINDS``.
+        id: PyTorch's compile id, such as ``0/1``, where it gave one.
         at_ns: when it ended. seconds: how long it took, ``None`` if PyTorch does not report it.
-        reason: why it was recompiled, in PyTorch's words. category: one of
-        ``record.CATEGORIES``, ``None`` for a first compile.
-        name: the function compiled. file, line: where it is, of the file the base name.
-        code: hash of the function's code. dynamic: all sizes are dynamic, or none; ``None``: those
-        that have changed. caller: of library code the line of the user's that called it, as
-        ``train.py:31``; empty where none did; ``None`` of the user's own.
-        cache: ``hit``, ``miss``, or ``None`` if there was no lookup.
+        code: hash of the function's code. cache: ``hit``, ``miss``, or ``None`` without a lookup.
         failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
         instance: which module of its class it is, where code of that class had been compiled for
         another before: then this is a first compilation and no recompile.
@@ -154,14 +172,7 @@ class Compilation(Struct, frozen=True, kw_only=True):
     kind: str
     at_ns: int
     seconds: float | None = None
-    reason: str | None = None
-    category: str | None = None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     code: str | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
     cache: str | None = None
     failure: str | None = None
     failure_reason: str | None = None
@@ -175,49 +186,30 @@ class Compilation(Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
 
 
-class Beginning(Struct, frozen=True, kw_only=True):
+class Beginning(Requested, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
 
-    Attributes:
-        kind: of another compiler than PyTorch's, which names what it compiles from the start.
-        name, file, line: what is compiled, of PyTorch's where it is a function that Dynamo looks
-        at. code: hash of that function's code. caller, dynamic: see Compilation.
+    ``code``: hash of the function's code. The function is known from the start if Dynamo or another
+    compiler than PyTorch's compiles it; ``kind`` only of the latter.
     """
 
     at_ns: int
     what: str | None = None
-    kind: str | None = None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     code: str | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
 
 
-class Recompile(Struct, frozen=True, kw_only=True):
-    """The begin of a recompile, from a record's journal: its function and reason.
-
-    See Compilation.
-    """
+class Recompile(Requested, frozen=True, kw_only=True):
+    """The begin of a recompile, from a record's journal: its function and reason."""
 
     at_ns: int
-    kind: str | None = None
-    reason: str | None = None
-    category: str | None = None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
 
 
-class VaryingDim(Struct, frozen=True, kw_only=True):
+class VaryingDim(Located, frozen=True, kw_only=True):
     """A dimension that caused recompiles of a function, over the journal as far as it was read.
 
     Attributes:
         tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
-        function was compiled for, one by one. name, file, line: the function.
+        function was compiled for, one by one.
         values: the sizes seen, in order; ``complete``: the list has all of them.
         lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
         backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
@@ -228,9 +220,6 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
 
     tensor: str
     dim: int | None
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     values: tuple[int, ...] = ()
     complete: bool = True
     lowest: int | None = None
@@ -244,7 +233,7 @@ class VaryingDim(Struct, frozen=True, kw_only=True):
     since_steps: int = 0
 
 
-class GraphBreak(Struct, frozen=True, kw_only=True):
+class GraphBreak(Located, frozen=True, kw_only=True):
     """A reason for graph breaks in Dynamo, and how often it occurred so far.
 
     ``name``, ``file``, ``line``: the place; of several places the last.
@@ -252,28 +241,22 @@ class GraphBreak(Struct, frozen=True, kw_only=True):
 
     reason: str
     count: int
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
 
 
-class Fallback(Struct, frozen=True, kw_only=True):
+class Fallback(Located, frozen=True, kw_only=True):
     """A function of which some calls run eagerly, from a record's journal.
 
     Attributes:
         at_ns: when. step: how many steps there were; its new inputs run eagerly from then on.
-        name, file, line: the function. id: of the compilation that PyTorch refused. limit: the
+        id: of the compilation that PyTorch refused. limit: the
         limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
         calls that uncompiled. score_bytes: of the scores of its first such call.
     """
 
     at_ns: int
     step: int
-    name: str | None = None
     limit: int | None = None
     setting: str | None = None
-    file: str | None = None
-    line: int | None = None
     id: str | None = None
     score_bytes: int | None = None
 
@@ -291,7 +274,7 @@ class Spill(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class CudagraphSkip(Struct, frozen=True, kw_only=True):
+class CudagraphSkip(Located, frozen=True, kw_only=True):
     """CUDA graphs left out as a graph ran, from a record's journal: no compilation has the reason.
 
     Attributes:
@@ -300,9 +283,6 @@ class CudagraphSkip(Struct, frozen=True, kw_only=True):
 
     at_ns: int
     reason: str
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
 
 
 class LongStep(Struct, frozen=True, kw_only=True):

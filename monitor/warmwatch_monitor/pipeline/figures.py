@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from signal import Signals
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from warmwatch.shared import verdict
@@ -253,43 +253,20 @@ def _underway(reading: RecordReading) -> Underway | None:
     if not since_ns:
         return None
     if again is not None and again.at_ns >= since_ns:
-        return Underway(
-            kind=again.kind,
-            name=again.name,
-            file=again.file,
-            line=again.line,
-            reason=again.reason,
-            category=again.category,
-            caller=again.caller,
-            dynamic=again.dynamic,
-        )
+        return convert(again, Underway, from_attributes=True)
     if began is None or began.at_ns < since_ns:
         return None
     if began.name is not None or began.kind is not None:
-        return Underway(
-            kind=began.kind,
-            name=began.name,
-            file=began.file,
-            line=began.line,
-            caller=began.caller,
-            dynamic=began.dynamic,
-        )
+        return convert(began, Underway, from_attributes=True)
     if "backward" not in (began.what or ""):
         return None
     forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
     if forward is None:
         return Underway(backward=True)
+    known = convert(forward, Underway, from_attributes=True)
     ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
-    return Underway(
-        name=forward.name,
-        file=forward.file,
-        line=forward.line,
-        backward=True,
-        reason=forward.reason if ours else None,
-        category=forward.category if ours else None,
-        caller=forward.caller,
-        dynamic=forward.dynamic,
-    )
+    why = {} if ours else {"reason": None, "category": None}
+    return replace(known, kind=None, backward=True, **why)
 
 
 class CachedFigures(Struct, frozen=True, kw_only=True):

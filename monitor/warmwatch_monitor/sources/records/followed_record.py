@@ -137,8 +137,8 @@ class Journal:
     @property
     def text_bytes(self) -> int:
         """The approximate size of the stored texts."""
-        stored = (*self.compilations, *self.fallbacks, *self.skips, *self.breaks, *self.functions)
-        stored = (*stored, *self.spills, *self.recordings)
+        stored: tuple[Struct, ...] = (*self.compilations, *self.fallbacks, *self.skips)
+        stored = (*stored, *self.breaks, *self.functions, *self.spills, *self.recordings)
         values = (getattr(one, name) for one in stored for name in one.__struct_fields__)
         return sum(len(value) for value in values if isinstance(value, str))
 
