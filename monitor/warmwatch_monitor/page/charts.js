@@ -3,8 +3,8 @@
 import { ENDED } from "./headline.js";
 import { hover, nearest, rankAt, standing, valuesAt } from "./hover.js";
 import { chosenLanes, compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
-import { beginOf, shifted } from "./past.js";
-import { linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
+import { beginOf, earliest, shifted } from "./past.js";
+import { SHORTEST, linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
 import { as, colour, items, text } from "./show.js";
 import { speed } from "./tables.js";
 
@@ -14,7 +14,7 @@ const SIDE = 62;
 const NAMED = 0.25; // of the width: the maximum for run names beside the lanes
 const LETTER = 6.5; // pixels, width of a character in the charts' font
 const BELOW = 26;
-const SHORTEST = 60; // minimum seconds of the time axis
+const AFTER = 5; // seconds of it after the end of all runs
 const DRAG = 5; // pixels: less is a click
 const WIDE = 20; // times the median: a wider range makes an axis logarithmic
 // order of legend entries: phases and states as a run passes through them
@@ -29,9 +29,18 @@ function hasEnded({ states }) {
   return states.every(([, name]) => name === null || ENDED.has(name));
 }
 
+// place in the palette: the hash of a run's name, and from there on one colour for each of its ranks
+function preferred(key) {
+  const [number, name] = /^(\d+) (.*)$/s.exec(key)?.slice(1) ?? [0, key];
+  let hash = 0;
+  for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) % 65521;
+  return (hash + Number(number)) % PALETTE.length;
+}
+
 // when it ended, or the newest sample if it has not
 function endOf({ states, by = 0 }, newest) {
-  return states.find(([, name]) => ENDED.has(name))?.[0] ?? newest + by;
+  const last = states.findLast(([, name]) => name !== null);
+  return ENDED.has(last?.[1]) ? last[0] : newest + by;
 }
 
 export class Charts {
@@ -53,7 +62,6 @@ export class Charts {
     this.reported = new Map((status?.runs ?? []).flatMap((run) => run.ranks.map((rank) => [`${rank.rank} ${run.run}`, rank])));
     this.place = place;
     const newest = past.at[past.at.length - 1] ?? Date.now() / 1000;
-    const oldest = past.at[0] ?? newest;
     this.begin = place.with === null ? null : beginOf(status, place.run);
     const { lanes, cut } = chosenLanes(this.#ranks(newest));
     this.lanes = lanes;
@@ -64,13 +72,20 @@ export class Charts {
     const gpus = this.begin !== null ? [] : [...past.gpus.values()].sort((a, b) => a.index - b.index);
     this.window = place.from !== null ? [place.from, place.to]
       : this.begin !== null ? [this.begin, Math.max(this.begin + SHORTEST, ...lanes.map((one) => endOf(one, newest)))]
-        : [Math.max(newest - past.range, Math.min(oldest, newest - SHORTEST)), newest];
+        : this.#period(newest);
     this.#lanes();
     const name = (one) => (this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`);
     this.#lines("steps", "key-rank", this.#steps().map(([one, column]) => [name(one), column, `${one.rank} ${one.run}`]), { show: as.length, scaled: true });
-    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts, one.uuid]), { show: as.watts });
-    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100)), one.uuid]);
+    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts, `${one.index} `]), { show: as.watts });
+    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100)), `${one.index} `]);
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
+  }
+
+  // From the first start to the last end of the ranks, within the chosen range.
+  #period(newest) {
+    const over = this.lanes.some((one) => !hasEnded(one)) && this.lanes.every(({ states }) => ENDED.has(states.at(-1)[1]));
+    const end = over ? Math.min(newest, Math.max(...this.lanes.map((one) => endOf(one, newest))) + AFTER) : newest;
+    return [Math.max(newest - this.past.range, Math.min(end - SHORTEST, earliest(this.lanes))), end];
   }
 
   // The selected ranks. Overlaid runs start at the same point of the axis.
@@ -106,14 +121,19 @@ export class Charts {
     return this.begin === null ? as.moment(at) : at < this.begin + 0.001 ? "0" : as.duration(at - this.begin);
   }
 
-  // A line's color does not change when other lines appear or disappear.
+  // A line has the colour of its name, or the next free one if a run that started earlier has it.
+  // So it is the same in each window, and other lines that appear or disappear do not change it.
   #colours(kind, keys) {
     const known = this.colourOf[kind];
-    const free = () => PALETTE.filter((name) => ![...known.values()].includes(name));
-    for (const key of keys) {
+    const began = (key) => this.reported.get(key)?.attached_at ?? Infinity;
+    const all = kind === "key-gpu" ? keys : [...new Set([...this.reported.keys(), ...keys])];
+    const those = (all.length > KEYS ? [...keys] : all).sort((a, b) => began(a) - began(b) || (a < b ? -1 : 1));
+    for (const key of those) {
       if (known.has(key)) continue;
-      if (!free().length) for (const old of known.keys()) if (!keys.includes(old)) known.delete(old);
-      known.set(key, free()[0]);
+      if (known.size >= KEYS) for (const old of known.keys()) if (!those.includes(old)) known.delete(old);
+      const used = new Set(known.values());
+      const first = preferred(key);
+      known.set(key, [...PALETTE.slice(first), ...PALETTE.slice(0, first)].find((name) => !used.has(name)));
     }
     return keys.map((key) => known.get(key));
   }
@@ -162,7 +182,7 @@ export class Charts {
       }],
       hooks: {
         draw: [(u) => {
-          drawLanes(u, this.lanes, (name) => this.#colour(name), this.place.rank, (one) => this.#slower(one));
+          drawLanes(u, this.lanes, this.past.at, (name) => this.#colour(name), this.place.rank, (one) => this.#slower(one));
           mark(u, this.place.at, this.#colour("text"));
         }],
         setCursor: [hover((at, u) => rankAt(at, this.#when(at), u, this.lanes, (one) => this.#slower(one)))],

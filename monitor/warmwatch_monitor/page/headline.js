@@ -31,6 +31,8 @@ export function shadeOf(run) {
 // State and its most important figure: the sentence's own speed, so that both agree; if it has
 // none, the speed of the ranks in the sample.
 export function worded(run, newest) {
+  const ended = ENDED.has(run.state) && /^\w+ after \d+ steps?/.exec(unnamed(run));
+  if (ended) return ended[0];
   const spoken = STEPPING.has(run.state) && /[\d.]+ (?:ms|s|min) a step/.exec(run.summary ?? "");
   const figure = spoken ? spoken[0] : figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
   return figure ? `${stateOf(run)}${figure.startsWith("for ") ? "" : ","} ${figure}` : stateOf(run);
@@ -52,9 +54,7 @@ function figureOf(state, ranks, at) {
     const step = most((rank) => rank.a_step_seconds);
     return step === null ? "" : `${as.length(step)} a step`;
   }
-  if (state === "stalled" || state === "starting") return lasts();
-  const steps = most((rank) => rank.steps);
-  return steps ? `${steps.toLocaleString("en")} step${steps === 1 ? "" : "s"}` : "";
+  return state === "stalled" || state === "starting" ? lasts() : "";
 }
 
 // the newest sentences and figures of a whole answer, in the shape of a sample
@@ -81,7 +81,7 @@ export function showAnswer(newest, place) {
   const living = runs.filter((one) => !ENDED.has(one.state));
   const awaited = living.length === 0 && /^waiting for [^;]+/.exec(newest.summary ?? "");
   const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
-  const state = one ? shadeOf(one) : living.map(shadeOf).sort((a, b) => rank(a) - rank(b))[0] ?? null;
+  const state = one ? shadeOf(one) : worst(living.length || awaited ? living : runs);
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
   text(document.getElementById("headline"), headline);
   const sentence = document.getElementById("summary");
@@ -101,6 +101,7 @@ export function unnamed({ run, summary = "" }) {
 
 // the sentence without what `words` already shows: `since step 344 (62 ms before, 7.7x)`
 export function beyond(run, words) {
+  if (ENDED.has(run.state) && unnamed(run).startsWith(words)) return unnamed(run).slice(words.length).replace(/^[:;,]? /, "");
   const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
   let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:,]? /, "");
   if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
@@ -109,14 +110,20 @@ export function beyond(run, words) {
 
 const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.length);
 
-// `3 runs: 1 compiling, 2 warm`
+export const worst = (runs) => runs.map(shadeOf).sort((a, b) => rank(a) - rank(b))[0] ?? null;
+
+// `3 runs: 1 compiling, 2 warm`; `2 ended runs: 1 failed, 1 finished`
 function counted(living, runs) {
-  if (!living.length) return runs.length ? `No run is alive; ${runs.length} ended` : "No run found";
+  if (!runs.length) return "No run found";
+  return living.length ? tally(living, "run") : tally(runs, "ended run");
+}
+
+export function tally(runs, noun) {
   const by = new Map();
-  const ordered = [...living].sort((a, b) => rank(a.state) - rank(b.state));
+  const ordered = [...runs].sort((a, b) => rank(a.state) - rank(b.state));
   for (const state of ordered.map(stateOf)) by.set(state, (by.get(state) ?? 0) + 1);
   const parts = [...by].map(([state, count]) => `${count} ${state}`);
-  return `${living.length} runs: ${parts.join(", ")}`;
+  return `${runs.length} ${noun}${runs.length === 1 ? "" : "s"}: ${parts.join(", ")}`;
 }
 
 function showWindow(headline, state) {

@@ -1,9 +1,11 @@
 // One lane for each rank, in the color of its state; on top of it pauses, compile phases, slower
 // periods and recompiles.
 
+import { ENDED } from "./headline.js";
 import { stretches } from "./past.js";
 
 const MOST = 64; // maximum lanes; with more ranks, only the first rank of each run has one
+const CAP = 8; // pixels: the end of a run is a moment, and the lane is free for the next start
 const THIN = 12; // pixels: in a lower lane, a phase covers the state
 
 export function chosenLanes(ranks) {
@@ -18,23 +20,35 @@ export function laneHeight(lanes) {
   return Math.max(6, Math.min(30, Math.floor(420 / Math.max(1, lanes))));
 }
 
-export function drawLanes(plot, ranks, colours, chosen, periodsOf) {
+export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
   clipped(plot, (ctx, bbox) => {
     const lane = bbox.height / Math.max(1, ranks.length);
     const gap = Math.max(1, lane * 0.15);
     const end = plot.scales.x.max;
+    const cap = ((end - plot.scales.x.min) * CAP * devicePixelRatio) / bbox.width;
     const thin = lane < THIN * devicePixelRatio;
     ranks.forEach((rank, at) => {
       const top = bbox.top + at * lane + gap / 2;
       const high = lane - gap;
       ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
-      paint(plot, stretches(rank.states, end), top, high, colours);
+      const states = stretches(rank.states, end).map(([begin, until, name]) => [begin, ENDED.has(name) ? Math.min(until, begin + cap) : until, name]);
+      paint(plot, states, top, high, colours);
       for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top, high, colours);
       paint(plot, stretches(rank.phases, end), top, thin ? high : high * 0.5, colours);
       for (const [begin, until] of periodsOf(rank)) below(plot, begin, until, top + high, colours("bad"));
+      for (const start of restarts(rank, times)) paint(plot, [[start - cap / 4, start + cap / 4, "ground"]], top, high, colours);
       for (const one of rank.recompiles) recompile(plot, one.at, top, Math.min(9, high * 0.45), colours);
     });
   });
+}
+
+// the moments at which the count of steps begins again: another start of the run
+export function restarts({ steps, by = 0 }, times) {
+  let before = 0;
+  return times.filter((_, at) => {
+    before = steps[at] ?? before;
+    return (steps[at + 1] ?? before) < before; // a value describes the time since the one before
+  }).map((start) => start + by);
 }
 
 function clipped(plot, draw) {

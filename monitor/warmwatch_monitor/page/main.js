@@ -2,7 +2,7 @@
 
 import { Charts } from "./charts.js";
 import { nearest } from "./hover.js";
-import { sampleOf, showAnswer } from "./headline.js";
+import { ENDED, sampleOf, showAnswer } from "./headline.js";
 import { listen } from "./live.js";
 import { beginOf, Past } from "./past.js";
 import * as places from "./place.js";
@@ -68,11 +68,13 @@ function soon() {
 }
 
 function present(answer, kind) {
+  const first = status === null && place.from === null && place.at === null;
   status = answer;
+  past.phased(answer);
   newest = sampleOf(answer);
   requested = Date.now();
   choices(answer.runs);
-  if (kind !== "status") load(past.range);
+  if (kind !== "status") load(first ? ofEnded(answer) : past.range);
   else draw();
 }
 
@@ -92,6 +94,13 @@ function choice(select, names, chosen) {
     option.value = name;
   });
   select.value = chosen ?? "";
+}
+
+// a range with the start of the last run, if none is alive
+function ofEnded({ runs }) {
+  const alive = runs.some((run) => !ENDED.has(run.state));
+  const begins = runs.map((run) => beginOf(status, run.run)).filter((at) => at !== null);
+  return alive || !begins.length ? past.range : Math.max(past.range, reaching(Math.max(...begins)));
 }
 
 // the shortest range that starts before a moment

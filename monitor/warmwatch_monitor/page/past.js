@@ -31,9 +31,10 @@ export class Past {
     const newest = this.at[this.at.length - 1];
     if (sample.at < newest - 2) return false;
     if (newest !== undefined && sample.at - newest < 0.5) return true;
+    const begin = sample.at - newest < GAP ? newest : sample.at; // a sample describes the time since the one before
     this.at.push(sample.at);
     const length = this.at.length;
-    for (const one of sample.ranks) this.#rank(one, sample.at, length);
+    for (const one of sample.ranks) this.#rank(one, begin, length);
     for (const one of sample.gpus) {
       const series = this.#series(this.gpus, one.uuid, { uuid: one.uuid, index: one.index }, GPU);
       for (const name of GPU) pad(series[name], length - 1).push(one[name]);
@@ -41,7 +42,7 @@ export class Past {
     for (const series of this.ranks.values()) {
       for (const name of RANK) pad(series[name], length);
       if (!sample.ranks.some((one) => one.run === series.run && one.rank === series.rank)) {
-        for (const name of SPANS) began(series[name], sample.at, null);
+        for (const name of SPANS) began(series[name], begin, null);
       }
     }
     for (const series of this.gpus.values()) for (const name of GPU) pad(series[name], length);
@@ -54,6 +55,22 @@ export class Past {
     const known = this.ranks.get(`${rank} ${run}`)?.recompiles;
     if (compilation.reason && known && !known.some((one) => one.id === compilation.id && one.kind === compilation.kind)) {
       known.push({ at, ...compilation });
+    }
+  }
+
+  // An answer has the seconds of each phase; the sample after a compilation of less than a second names none.
+  phased(answer) {
+    for (const { run, ranks } of answer.runs) {
+      for (const { rank, compile } of ranks) {
+        const series = this.ranks.get(`${rank} ${run}`);
+        if (!series) continue;
+        const before = series.phase_seconds ?? compile.phase_seconds;
+        const grown = Object.entries(compile.phase_seconds).map(([name, spent]) => [spent - (before[name] ?? 0), name]);
+        const [most, main] = grown.sort((a, b) => b[0] - a[0])[0] ?? [0];
+        const unnamed = series.phases.findLast(([, name]) => name !== null);
+        if (most > 0 && unnamed?.[1] === "other") unnamed[1] = main;
+        series.phase_seconds = compile.phase_seconds;
+      }
     }
   }
 
@@ -96,6 +113,7 @@ export class Past {
   }
 }
 
+const GAP = 2.5; // seconds: a longer time without a sample was not measured
 const SPANS = ["states", "phases", "pauses"];
 const RANK = ["steps", "step_seconds", "compile_seconds"];
 const GPU = ["utilization_ratio", "power_watts", "memory_used_bytes"];
@@ -114,6 +132,11 @@ export function beginOf(status, run) {
   const ranks = status?.runs.find((one) => one.run === run)?.ranks ?? [];
   const begins = ranks.map((rank) => rank.attached_at).filter((at) => at !== null);
   return begins.length ? Math.min(...begins) : null;
+}
+
+// the first moment at which any of the ranks was seen
+export function earliest(ranks) {
+  return Math.min(...ranks.map(({ states }) => states.find(([, name]) => name !== null)?.[0] ?? Infinity));
 }
 
 // a rank's history shifted by `by` seconds, up to `until`; unknown afterwards

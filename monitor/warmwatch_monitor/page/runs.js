@@ -1,10 +1,10 @@
 // One row for each run, with its step durations as a sparkline. Ended runs are collapsed.
 
-import { ENDED, beyond, shadeOf, worded } from "./headline.js";
+import { ENDED, beyond, shadeOf, tally, worded, worst } from "./headline.js";
 import { union } from "./lanes.js";
-import { stepped } from "./scales.js";
+import { SHORTEST, stepped } from "./scales.js";
 import { fill, stated, text } from "./show.js";
-import { stretches } from "./past.js";
+import { earliest, stretches } from "./past.js";
 
 const POINTS = 100; // of a sparkline
 const SVG = "http://www.w3.org/2000/svg";
@@ -17,10 +17,12 @@ export function showRuns(newest, past, place) {
   const living = runs.filter((one) => !ENDED.has(one.state));
   const ended = runs.filter((one) => ENDED.has(one.state));
   const alone = living.length === 1 && (place.run === null || place.run === living[0].run); // the headline shows it
-  list("runs", alone ? [] : living, newest, past, place);
-  list("ended", ended, newest, past, place);
-  document.getElementById("ended-part").hidden = ended.length === 0;
-  text(document.getElementById("ended-count"), `${ended.length} ended run${ended.length === 1 ? "" : "s"}`);
+  list("runs", !living.length ? ended : alone ? [] : living, newest, past, place);
+  list("ended", living.length ? ended : [], newest, past, place);
+  document.getElementById("ended-part").hidden = !living.length || !ended.length;
+  const count = document.getElementById("ended-count");
+  text(count, ended.length ? tally(ended, "ended run") : "");
+  stated(count, worst(ended));
 }
 
 function list(id, runs, newest, past, place) {
@@ -42,8 +44,8 @@ function list(id, runs, newest, past, place) {
 function spark(svg, rank, past) {
   const line = rank ? stepped(rank, past.at) : [];
   const newest = past.at[past.at.length - 1] ?? 0;
-  const begin = newest - past.range;
-  const x = (at) => ((at - begin) / past.range) * 100;
+  const begin = Math.max(newest - past.range, Math.min(newest - SHORTEST, earliest([...past.ranks.values()])));
+  const x = (at) => ((at - begin) / (newest - begin)) * 100;
   const every = Math.max(1, Math.ceil(line.length / (POINTS * 2)));
   const top = Math.max(...line.filter((value) => value > 0), 0);
   let path = "", open = false;

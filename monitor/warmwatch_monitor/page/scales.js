@@ -3,6 +3,7 @@
 const TIMES = [
   1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400,
 ];
+export const SHORTEST = 60; // minimum seconds of a time axis
 const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
 
 // three round times in a range, or two if three do not fit

@@ -238,9 +238,9 @@ HEADLINES = """async () => {
     ...["warm but slower: 400 ms a step since step 300", "warm, but Dynamo captured no graph",
       "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
       "runs eagerly but slower: 310 ms a step since step 9",
-      "eager: no compile activity; 2 s a step",
+      "eager: no compile activity; 2 s a step", "finished after 9 steps (interrupted)",
     ].map((words) => {
-      const state = words.includes("eager") ? "eager" : "warm";
+      const state = /eager|finished/.exec(words)?.[0] ?? "warm";
       const run = { run: "gpt2", state, summary: `gpt2: ${words}` };
       const head = worded(run, { at: 160, ranks: [] });
       return `${head} (${shadeOf(run)}): ${beyond(run, head)}`;
@@ -260,7 +260,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
         assert page.page.evaluate(HEADLINES) == [
             *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
-            *("stalled for 60 s", "finished, 1,234 steps", "eager"),
+            *("stalled for 60 s", "finished", "eager"),
             "warm, 24.5 ms a step",
             "warm but slower, 400 ms a step (doubtful): since step 300",
             "warm, but Dynamo captured no graph (doubtful): ",
@@ -268,6 +268,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             "warm (warm): since step 4",
             "eager but slower, 310 ms a step (doubtful): since step 9",
             "eager, 2 s a step (eager): no compile activity; 2 s a step",
+            "finished after 9 steps (finished): (interrupted)",
             "inductor, now f",
         ]
 
@@ -296,7 +297,7 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         one.warm()
         page.until(shows("2 runs: 1 compiling, 1 warm"))
         page.until("document.querySelectorAll('#runs li').length === 2")
-        assert page.text("#ended-count") == "1 ended run"
+        assert page.text("#ended-count") == "1 ended run: 1 finished"
         assert not page.page.is_visible("#ended li")
         page.page.click("#ended-part summary")
         assert page.page.is_visible("#ended li")
@@ -304,6 +305,21 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         for width in (320, 800, 1400):
             page.page.set_viewport_size({"width": width, "height": 900})
             assert page.page.evaluate(CROWDED) == [], width
+
+
+def test_title_and_icon_show_that_a_run_failed_after_all_have_ended(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for how in ("finished", "failed"):
+        write_record(tmp_path, ended(warm(how), how), name=how)
+    icon = "document.getElementById('icon').getAttribute('href')"
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(shows("2 ended runs: 1 failed, 1 finished"))
+        assert page.page.title().startswith("2 ended runs: 1 failed")
+        assert page.page.evaluate(icon) == "page/icon-trouble.svg"
+        assert page.page.get_attribute("#answer", "data-state") == "failed"
+        assert page.page.is_visible("#runs li >> text=failed after")
+        assert not page.page.is_visible("#ended-part")
 
 
 # rows of runs with a long state: overlapping columns, and a sentence that is no wider than a word
@@ -438,6 +454,39 @@ COLOURS = """async () => {
 }"""
 
 
+COLOURS_OF_LOADS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
+  const colour = (key) => key.querySelector(".dot").style.getPropertyValue("--dot");
+  const loaded = (runs, chosen = null) => {
+    const past = new Past();
+    const charts = new Charts(document.getElementById("charts"), () => {});
+    const warm = { rank: 0, state: "warm", phase: null, compile_seconds: 0, step_seconds: 1 };
+    past.add({ at: 9, gpus: [], ranks: runs.map((run) => ({ ...warm, run, steps: 9 })) });
+    const status = { runs: [...runs].sort().map((run) => ({
+      run, ranks: [{ rank: 0, state: "warm", attached_at: run.codePointAt(0), step_seconds: {} }],
+    })) };
+    charts.draw(past, { ...place, run: chosen }, status);
+    return [...document.querySelectorAll("[data-chart=steps] .keys li")].map((key) => (
+      [key.textContent.trim().split(" ")[0], colour(key)])).sort();
+  };
+  const runs = ["a", "b", "i", "q", "y"]; // the hashes of all but b are the same
+  return [loaded(runs), loaded([...runs].reverse()), ...runs.map((run) => loaded(runs, run)[0][1])];
+}"""
+
+
+def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        one, other, *chosen = page.page.evaluate(COLOURS_OF_LOADS)
+    assert one == other
+    assert chosen == [colour for _, colour in one]
+    assert len(set(chosen)) == 5
+
+
 def test_a_line_keeps_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
@@ -534,6 +583,101 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
     assert counted == [9, "on", 2, "on", None, "on", 8]
     assert immediate == [2, None, 9, 3]
     assert gone == [9, 2, None, "on", 2, 4]
+
+
+DRAWN_STARTS = """async () => {
+  const { drawLanes, restarts } = await import("/page/lanes.js");
+  const painted = [];
+  const ctx = new Proxy({}, { get: (of, name) => of[name] ?? (name === "fillRect"
+    ? (left, top, wide) => painted.push([of.fillStyle, left, wide]) : () => {}) });
+  const plot = { ctx, bbox: { left: 0, top: 0, width: 1000, height: 20 },
+    scales: { x: { min: 0, max: 1000 } }, valToPos: (at) => at };
+  const rank = (states, steps) => (
+    { rank: 0, states, steps, pauses: [], phases: [], recompiles: [] });
+  const times = [100, 200, 300, 400];
+  const draw = (one) => {
+    painted.length = 0;
+    drawLanes(plot, [one], times, (name) => name, null, () => []);
+    return [...painted];
+  };
+  return [
+    draw(rank([[0, "warm"], [200, "failed"], [600, "compiling"]], [5, 9, 9, 9])),
+    draw(rank([[0, "warm"], [300, "compiling"]], [5, 9, 9, 1])),
+    restarts({ steps: [5, null, 1, 2], by: -100 }, times),
+  ];
+}"""
+
+
+def test_each_start_of_a_run_has_a_bar_of_its_own(browser: Browser, tmp_path: Path) -> None:
+    """An end is a moment, not a bar to the next start; two that follow directly are apart."""
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.page.evaluate("globalThis.devicePixelRatio = 1")
+        failed, direct, shifted = page.page.evaluate(DRAWN_STARTS)
+    assert failed == [["warm", 0, 200], ["failed", 200, 8], ["compiling", 600, 400]]
+    assert direct == [["warm", 0, 300], ["compiling", 300, 700], ["ground", 298, 4]]
+    assert shifted == [100]
+
+
+SPANS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const past = new Past();
+  const rank = { run: "m", rank: 0, phase: null, pause: null, steps: 1, step_seconds: 1 };
+  const add = (at, state, compile_seconds, phase = null) => (
+    past.add({ at, gpus: [], ranks: [{ ...rank, state, compile_seconds, phase }] }));
+  const answer = (dynamo, inductor) => past.phased({ runs: [{ run: "m", ranks: [
+    { rank: 0, compile: { phase_seconds: { dynamo, inductor } } }] }] });
+  add(1, "warm", 5); answer(1, 4);
+  add(2, "warm", 5);
+  add(3, "warm", 5.1); answer(1.01, 4.09); // between two samples
+  add(4, "warm", 5.1);
+  add(9, "warm", 5.1);
+  add(10, "finished", 5.1);
+  const { phases, states } = past.ranks.get("0 m");
+  return [phases, states];
+}"""
+
+
+def test_a_short_recompile_is_in_the_second_before_its_sample_with_its_phase(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        phases, states = page.page.evaluate(SPANS)
+    assert phases == [[1, None], [2, "inductor"], [3, None]]
+    assert states == [[1, "warm"], [9, "finished"]]
+
+
+PERIODS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
+  const window_ = (...states) => {
+    const past = new Past();
+    const charts = new Charts(document.getElementById("charts"), () => {});
+    const rank = { run: "m", rank: 0, phase: null, compile_seconds: 0, step_seconds: 1 };
+    for (let at = 1; at <= 300; at += 1) {
+      const state = states.findLast(([from]) => from <= at)?.[1];
+      past.add({ at, gpus: [], ranks: state ? [{ ...rank, state, steps: at }] : [] });
+    }
+    charts.draw(past, place, null);
+    return charts.window;
+  };
+  return [
+    window_([1, "warm"]), window_([200, "warm"]), window_([290, "warm"]),
+    window_([100, "warm"], [200, "failed"]),
+    window_([100, "warm"], [200, "failed"], [250, "warm"]),
+  ];
+}"""
+
+
+def test_the_time_axis_begins_with_the_first_start_and_ends_with_the_last_end(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        assert page.page.evaluate(PERIODS) == [
+            *([1, 300], [199, 300], [240, 300]),
+            *([99, 204], [99, 300]),
+        ]
 
 
 SLOWER = """async () => {
@@ -687,8 +831,8 @@ def test_the_page_of_a_command_that_has_not_begun_waits_for_it(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        waiting = "Waiting for the command"
-        assert page.page.evaluate(WAITING) == [waiting, waiting, "m: finished", "n: warm"]
+        waiting, finished = "Waiting for the command", "m: finished after 9 steps"
+        assert page.page.evaluate(WAITING) == [waiting, waiting, finished, "n: warm"]
 
 
 NO_STEPS = """async () => {
