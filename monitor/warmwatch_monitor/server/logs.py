@@ -17,8 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from logging.handlers import QueueHandler
-from typing import Any
+from typing import Any, NamedTuple
 
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
@@ -40,13 +39,21 @@ LONG_COMPILATION = 10.0  # seconds
 _LINES_A_MINUTE = 60  # of one kind
 _QUEUED = 1_000
 _STDERR = 2
-_END = logging.makeLogRecord({})
 _LONGEST = 300  # characters of a value
 _PRIORITIES = {logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3}
 _BARE = re.compile(r"[\w.:/@+,-]+")
 _SLOWER = frozenset({"slower", "slower_than_before"})
 _FAILED = frozenset({"failed", "lost"})
 _TROUBLE = frozenset({State.FAILED, State.LOST, State.STALLED})
+
+
+class _Line(NamedTuple):
+    """A line of the log; ``at``: seconds since the epoch. A field that is ``None`` is left out."""
+
+    at: float
+    level: int
+    event: str
+    fields: dict[str, Any]
 
 
 class DaemonLog:
@@ -63,31 +70,28 @@ class DaemonLog:
         self._now = now
         self._before: Snapshot | None = None
         self._refused: frozenset[tuple[str, str]] = frozenset()
-        self._logger = logging.Logger("warmwatch.daemon", logging.INFO)
-        formatter = _Structured(style, priorities="JOURNAL_STREAM" in os.environ)
+        self._stopped = False
         # The handler of SIGHUP logs too, perhaps during another line: ``put`` of this queue is
         # reentrant and waits for no lock.
-        self._lines: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-        self._logger.addHandler(_Dropping(self._lines))
+        self._lines: queue.SimpleQueue[_Line | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
-            target=self._write, args=(formatter, write), name="warmwatch-log", daemon=True
+            target=self._write, args=(style, write), name="warmwatch-log", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """Write the queued lines, if they are read within a second.
-
-        The listener's own ``stop`` would wait for a full pipe for ever.
-        """
-        self._logger.handlers.clear()
-        self._lines.put_nowait(_END)
+        """Write the queued lines, if they are read within a second: a pipe may stay full."""
+        self._stopped = True
+        self._lines.put_nowait(None)
         self._thread.join(1.0)
 
-    def _write(self, formatter: logging.Formatter, write: Callable[[bytes], Any]) -> None:
-        """Write without the locks of logging and ``sys.stderr``: other code would wait for them."""
-        while (record := self._lines.get()) is not _END:
+    def _write(self, style: str, write: Callable[[bytes], Any]) -> None:
+        """Write without the lock of ``sys.stderr``: other code would wait for it."""
+        has_priority = "JOURNAL_STREAM" in os.environ
+        while (line := self._lines.get()) is not None:
+            priority = f"<{_PRIORITIES[line.level]}>" if has_priority else ""
             with contextlib.suppress(OSError):  # a full disk must not end the daemon
-                write(f"{formatter.format(record)}\n".encode())
+                write(f"{priority}{_text(line, style)}\n".encode())
 
     def note(self, event: str, level: int = logging.INFO, **fields: Any) -> None:
         """Log one line, unless there were too many of this event in the last minute."""
@@ -95,10 +99,9 @@ class DaemonLog:
         left_out = limit.take(self._now())
         if left_out is None:
             return
-        known = {name: value for name, value in fields.items() if value is not None}
-        if left_out:
-            known["left_out"] = left_out
-        self._logger.log(level, event, extra={"fields": known})
+        fields["left_out"] = left_out or None
+        if not self._stopped and self._lines.qsize() < _QUEUED:  # else the log is not read
+            self._lines.put_nowait(_Line(time.time(), level, event, fields))
 
     def take(self, snapshot: Snapshot) -> None:
         """Log the changes in a Snapshot; a follower of the publisher."""
@@ -173,42 +176,19 @@ class _Limit:
         return left_out
 
 
-class _Dropping(QueueHandler):
-    """Queues a record, or drops it if the queue is full."""
-
-    def __init__(self, lines: queue.SimpleQueue[logging.LogRecord]) -> None:
-        super().__init__(lines)
-        self._lines = lines
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        if self._lines.qsize() < _QUEUED:  # else the log is not read
-            self._lines.put_nowait(record)
-
-
-class _Structured(logging.Formatter):
-    """A line of logfmt or JSON, with systemd's priority first if the journal reads it."""
-
-    def __init__(self, style: str, *, priorities: bool) -> None:
-        super().__init__()
-        self._json, self._priorities = style == "json", priorities
-
-    def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields: dict[str, Any] = {
-            "ts": f"{moment}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        plain = {name: _plain(value) for name, value in fields.items()}
-        if self._json:
-            line = json.dumps(plain, ensure_ascii=False)
-        else:
-            line = " ".join(f"{name}={_logfmt(value)}" for name, value in plain.items())
-        return f"<{_PRIORITIES.get(record.levelno, 6)}>{line}" if self._priorities else line
+def _text(line: _Line, style: str) -> str:
+    """A line of logfmt or JSON."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(line.at))
+    fields = {
+        "ts": f"{moment}.{int(line.at % 1 * 1000):03d}Z",
+        "level": logging.getLevelName(line.level).lower(),
+        "event": line.event,
+        **line.fields,
+    }
+    plain = {name: _plain(value) for name, value in fields.items() if value is not None}
+    if style == "json":
+        return json.dumps(plain, ensure_ascii=False)
+    return " ".join(f"{name}={_logfmt(value)}" for name, value in plain.items())
 
 
 def _plain(value: Any) -> Any:
