@@ -113,6 +113,7 @@ class Family(Struct):
 
 
 T = TypeVar("T")
+_Columns = Callable[[T], Mapping[str, float] | None]
 
 
 class Series(Struct, Generic[T], frozen=True, kw_only=True):
@@ -128,7 +129,7 @@ class Series(Struct, Generic[T], frozen=True, kw_only=True):
     read: Callable[[T], float | None] | None = None
     label: str = ""
     columns: Sequence[str] = ()
-    read_columns: Callable[[T], Mapping[str, float] | None] | None = None
+    read_columns: _Columns[T] | None = None
 
     def family(self, subjects: Sequence[tuple[Labels, T]]) -> Family:
         """The family of this series over ``subjects``."""
@@ -156,34 +157,19 @@ def counter(name: str, help: str, read: Callable[[T], float | None]) -> Series[T
 
 
 def gauges(
-    name: str,
-    help: str,
-    label: str,
-    columns: Sequence[str],
-    read: Callable[[T], Mapping[str, float] | None],
+    name: str, help: str, label: str, columns: Sequence[str], read: _Columns[T]
 ) -> Series[T]:
-    return _labelled("gauge", name, help, label, columns, read)
+    return Series(
+        name=name, type="gauge", help=help, label=label, columns=columns, read_columns=read
+    )
 
 
 def counters(
-    name: str,
-    help: str,
-    label: str,
-    columns: Sequence[str],
-    read: Callable[[T], Mapping[str, float] | None],
+    name: str, help: str, label: str, columns: Sequence[str], read: _Columns[T]
 ) -> Series[T]:
-    return _labelled("counter", name, help, label, columns, read)
-
-
-def _labelled(
-    type: Type,
-    name: str,
-    help: str,
-    label: str,
-    columns: Sequence[str],
-    read: Callable[[T], Mapping[str, float] | None],
-) -> Series[T]:
-    return Series(name=name, type=type, help=help, label=label, columns=columns, read_columns=read)
+    return Series(
+        name=name, type="counter", help=help, label=label, columns=columns, read_columns=read
+    )
 
 
 def one_hot(chosen: Iterable[str | None], columns: Sequence[str]) -> dict[str, float]:
