@@ -16,7 +16,7 @@ from warmwatch_monitor.output.states import STYLES
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.parts import Remedy, Report, Share
 from warmwatch_monitor.report.wording import answer
-from warmwatch_monitor.report.wording_compilations import failure
+from warmwatch_monitor.report.wording_compilations import compilations, failure
 
 _MOST = 3  # remedies
 _WIDEST = 100  # columns of the bar
@@ -83,8 +83,8 @@ def _cost(report: Report) -> Iterator[Text]:
     if not report.costs:
         return
     whole = report.costs[-1]
-    known = counted(report.compilations, "compilation") if report.compilations else ""
-    again = f", {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
+    known = compilations(report) if report.compilations else ""
+    again = f"; {counted(report.recompiles, 'recompile')}" if report.recompiles else ""
     spent = report.compile_seconds or whole.seconds  # a warm-up's wall time includes its steps
     words = f"Compiling took {took(spent)}{f' in {known}{again}' if known else ''}"
     if whole.joules is not None:

@@ -15,6 +15,7 @@ from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,
     broken,
+    compilations,
     failure,
     since_last_time,
     timeline,
@@ -171,8 +172,7 @@ def _baseline(baseline: Mapping[str, Any] | None) -> str:
 def _compiling(report: Report) -> str:
     if not report.compile_seconds:
         return "nothing compiled" + " since it was attached" * bool(report.graphs_before)
-    known = report.compilations
-    graphs = f" in {counted(known, 'compilation')}" if known else ""
+    graphs = f" in {compilations(report)}" if report.compilations else ""
     parts = [(name, spent) for name, spent in report.phases.items() if spent >= _SEEN]
     phases = ", ".join(f"{name} {took(spent)}" for name, spent in parts)
     return f"{took(report.compile_seconds)}{graphs}{f' ({phases})' if phases else ''}"

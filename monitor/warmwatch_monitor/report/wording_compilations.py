@@ -4,6 +4,7 @@ Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from warmwatch.shared.phrases import called_from, counted, place
@@ -49,6 +50,18 @@ def _failed(report: Report) -> Iterator[str]:
     known = f" (compilation {last.id}, {last.kinds[0]})" if last.id else ""
     name = (last.failure or "").rpartition(".")[2]
     yield f"Compiling {called(last.name, last.file, last.line)} failed{before}: {name}{known}."
+
+
+def compilations(report: Report) -> str:
+    """``2 compilations, 1 forward and 1 backward``: one compiled function is often two."""
+    kinds = Counter(
+        kind for function in report.functions for one in function.times for kind in one.kinds
+    )
+    forward, backward = kinds["forward"], kinds["backward"]
+    words = counted(report.compilations or 0, "compilation")
+    if not backward or forward + backward != report.compilations:
+        return words  # the history has left some out, or there is nothing to explain
+    return f"{words}, {forward} forward and {backward} backward"
 
 
 def timeline(report: Report) -> Section | None:

@@ -587,3 +587,15 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
     output = lines_of(a.run_summary(view))
     assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])
+
+
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (4, "in 4 compilations, 2 forward and 2 backward; 1 recompile."),
+        (5, "in 5 compilations; 1 recompile."),  # the history has left one out
+    ],
+)
+def test_compilations_are_counted_as_forward_and_backward(known: int, words: str) -> None:
+    answers = {"compile.compilations": known, "compile.recompiles": 1}
+    assert words in " ".join(lines_of(a.finished(answers=answers)))
