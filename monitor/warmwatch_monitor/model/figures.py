@@ -11,19 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from warmwatch.shared.record.stack_file import Frame
-from warmwatch_monitor.model.records import (
-    OF_GRAPHS,
-    Compilation,
-    CudagraphSkip,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    Recordings,
-    Requested,
-    Spill,
-    VaryingDim,
-)
+from warmwatch_monitor.model.records import OF_GRAPHS, Compilation, Journaled, Requested
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
 from warmwatch_monitor.published import Counted
 
@@ -119,34 +107,17 @@ class Underway(Requested, frozen=True, kw_only=True):
     backward: bool = False
 
 
-class Log(Struct, frozen=True, kw_only=True):
+class Log(Journaled, frozen=True, kw_only=True):
     """Single compiler events from the journal; empty if no journal was read.
 
     Attributes:
-        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs,
-        except those that a compilation reports.
-        breaks: reasons of graph breaks.
-        functions: the cost of each function, most expensive first; ``None`` if no journal was read.
-        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
         underway: what the activity in progress compiles; ``None`` if there is none or nothing
         of it is known yet.
         reopened_by: the last compilation of the open warm-up that has a reason.
-        varying: dimensions that caused recompiles.
-        long_steps: those that took far longer than usual and did not compile: the last ones and
-        the longest, oldest first.
     """
 
-    compilations: tuple[Compilation, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
-    breaks: tuple[GraphBreak, ...] = ()
-    functions: tuple[FunctionCost, ...] | None = None
-    recordings: tuple[Recordings, ...] = ()
-    spills: tuple[Spill, ...] = ()
     underway: Underway | None = None
     reopened_by: Compilation | None = None
-    varying: tuple[VaryingDim, ...] = ()
-    long_steps: tuple[LongStep, ...] = ()
 
 
 class Baseline(Struct, frozen=True, kw_only=True):

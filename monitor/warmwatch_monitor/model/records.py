@@ -382,7 +382,33 @@ class Death(Struct, frozen=True, kw_only=True):
     out_of_memory: bool | None = None
 
 
-class RecordReading(Struct, frozen=True, kw_only=True):
+class Journaled(Struct, frozen=True, kw_only=True):
+    """What a journal reports of the compiler and of long steps.
+
+    Attributes:
+        compilations, fallbacks: the last ones, oldest first. skips: of CUDA graphs, except those
+        that a compilation reports.
+        breaks: reasons of graph breaks, in the order of the journal.
+        varying: dimensions that caused recompiles.
+        functions: the cost of each, as far as the journal was read, most expensive first; ``None``
+        if no journal was read.
+        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
+        long_steps: the longest of those that were far longer than usual and did not compile, and
+        the last ones.
+    """
+
+    compilations: tuple[Compilation, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    skips: tuple[CudagraphSkip, ...] = ()
+    breaks: tuple[GraphBreak, ...] = ()
+    varying: tuple[VaryingDim, ...] = ()
+    functions: tuple[FunctionCost, ...] | None = None
+    recordings: tuple[Recordings, ...] = ()
+    spills: tuple[Spill, ...] = ()
+    long_steps: tuple[LongStep, ...] = ()
+
+
+class RecordReading(Journaled, frozen=True, kw_only=True):
     """One record as it was read.
 
     Attributes:
@@ -393,15 +419,9 @@ class RecordReading(Struct, frozen=True, kw_only=True):
         pid: of the holder in this reader's own pid namespace; ``None`` where not alive.
         gone_ns: when this reader found the lock released after it had seen it held; else ``None``.
         death: the signal that killed it; ``None`` if it lives, exited, or this is not known.
-        compilations, fallbacks, skips: the last ones, oldest first.
         beginning, recompile: the last one in the journal, whether it has ended or not.
-        breaks: reasons of graph breaks, in the order of the journal.
-        varying: dimensions that changed. warm_since: when the span of clean steps began that is
-        not over, and the steps by then.
-        functions: the cost of each, as far as the journal was read, most expensive first.
-        recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
-        long_steps: the longest of those that were far longer than usual, and the last ones.
-        slowed: the first of the last ten or more of them in a row.
+        warm_since: when the span of clean steps began that is not over, and the steps by then.
+        slowed: the first of the last ten or more long steps in a row.
         exception: type of the exception that ended the process. raised: the user's frame nearest
         to where it was raised.
         broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
@@ -417,18 +437,10 @@ class RecordReading(Struct, frozen=True, kw_only=True):
     pid: int | None = None
     gone_ns: int | None = None
     death: Death | None = None
-    compilations: tuple[Compilation, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
-    skips: tuple[CudagraphSkip, ...] = ()
     beginning: Beginning | None = None
     recompile: Recompile | None = None
-    breaks: tuple[GraphBreak, ...] = ()
-    varying: tuple[VaryingDim, ...] = ()
     warm_since: tuple[int, int] | None = None
     functions: tuple[FunctionCost, ...] = ()
-    recordings: tuple[Recordings, ...] = ()
-    spills: tuple[Spill, ...] = ()
-    long_steps: tuple[LongStep, ...] = ()
     slowed: LongStep | None = None
     exception: str | None = None
     raised: Frame | None = None

@@ -38,6 +38,7 @@ from warmwatch_monitor.model import (
     Workers,
     Worth,
 )
+from warmwatch_monitor.model.records import Journaled
 from warmwatch_monitor.pipeline import slot_figures
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
@@ -192,17 +193,10 @@ def log_of(reading: RecordReading) -> Log:
     """The log of ``reading``; the slot shows which activity is in progress."""
     began_ns = reading.slot.compile.episode_began_ns
     since = [c for c in reading.compilations if began_ns and c.at_ns >= began_ns]
+    lines = {name: getattr(reading, name) for name in Journaled.__struct_fields__}
     return Log(
-        compilations=reading.compilations,
-        fallbacks=reading.fallbacks,
-        skips=reading.skips,
-        breaks=reading.breaks,
-        functions=reading.functions,
-        recordings=reading.recordings,
-        spills=reading.spills,
-        long_steps=_long_steps(reading),
+        **{**lines, "long_steps": _long_steps(reading)},
         underway=_underway(reading),
-        varying=reading.varying,
         reopened_by=next((c for c in reversed(since) if c.reason), None),
     )
 
@@ -228,19 +222,9 @@ def up_to_now(log: Log, reading: RecordReading) -> Log:
 
 def same_lines(reading: RecordReading, other: RecordReading) -> bool:
     """Whether two readings agree in all inputs of a log except the slot."""
-    return (
-        reading.compilations is other.compilations
-        and reading.fallbacks is other.fallbacks
-        and reading.skips is other.skips
-        and reading.beginning is other.beginning
-        and reading.recompile is other.recompile
-        and reading.breaks == other.breaks
-        and reading.varying is other.varying
-        and reading.functions is other.functions
-        and reading.recordings is other.recordings
-        and reading.spills is other.spills
-        and reading.long_steps is other.long_steps
-    )
+    inputs = (*Journaled.__struct_fields__, "beginning", "recompile")
+    pairs = ((getattr(reading, name), getattr(other, name)) for name in inputs)
+    return all(one is two or one == two for one, two in pairs)
 
 
 def _underway(reading: RecordReading) -> Underway | None:

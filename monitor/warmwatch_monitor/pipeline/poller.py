@@ -153,7 +153,7 @@ class Feed(Generic[T]):
     def follow(
         self,
         stopping: threading.Event,
-        after_read: Callable[[], None],
+        after_read: Callable[[], None] = lambda: None,
         also_spent: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Read until ``stopping`` is set, and call ``after_read`` after each read.
@@ -270,12 +270,10 @@ class Poller:
         """Start polling in daemon threads."""
         work: dict[str, Callable[[], None]] = {"publisher": self._publish_until_stopped}
         for name, feed in self._feeds.items():
-            after_read = self._fresh.set if name == RECORDS.name else _nothing
-            work[name] = partial(feed.follow, self._stopping, after_read)
+            work[name] = partial(feed.follow, self._stopping)
             if name == RECORDS.name:
-                work[name] = partial(
-                    feed.follow, self._stopping, after_read, lambda: self._publisher.cpu_seconds
-                )
+                spent = partial(getattr, self._publisher, "cpu_seconds")
+                work[name] = partial(feed.follow, self._stopping, self._fresh.set, spent)
         for name, target in work.items():
             thread = threading.Thread(target=target, name=f"warmwatch-{name}", daemon=True)
             self._threads.append(thread)
@@ -327,10 +325,6 @@ class Poller:
         readings, health = self._current()
         clock = self._clock
         return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
-
-
-def _nothing() -> None:
-    """Do nothing after a read: no one waits for this source."""
 
 
 PUBLISHER = "publisher"
