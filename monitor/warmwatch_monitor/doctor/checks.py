@@ -27,7 +27,7 @@ from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.listed import RECORDS
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import ATTACH
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within

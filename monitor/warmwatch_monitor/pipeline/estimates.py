@@ -16,7 +16,7 @@ from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import Compilation, RankHistory, RankView, RecordReading, RunView
 from warmwatch_monitor.model.estimate import Done, EarlierWarmup
 from warmwatch_monitor.published import Estimate
-from warmwatch_monitor.sources.records.followed_record import MOST_EVENTS
+from warmwatch_monitor.sources.records.followed_journal import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
 _MOST = 4.0  # times as long: a longer compilation was blocked, so it does not scale the rest

@@ -34,9 +34,8 @@ from warmwatch_monitor.model.steps import COUNTED
 from warmwatch_monitor.published import Process
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
-from warmwatch_monitor.status.words.conditions import conditions
+from warmwatch_monitor.status.words.conditions import conditions, inefficiencies
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
-from warmwatch_monitor.status.words.inefficiencies import inefficiencies
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.states import end_of
 

@@ -15,7 +15,7 @@ from support.records import live_slot, write_record
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.model import Compilation, Cost, FunctionCost
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.function_costs import MOST, Functions
 from warmwatch_monitor.terminal.functions import functions as table
 from warmwatch_monitor.terminal.status import status as status_command

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from warmwatch_monitor.model import Beginning, Recompile
 from warmwatch_monitor.sources.records import journal_lines
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_record import (
+from warmwatch_monitor.sources.records.followed_journal import (
     CHUNK,
     MOST_BREAKS,
     MOST_EVENTS,

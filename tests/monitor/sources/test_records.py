@@ -34,7 +34,7 @@ from warmwatch.shared.record import StepCounts
 from warmwatch.shared.record.sealed_blocks import Block, store
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.sources.records.followed_record import CHUNK, MOST_EVENTS
+from warmwatch_monitor.sources.records.followed_journal import CHUNK, MOST_EVENTS
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 COMPILATION = {"t": 5, "event": "compilation", "id": "0/1", "kind": "forward", "seconds": 1.5}

@@ -11,7 +11,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, _sizes
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer

@@ -12,10 +12,10 @@ from support import builders as b
 from support.records import live_slot, write_record
 from warmwatch_monitor.model import Fallback, RankView, Spill
 from warmwatch_monitor.sources.records.folder import Folder
-from warmwatch_monitor.sources.records.followed_record import Journal
+from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.words.conditions import inefficiencies
 from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.inefficiencies import inefficiencies
 
 # PyTorch 2.11, mode="reduce-overhead", dynamic=True: of each size first the graphs of the forward
 # and the backward are prepared, then, in the next step, both are recorded.

@@ -88,6 +88,7 @@ from warmwatch.shared.record.facts import (
     Slot,
     StepCounts,
     Warmup,
+    typical,
 )
 from warmwatch.shared.record.histogram import (
     BINS,
@@ -97,7 +98,6 @@ from warmwatch.shared.record.histogram import (
     longest_of,
     quantile_ns,
     quantile_of,
-    typical,
 )
 from warmwatch.shared.record.layout import (
     CLEAN_BINS_OFFSET,

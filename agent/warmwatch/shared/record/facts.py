@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from warmwatch.shared.record.histogram import quantile_ns, typical
+from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
 from warmwatch.shared.record.recent import median_ns, queued_ns, recent_lengths
 
 # The closed lists. A position is a code in the slot: append, never reorder.
@@ -397,3 +397,15 @@ class Slot(NamedTuple):
         # 0 if read between the stores of the two blocks: the sum must not fall
         since = max(0, self.steps.steps - self.compile.worth_since)
         return before + since * worth if worth else None
+
+
+def typical(count: int | None, total: float | None, median: float | None) -> float | None:
+    """A typical duration of ``count`` steps with this ``total``; ``None`` if there are none.
+
+    If the steps are similar, their mean is exact; if a few took much longer (an evaluation, a
+    checkpoint), the median of the bins is the better value.
+    """
+    if not median:
+        return None
+    mean = total / count if count and total else median
+    return mean if abs(mean - median) <= 2 * HALF_A_BIN * median else median

@@ -46,15 +46,3 @@ def quantile_of(upto: Sequence[int], q: float) -> float | None:
     low = BOUNDS_NS[index - 1] if index else 0
     high = BOUNDS_NS[min(index, len(BOUNDS_NS) - 1)]
     return float(low + (high - low) * max(0.0, rank - before) / (upto[index] - before))
-
-
-def typical(count: int | None, total: float | None, median: float | None) -> float | None:
-    """A typical duration of ``count`` steps with this ``total``; ``None`` if there are none.
-
-    If the steps are similar, their mean is exact; if a few took much longer (an evaluation, a
-    checkpoint), the median of the bins is the better value.
-    """
-    if not median:
-        return None
-    mean = total / count if count and total else median
-    return mean if abs(mean - median) <= 2 * HALF_A_BIN * median else median

@@ -34,14 +34,8 @@ from warmwatch_monitor.model.budgets import (
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 from warmwatch_monitor.sources.records.folder import ExitWatch
-from warmwatch_monitor.sources.records.followed_record import (
-    FollowedRecord,
-    Poll,
-    Start,
-    always,
-    never,
-    once,
-)
+from warmwatch_monitor.sources.records.followed_journal import always, never, once
+from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Poll, Start
 from warmwatch_monitor.sources.records.liveness import Origin, Owners, here
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals

@@ -10,8 +10,7 @@ from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
 from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
-from warmwatch_monitor.status.words.conditions import conditions, failed
-from warmwatch_monitor.status.words.inefficiencies import inefficiencies
+from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
 from warmwatch_monitor.status.words.progress import baseline_measured, throughput
 from warmwatch_monitor.status.words.requested import turned_off
 
