@@ -4,7 +4,8 @@
 (``nanogpt.py``, on the CPU, with empty compile caches). PyTorch compiles it twice: at its start,
 and when its batch grows. A reader polls the output of the tool several times a second, and
 records whether it means "compiling". PyTorch's own callbacks are the truth. The costs
-are those of further runs with filled caches: all tools in turn, three times.
+are those of further runs with filled caches: all tools in turn, three times. A run that fails, as
+TraceML's launcher does on a loaded machine, is reported on standard error and tried again twice.
 
 Needs ``pip install traceml-ai==0.5.0 tlparse==0.4.3 nvitop-exporter==1.7.2``; a tool that is not
 installed is left out. nvitop-exporter gets the tests' stand-in for NVML if there is no GPU.
@@ -39,7 +40,7 @@ TRAINING = Path(__file__).with_name("nanogpt.py")
 STEPS = int(os.environ.get("STEPS", "200"))
 LOOK_SECONDS, REPORT_SECONDS = 0.2, 5.0  # tlparse regenerates its report
 FIRST_STEPS = 10  # of each half; they are not counted as usual ones
-ROUNDS = 3
+ROUNDS, TRIES = 3, 3
 _NAMES_IT = re.compile(r"compil", re.IGNORECASE)
 
 Statement = bool | None  # whether it compiles; None: the tool does not show that
@@ -165,7 +166,18 @@ class Seen(Struct):
     share: float
 
 
-def _run(tool: Tool, place: Path, cache: Path) -> Seen:
+def _run(name: str, place: Path, cache: Path, tries: int = TRIES) -> Seen:
+    """A run with this tool; raises if the last try fails."""
+    try:
+        return _try(TOOLS[name], place.with_name(f"{place.name}-{tries}"), cache)
+    except RuntimeError as error:
+        if tries == 1:
+            raise
+        print(f"{name} failed and runs again: {error}", file=sys.stderr, flush=True)
+        return _run(name, place, cache, tries - 1)
+
+
+def _try(tool: Tool, place: Path, cache: Path) -> Seen:
     place.mkdir()
     words = {"@place@": str(place), "@script@": str(TRAINING), "@file@": str(place / "truth")}
     words |= {"@port@": str(served.free_port()), "@other port@": str(served.free_port())}
@@ -274,7 +286,7 @@ def _costs(names: list[str], place: Path, cache: Path) -> dict[str, str]:
     rounds: dict[str, list[Seen]] = {name: [] for name in names}
     for number in range(ROUNDS):
         for name in names:
-            rounds[name].append(_run(TOOLS[name], place / f"{number}-{_folder(name)}", cache))
+            rounds[name].append(_run(name, place / f"{number}-{_folder(name)}", cache))
 
     def cell(name: str, of: Callable[[Seen], float]) -> str:
         mine, bare = ([of(seen) for seen in rounds[one]] for one in (name, NOTHING))
@@ -306,8 +318,7 @@ def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         caches = {name: Path(folder) / f"{_folder(name)}-cache" for name in installed}
         seen = {
-            name: _run(TOOLS[name], Path(folder) / _folder(name), cache)
-            for name, cache in caches.items()
+            name: _run(name, Path(folder) / _folder(name), cache) for name, cache in caches.items()
         }
         costs = _costs(list(installed), Path(folder), caches[NOTHING])
     for name, one in seen.items():

@@ -1,7 +1,8 @@
-"""Puts the charting library into the package, where a wheel or an editable install is made.
+"""Puts the charting library into each wheel, sdist and editable install.
 
 The repository holds only what was written for it, and installing the wheel needs no JavaScript
-tools: uPlot is taken from a package that contains it, and is verified by its digest.
+tools: uPlot is taken from a package that contains it, and is verified by its digest. The sdist
+contains it too: a distribution such as conda-forge builds the wheel from it without that package.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ class ChartsHook(BuildHookInterface[Any]):
 
     def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
         """Put the files where the package has them."""
-        if self.target_name == "wheel":
-            put(Path(self.root) / PLACE)
-            build_data["artifacts"] += [f"/{PLACE}/{name}" for name in FILES]
+        put(Path(self.root) / PLACE)
+        build_data["artifacts"] += [f"/{PLACE}/{name}" for name in FILES]
 
 
 def put(place: Path) -> None:

@@ -16,7 +16,7 @@ def main() -> None:
     except ModuleNotFoundError:
         sys.stderr.write(
             "warmwatch: this command needs the monitor, which is not installed; "
-            "get it with: pip install 'PATH[monitor]', where PATH is the checkout or the wheel\n"
+            "get it with: pip install 'warmwatch[monitor]'\n"
         )
         sys.exit(2)
     monitor.main()

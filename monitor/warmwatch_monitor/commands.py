@@ -37,8 +37,8 @@ GROUPS = {
 }
 
 _MISSING = 2
-# by path: the name is not registered yet
-_EXTRA = "pip install 'PATH[monitor]', where PATH is the checkout or the wheel"
+# pip adds the dependencies to the installed package, of whatever origin
+_EXTRA = "pip install 'warmwatch[monitor]'"
 _ALONE = ("run", "demo")  # what works without the monitor's libraries
 
 

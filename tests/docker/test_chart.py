@@ -124,7 +124,16 @@ def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
     assert f"> {chosen['warmUpSeconds']})" in rules["WarmwatchWarmUpTooLong"]["expr"]
     assert rules["WarmwatchSlower"]["expr"].endswith(f">= {chosen['slowerRatio']}")
     assert rules["WarmwatchStalledLong"]["for"] == chosen["stalledPageAfter"]
-    assert f"{chosen['compileWaitShare']} * run:" in rules["WarmwatchCompileSkew"]["expr"]
+    share = chosen["compileWaitShare"]
+    assert f"> on (cluster, run) {share} * run:" in rules["WarmwatchCompileSkew"]["expr"]
+    assert f"> {share} * 600" in rules["WarmwatchCompileSkew"]["expr"]
+    for name, shipped_value in (
+        ("WarmUpTooLong", "30 minutes"),
+        ("Slower", "1.5"),
+        ("StalledLong", "10 minutes"),
+        ("CompileSkew", "70 %"),
+    ):
+        assert shipped_value not in str(rules[f"Warmwatch{name}"]["annotations"])
     assert rules["warmwatch:settings"]["labels"]["grafana_url"] == chosen["grafanaUrl"]
     others = rendered(tmp_path, {"prometheusRule": {"enabled": True}})["PrometheusRule"]
     assert others["spec"]["groups"] == [

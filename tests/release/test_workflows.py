@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -72,12 +73,22 @@ def test_the_conda_recipe_requires_what_the_package_requires() -> None:
     }
     listed = {f"{name}>={bound}" for name, bound in re.findall(r"- ([\w-]+) >=([\d.]+)", recipe)}
     assert required <= listed
+    parsed = yaml.safe_load(recipe)
+    agent, monitor = parsed["outputs"]
+    assert "build" not in parsed  # each output would inherit its script, with or without a Python
+    assert "pip install" in agent["build"]["script"]
+    assert "script" not in monitor["build"]
+    (command,) = project["scripts"].items()
+    assert agent["build"]["python"]["entry_points"] == [" = ".join(command)]
+    assert "uplot" not in recipe  # the sdist contains it
     assert f'version: "{__version__}"' in recipe
 
 
 def test_the_chart_installs_the_image_of_its_release() -> None:
     chart = yaml.safe_load((ROOT / "docker/helm/warmwatch/Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    manifests = yaml.safe_load((ROOT / "docker/kubernetes/kustomization.yaml").read_text())
+    assert manifests["images"][0]["newTag"] == __version__
     jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
     (push,) = [step for step in jobs["image"]["steps"] if step.get("id") == "push"]
     version = "${{ needs.build.outputs.version }}"
@@ -91,3 +102,18 @@ def test_the_sbom_of_the_wheel_names_the_library_that_the_build_puts_into_it() -
     assert part["hashes"][0]["content"] in (ROOT / "monitor/hatch_build.py").read_text()
     library = ROOT / "monitor/warmwatch_monitor/page/library/uPlot.js"
     assert f"(v{part['version']})" in library.read_text()
+
+
+def test_the_release_page_has_the_changes_of_its_version_only(tmp_path: Path) -> None:
+    title, start, below = (
+        (ROOT / "CHANGELOG.md").read_text().partition("<!-- towncrier release notes start -->\n")
+    )
+    assert start  # without it towncrier writes above the title
+    assert not re.search("^## ", title, re.MULTILINE)
+    newest, older = "\n## 7.1.0 (2027-01-02)\n\n- new\n", "\n## 7.0.0 (2027-01-01)\n\n- old\n"
+    (tmp_path / "CHANGELOG.md").write_text(title + start + newest + older + below)
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    script = jobs["page"]["steps"][-1]["run"].partition("\ngh ")[0]
+    env = {**os.environ, "GITHUB_REF_NAME": "v7.1.0"}
+    subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=env, check=True)
+    assert (tmp_path / "notes.md").read_text().split() == ["-", "new"]

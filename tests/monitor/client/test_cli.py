@@ -196,7 +196,7 @@ def test_python_m_warmwatch_without_the_monitor_explains_how_to_install_it() -> 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "get it with: pip install 'PATH[monitor]'" in done.stderr
+    assert "get it with: pip install 'warmwatch[monitor]'" in done.stderr
 
 
 def bare(*words: str) -> subprocess.CompletedProcess[str]:
@@ -221,7 +221,7 @@ def test_without_the_extra_help_and_version_work_and_other_commands_name_it() ->
         "`warmwatch status` needs the monitor's libraries, which are not installed ("
         in status.stderr
     )
-    assert "pip install 'PATH[monitor]'" in status.stderr
+    assert "pip install 'warmwatch[monitor]'" in status.stderr
 
 
 def test_without_the_extra_run_becomes_the_command() -> None:

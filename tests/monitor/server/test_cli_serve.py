@@ -239,8 +239,7 @@ def test_without_the_extra_it_prints_the_pip_command() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "warmwatch: `warmwatch serve` needs the monitor's libraries, which are not installed "
-        "(psutil); "
-        "get them with: pip install 'PATH[monitor]', where PATH is the checkout or the wheel\n"
+        "(psutil); get them with: pip install 'warmwatch[monitor]'\n"
     )
 
 
