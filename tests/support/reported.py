@@ -1,4 +1,4 @@
-"""Hand-built Accounts, whose answers are made of builders' ranks as ``/status`` makes them.
+"""Hand-built run summaries: the answers of builders' ranks, as ``/status`` makes them.
 
 Times are relative to the snapshot's EPOCH, as in ``builders``.
 """
@@ -84,7 +84,7 @@ def run_summary(
 ) -> RunSummary:
     """A run of these ranks, all of which ``compiled`` the same.
 
-    ``answers``: what is otherwise in each rank's answer, by dotted keys.
+    ``answers``: what differs in each rank's answer, by dotted keys.
     """
     (run,) = b.runs(*views)
     ended = None if run.living else EPOCH - 12

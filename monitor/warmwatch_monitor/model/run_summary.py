@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from warmwatch_monitor.model.records import Death
+from warmwatch_monitor.model.records import Death, Requested
 
 FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
@@ -76,15 +76,14 @@ class Provenance(Struct, frozen=True, kw_only=True):
     """As set by the user or the framework."""
 
 
-class Compiled(Struct, frozen=True, kw_only=True):
+class Compiled(Requested, frozen=True, kw_only=True):
     """One compilation of a rank, or another compiler event of its journal.
 
     Attributes:
-        ended: when. seconds: how long. step: steps before it. id, kind, name, file, line, reason,
-        category, cache, failure: as ``model.Compilation`` has them. code: hash of the function's
-        code. caller, dynamic, evaluating: as there. phase_seconds: exclusive. ops: operators in
-        the graph. kernels: compiled. slowest_kernels: with their seconds, which overlap: PyTorch
-        compiles several at a time.
+        ended: when. seconds: how long. step: steps before it. id, cache, failure, evaluating: as
+        ``model.Compilation`` has them. code: hash of the function's code. phase_seconds: exclusive.
+        ops: operators in the graph. kernels: compiled. slowest_kernels: with their seconds, which
+        overlap: PyTorch compiles several at a time.
     """
 
     ended: float
@@ -92,15 +91,8 @@ class Compiled(Struct, frozen=True, kw_only=True):
     step: int | None = None
     id: str | None = None
     kind: str = "other"
-    name: str | None = None
-    file: str | None = None
-    line: int | None = None
     code: str | None = None
-    caller: str | None = None
-    dynamic: bool | None = None
     evaluating: bool = False
-    reason: str | None = None
-    category: str | None = None
     cache: str | None = None
     failure: str | None = None
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
