@@ -131,8 +131,10 @@ def config(is_json: bool) -> None:
     Exit code: 0 shown; 2 a file or a value cannot be used
     """
     from warmwatch_monitor.settings import load, price_per_gpu_hour
-    from warmwatch_monitor.variables import VARIABLES, ConfigDocument, Setting
+    from warmwatch_monitor.variables import VARIABLES, ConfigDocument, Setting, unknown_variables
 
+    for complaint in unknown_variables(os.environ):
+        note(f"warmwatch: {complaint}")
     load(os.environ, os.getuid(), {})
     price_per_gpu_hour(os.environ)
     settings = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from shlex import quote
 from typing import Any, NamedTuple
 
 import click
@@ -19,11 +21,11 @@ from warmwatch_monitor.client.answers import (
 )
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
-from warmwatch_monitor.settings import load_history_settings
+from warmwatch_monitor.settings import HistorySettings, load_history_settings
 from warmwatch_monitor.terminal.table import lines, wrapped
 
 NO_RUN, TROUBLE, UNREAD = 5, 4, 6
@@ -122,13 +124,31 @@ def status(
     _refuse_two_views(view)
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
-    seen = HistoryWriter(load_history_settings(os.environ))
+    history = load_history_settings(os.environ)
+    seen = HistoryWriter(history)
     query = answer_source(
         run, address=address, dir=dir, prometheus=prometheus, access=more, on_read=seen.take
     )
-    answer = _watch(query, view) if view.watch is not None else _show(query(), view, dir)
+    try:
+        answer = _watch(query, view) if view.watch is not None else _show(query(), view, dir)
+    except UnknownRunError as error:
+        if error.exit_code == NO_RUN and prometheus is None:
+            _mention_report(error, history)
+        raise
     seen.write()
     ctx.exit(exit_code(answer))
+
+
+def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
+    """Add to the message if the history has the run: its record is removed after its end."""
+    if settings.directory is None:
+        return
+    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.store import Store
+
+    with suppress(WarmwatchError):
+        if Store(settings).listed(Wanted(name=error.run, limit=1)):
+            error.args = (f"{error}; it ended earlier: warmwatch report {quote(error.run)}",)
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:

@@ -242,6 +242,12 @@ def test_an_invalid_file_is_an_error_with_its_name(place: Path, text: str, expec
     assert expected in errors
 
 
+def test_an_unknown_variable_is_a_note(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARMWATCH_ADRESS", "127.0.0.1:1")
+    code, _, errors = shown()
+    assert (code, "did you mean WARMWATCH_ADDRESS?" in errors) == (0, True)
+
+
 def test_a_project_file_without_our_section_sets_nothing(place: Path) -> None:
     (place / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     code, found, _ = shown()

@@ -206,6 +206,9 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     done = run("compare", "gpt2", "gpt2~1", **state)
     assert done.exit_code == 0, done.output
     assert "gpt2 (aaaaaaaa)" in done.output
+    gone = run("status", "gpt2", **state)
+    assert (gone.exit_code, "it ended earlier: warmwatch report gpt2" in gone.output) == (5, True)
+    assert "ended earlier" not in run("status", "gpt3", **state).output
     nobody = run("report", "gpt3", **state)
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
