@@ -183,14 +183,11 @@ def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) 
 def _begins(
     codes: Sequence[float], names: Sequence[str | None], epochs: Sequence[float]
 ) -> list[tuple[float, str | None]]:
-    """Each stretch of one code: its begin, and the code's meaning.
-
-    An epoch is the end of its second, so a stretch begins at the epoch before.
-    """
+    """Each stretch of one code: its begin, and the code's meaning."""
     found, rest = [], bytes(map(int, codes))
     while rest:
         at = len(codes) - len(rest)
-        found.append((round(epochs[max(0, at - 1)], 3), names[rest[0]]))
+        found.append((round(epochs[at], 3), names[rest[0]]))
         rest = rest.lstrip(rest[:1])
     return found
 

@@ -32,6 +32,7 @@ export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
       const high = lane - gap;
       ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
       const states = stretches(rank.states, end).map(([begin, until, name]) => [begin, ENDED.has(name) ? Math.min(until, begin + cap) : until, name]);
+      if (states.length > 1 && ENDED.has(states[0][2])) states.shift(); // it ended before the first sample
       paint(plot, states, top, high, colours);
       for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top, high, colours);
       paint(plot, stretches(rank.phases, end), top, thin ? high : high * 0.5, colours);

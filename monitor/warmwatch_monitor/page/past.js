@@ -21,6 +21,8 @@ export class Past {
     this.clear();
     this.at = answer.at;
     for (const one of answer.ranks) {
+      // a moment is the end of its second, in which the state or phase began
+      for (const name of SPANS) one[name] = one[name].map(([at, what], place) => [place ? at - 1 : at, what]);
       this.ranks.set(`${one.rank} ${one.run}`, { ...one, spent: null });
     }
     for (const one of answer.gpus) this.gpus.set(one.uuid, one);

@@ -7,6 +7,7 @@ of the width and texts have a fixed size, so that a chart fits a phone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import floor, log10
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -24,6 +25,7 @@ _USUAL_PIXELS = 900
 _PLOT = 110
 _MOST_TICKS = 4
 _ROUND_TIMES = (60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 36000.0)
+_FACTORS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)  # of a power of ten: round tops of an axis
 _BLOCK = 26  # height of a row of the icicle
 _LEAST_LABEL = 4  # characters: a shorter label is useless
 _STRIP = 8  # height of the phases above the plot of steps
@@ -167,6 +169,12 @@ def ticks(upto: float, most: int = _MOST_TICKS) -> list[float]:
     return [round(at * step, 6) for at in range(int(upto / step) + 1)]
 
 
+def round_up(value: float) -> float:
+    """The smallest round number that is at least ``value``, as on the page."""
+    power = 10.0 ** floor(log10(value))
+    return next(one * power for one in _FACTORS if one * power >= value * 0.9999)
+
+
 def _key(entries: Iterable[tuple[str, str]]) -> Markup:
     """The legend, in as many lines as the screen needs."""
     swatches = (_SWATCH.format(kind, words) for kind, words in entries)
@@ -233,7 +241,7 @@ def _plot(
     known = [value for curve in _curves(seen, column) for _, value in curve]
     if len(known) < 2 or not max(known):
         return None
-    (begin, seconds), top = shown, float(max(known))
+    (begin, seconds), top = shown, round_up(float(max(known)))
     scale, high = _WIDTH / seconds, _PLOT / top
     labels = [
         Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(

@@ -105,7 +105,7 @@ def test_an_evaluation_and_a_save_are_in_their_seconds() -> None:
     )
     (rank,) = columns(history)["ranks"]
     assert [name for _, name in rank["pauses"]] == [None, "evaluation", "saving", None]
-    assert [moment - b.EPOCH for moment, _ in rank["pauses"]] == [0, 0, 2, 3]  # the ends before
+    assert [moment - b.EPOCH for moment, _ in rank["pauses"]] == [0, 1, 3, 4]
 
 
 def test_recompiles_have_reason_and_time_for_the_whole_period() -> None:

@@ -603,6 +603,7 @@ DRAWN_STARTS = """async () => {
   return [
     draw(rank([[0, "warm"], [200, "failed"], [600, "compiling"]], [5, 9, 9, 9])),
     draw(rank([[0, "warm"], [300, "compiling"]], [5, 9, 9, 1])),
+    draw(rank([[0, "failed"], [600, "warm"]], [9, 9, 9, 9])),
     restarts({ steps: [5, null, 1, 2], by: -100 }, times),
   ];
 }"""
@@ -612,9 +613,10 @@ def test_each_start_of_a_run_has_a_bar_of_its_own(browser: Browser, tmp_path: Pa
     """An end is a moment, not a bar to the next start; two that follow directly are apart."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.page.evaluate("globalThis.devicePixelRatio = 1")
-        failed, direct, shifted = page.page.evaluate(DRAWN_STARTS)
+        failed, direct, earlier, shifted = page.page.evaluate(DRAWN_STARTS)
     assert failed == [["warm", 0, 200], ["failed", 200, 8], ["compiling", 600, 400]]
     assert direct == [["warm", 0, 300], ["compiling", 300, 700], ["ground", 298, 4]]
+    assert earlier == [["warm", 600, 400]]
     assert shifted == [100]
 
 
@@ -633,17 +635,23 @@ SPANS = """async () => {
   add(9, "warm", 5.1);
   add(10, "finished", 5.1);
   const { phases, states } = past.ranks.get("0 m");
-  return [phases, states];
+  const loaded = { run: "m", rank: 0, states: [[1, "warm"]], pauses: [],
+    phases: [[1, null], [3, "dynamo"], [4, null]] };
+  globalThis.fetch = async () => ({ ok: true, json: () => (
+    { at: [1, 2, 3, 4], gpus: [], ranks: [loaded] }) });
+  await past.load(300, 900);
+  return [phases, states, past.ranks.get("0 m").phases];
 }"""
 
 
-def test_a_short_recompile_is_in_the_second_before_its_sample_with_its_phase(
+def test_a_short_recompile_is_in_the_second_before_its_sample_also_after_a_reload(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        phases, states = page.page.evaluate(SPANS)
+        phases, states, loaded = page.page.evaluate(SPANS)
     assert phases == [[1, None], [2, "inductor"], [3, None]]
     assert states == [[1, "warm"], [9, "finished"]]
+    assert loaded == [[1, None], [2, "dynamo"], [3, None]]
 
 
 PERIODS = """async () => {

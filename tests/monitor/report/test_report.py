@@ -372,6 +372,13 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
 
 
+def test_the_values_on_an_axis_are_round() -> None:
+    seen = a.steps()
+    columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
+    page_of = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
+    assert re.findall(r'text-anchor="end">([\d.]+ ms)</text>', page_of) == ["150 ms", "75 ms"]
+
+
 def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
     seen = a.steps()
     began = seen.epochs[0] - 100
