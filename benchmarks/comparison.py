@@ -213,6 +213,7 @@ def _try(tool: Tool, place: Path, cache: Path) -> Seen:
             time.sleep(LOOK_SECONDS)
         _copy(main, output)
         seconds = time.monotonic() - began
+    print(f"{place.name}: {seconds:.0f} s", file=sys.stderr, flush=True)
     if process.returncode or not Path(words["@file@"]).exists():
         raise RuntimeError((place / "output").read_text(errors="replace")[-3000:])
     truth = json.loads(Path(words["@file@"]).read_text())
