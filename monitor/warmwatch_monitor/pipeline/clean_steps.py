@@ -7,8 +7,8 @@ A step of a training on GPUs ends when its kernels are launched. A step that syn
 the queue full, waits for all queued kernels. So most steps take as long as a launch, a few are far
 longer, and the length of a step is a mean from wait to wait:
 
-* Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them waited,
-  else among all of the run.
+* Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them
+  synchronized, else among all of the run.
 * With earlier polls (:meth:`QueuedSteps.step_ns`): the latter among the steps of the last 20 to
   40 s, for the speed may have changed since the run began. If far more steps than usual have passed
   without a wait, the loop no longer waits, and a step is as long as its launch.
@@ -150,7 +150,7 @@ class QueuedSteps(NamedTuple):
             return self.slot.recent_step_ns
         since = CleanSteps.of(self.slot).since(self.before)
         apart = sum(since.bins) / max(1, waits(since.bins, launch))
-        if self.slot.steps.steps - self.waited > _MISSING * apart:
+        if self.slot.steps.steps - self.waited > max(record.RING, _MISSING * apart):
             return launch
         return queued_ns(lengths, since.bins, since.sum_ns)
 

@@ -291,12 +291,16 @@ def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) ->
         ([10, 10, 15, 10, 15, 10, 15, 10], 0, 10.0),
         ([6] * 9 + [18, 12] + [6] * 53, 6, 6.0),
         ([1] * 9 + [18, 15] + [1] * 53, 4, (96 + 4 * 19) / 100),
-        ([1] * 9 + [18, 15] + [1] * 53, 6, (62 + 33) / 64),
+        ([1] * 9 + [18, 15] + [1] * 53, 6, (94 + 6 * 19) / 100),
+        ([1] * 9 + [18, 15] + [1] * 53, 10, (62 + 33) / 64),
+        ([6] * 11 + [1] * 45 + [19, 6, 6], 40, (60 + 40 * 19) / 100),
     ],
     ids=[
         *("two waits", "three waits", "one wait and none before", "one wait", "none, few before"),
         *("none, many before", "alike", "twice as long", "half as long again"),
-        *("two hiccups", "two waits in a row, few before", "two waits in a row, many before"),
+        *("two hiccups", "two waits in a row, few before"),
+        *("two waits in a row, some before", "two waits in a row, many before"),
+        "a full queue, then a synchronization",
     ],
 )
 def test_a_step_of_a_loop_that_queues_its_work(
@@ -309,6 +313,46 @@ def test_a_step_of_a_loop_that_queues_its_work(
     total = (100 - waits + 19 * waits) * MS
     found = queued_ns([one * MS for one in lengths], bins, total)
     assert found == pytest.approx(expected * MS)
+
+
+REAL = 6.0  # milliseconds of the GPU for a step
+
+
+def period(every: int, full: int, launch: float) -> list[int]:
+    """The lengths from one synchronization to the next: launches, waits for a full queue, one wait.
+
+    ``full``: so many steps fit into the queue.
+    """
+    launches = min(every - 1, full)
+    before = [launch] * launches + [REAL] * (every - 1 - launches)
+    return [round(one * MS) for one in (*before, every * REAL - sum(before))]
+
+
+@pytest.mark.parametrize("full", [8, 21, 29, 45, 100])
+@pytest.mark.parametrize("launch", [0.05, 0.3, 2, 4])
+def test_a_step_takes_a_whole_period_however_many_are_queued(full: int, launch: float) -> None:
+    """At any phase. From a full queue to a synchronization the GPU works for other steps, too."""
+    for every in (*range(2, 31, 4), *range(31, RING + 1)):
+        lengths = period(every, full, launch)
+        marked = [bisect_left(record.BOUNDS_NS, one) for one in lengths]
+        bins = [3 * marked.count(at) for at in range(record.BINS)]
+        total = 3 * sum(lengths)
+        for phase in range(every):
+            ring = (lengths * 3 + lengths[:phase])[-RING:][::-1]
+            found = queued_ns(ring, bins, total, whole_run=True)
+            assert found == pytest.approx(REAL * MS, rel=0.1), (every, phase)
+            bins[marked[phase]] += 1
+            total += lengths[phase]
+
+
+def test_two_hiccups_at_the_begin_of_a_run_are_not_the_end_of_a_period() -> None:
+    """From their end on, the mean would be 20 ms."""
+    lengths = [MS] * 30 + [40 * MS] * 2 + [MS] * 2
+    bins = [0] * record.BINS
+    for one in lengths:
+        bins[bisect_left(record.BOUNDS_NS, one)] += 1
+    found = queued_ns(lengths, bins, sum(lengths), whole_run=True)
+    assert found == pytest.approx(112 / 34 * MS)
 
 
 def test_before_three_steps_a_loop_that_queues_its_work_has_no_length() -> None:

@@ -80,6 +80,16 @@ def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
     assert not [one for one in training.views if one.slower]
 
 
+@pytest.mark.parametrize("real", [0.006, 0.2])
+def test_a_loop_that_fills_the_queue_keeps_its_speed_at_each_poll(real: float) -> None:
+    """Also while it launches for seconds, when many steps in a row do not wait."""
+    training, launch = Training(), 0.3 * real
+    before = [launch] * 21 + [real] * 28
+    training.run(iter([*before, 50 * real - sum(before)] * round(3 / real)))
+    for one in training.views[-90:]:
+        assert one.figures.steps.recent_seconds == pytest.approx(real, rel=0.15)
+
+
 def test_a_loop_that_synchronizes_less_often_is_neither_faster_nor_slower() -> None:
     training = Training()
     for every in (1, 100, 1, 10, 1):

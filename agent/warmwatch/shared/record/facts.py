@@ -380,7 +380,7 @@ class Slot(NamedTuple):
             return self.typical_step_ns
         lengths = recent_lengths(self.recent)
         if self.identity.gpus:
-            return queued_ns(lengths, self.clean_bins, self.clean_sum_ns)
+            return queued_ns(lengths, self.clean_bins, self.clean_sum_ns, whole_run=True)
         return median_ns(lengths)
 
     @property

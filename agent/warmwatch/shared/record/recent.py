@@ -29,6 +29,7 @@ _SLOWED_STEPS, _SLOWED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes l
 _ODD = 1 / 8  # of the steps before: at most so many were as slow, such as every tenth one
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
+_TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
 
 
@@ -109,32 +110,59 @@ def median_ns(lengths: Sequence[int]) -> float | None:
     return (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def queued_ns(lengths: Sequence[int], bins: Sequence[int], total_ns: int) -> float | None:
+def queued_ns(
+    lengths: Sequence[int], bins: Sequence[int], total_ns: int, *, whole_run: bool = False
+) -> float | None:
     """The recent length of a step whose work a GPU queues, in wall-clock time.
 
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
-    queue full, waits for all of them, so the median is the time of a launch. If several of
-    ``lengths`` waited, at regular distances, this is the mean from the first to the last of them:
-    two hiccups in a row are no period. Else, if at most a few of ``bins`` waited, it is the mean of
-    ``bins``. A mean close to the median is the median.
+    queue full, waits, so the median is the time of a launch. If several of ``lengths``
+    synchronized, this is the mean from the first to the last of them. Else it is the mean of
+    ``bins``, if a few of them waited, or about as large a share as of ``lengths``: these show the
+    same loop. A mean close to the median is the median.
 
     Args:
         lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
-        the last seconds.
+        the last seconds. whole_run: of the run, so the queue was empty before the first of them.
     """
     median = median_ns(lengths)
     if median is None:
         return None
     long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
-    farthest = max((after - at for at, after in pairwise(long)), default=0)
-    count = sum(bins)
-    if long and max(long[0], len(lengths) - 1 - long[-1]) <= farthest:
-        mean = sum(lengths[long[0] : long[-1]]) / (long[-1] - long[0])
-    elif count and waits(bins, median) <= _FEW_LONG * count:
-        mean = total_ns / count
-    else:
-        mean = sum(lengths) / len(lengths) if farthest else median
+    mean = _between_waits(lengths, long)
+    count, waited = sum(bins), waits(bins, median)
+    share = len(long) / len(lengths)
+    if mean is None and count and waited <= max(_FEW_LONG, _TIMES_SHARE * share) * count:
+        queued = _queued_steps(lengths, long, count) if whole_run else 0
+        mean = (total_ns - sum(lengths[:queued])) / (count - queued)
+    elif mean is None:
+        mean = sum(lengths) / len(lengths) if len(long) > 1 else median
     return mean if mean > UNEQUAL * median else median
+
+
+def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
+    """The mean from the first to the last step that synchronized; ``None`` if unknown.
+
+    Such a step leaves nothing queued, and is the longest. One that finds the queue full leaves it
+    full, so from one kind to the other the GPU works for fewer or more steps than are launched. The
+    steps have to be at regular distances: two hiccups in a row are no period.
+    """
+    half = max(map(lengths.__getitem__, long), default=0) / 2
+    alike = [at for at in long if lengths[at] > half]
+    farthest = max((after - at for at, after in pairwise(alike)), default=0)
+    if not alike or max(alike[0], len(lengths) - 1 - alike[-1]) > farthest:
+        return None
+    return sum(lengths[alike[0] : alike[-1]]) / (alike[-1] - alike[0])
+
+
+def _queued_steps(lengths: Sequence[int], long: Sequence[int], count: int) -> int:
+    """The number of steps since the last one that synchronized; 0 if unknown.
+
+    After two whole periods they are at most a third of the ``count`` steps of the run. If they are
+    more, the long step may have been a hiccup at the begin of the run.
+    """
+    since = max(long, key=lengths.__getitem__, default=0)
+    return since if 3 * since <= count else 0
 
 
 def waits(bins: Sequence[int], median: float) -> int:
