@@ -24,6 +24,7 @@ import pytest
 
 from support.records import wait_until
 from support.trainings import ROOT
+from warmwatch.shared.reasons import plain
 
 pytestmark = pytest.mark.install
 UV = Path(sys.executable).with_name("uv")
@@ -41,7 +42,7 @@ for _ in range(9):
 print("attached", flush=True)
 sys.stdin.read()
 """
-REASON = "batch size (dim 0 of `x`) went from 2 to 3"
+REASON = plain("tensor 'x' size mismatch at index 0. expected 2, actual 3") or ""
 _COMPILED = """
 import select, sys, torch, warmwatch
 warmwatch.attach(run=sys.argv[1])

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from support.values import replace
 from warmwatch.shared import record
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import (
     CATEGORIES,
     ENDS,
@@ -294,6 +295,7 @@ RECOMPILATION = Compilation(
     cache="miss",
     after_warm=True,
 )
+WHY = plain(RECOMPILATION.reason, RECOMPILATION.category)  # "batch size (dim 0 of `i`) ..."
 RECOMPILE = Recompile(
     at_ns=ago(2),
     reason="0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14",

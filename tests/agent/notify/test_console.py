@@ -18,6 +18,7 @@ from warmwatch.notify import console
 from warmwatch.notify.console import Announcer
 from warmwatch.process.ending import End
 from warmwatch.shared import record
+from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
 
 RECOMPILE = {
@@ -115,7 +116,8 @@ def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
     announcer().compiled("forward", RECOMPILE)
     line = output.getvalue()
     assert "recompiled `forward` (model.py:31) in step " in line
-    assert "in 2.1 s: batch size (dim 0 of `x`) went from 16 to 7. Pad the size" in line
+    why = plain(f"{RECOMPILE['reason']}", "shape")
+    assert f"in 2.1 s: {why}. Pad the size" in line
     announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
     assert output.getvalue() == line
 

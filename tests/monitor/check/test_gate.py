@@ -170,7 +170,7 @@ def test_each_cause_is_reported_once_with_its_remedy() -> None:
         cudagraph_skips=2,
     )
     found = {one.measure: causes(one) for one in against(DONE, now, recorded=recorded).grew}
-    why = "`forward` (model.py:31): batch size (dim 0 of `i`) went from 16 to 14"
+    why = f"`forward` (model.py:31): {b.WHY}"
     ((again, pad),) = found["recompiles"]
     assert again == f"{why} (2 times)"
     assert pad is not None

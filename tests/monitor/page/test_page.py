@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -396,7 +397,7 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
         page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
         opened = page.page.locator("#recompiles details")
-        assert "dim 1 went from 64 to 48" in opened.locator("summary").inner_text()
+        assert re.search("dim 1 .*64.* 48", opened.locator("summary").inner_text())
         assert not opened.locator("code").is_visible()
         opened.locator("summary").click()
         words = opened.inner_text()

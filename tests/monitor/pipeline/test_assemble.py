@@ -44,7 +44,7 @@ def through_prometheus(view: RankView) -> RankView:
 def test_the_sentence_is_the_same_without_what_no_series_reports(state: str) -> None:
     """Reasons are in no label: they are not bounded."""
     snapshot = b.snapshot(STATES[state])
-    what, reason = " `forward` (model.py:31)", ": batch size (dim 0 of `i`) went from 16 to 14"
+    what, reason = " `forward` (model.py:31)", f": {b.WHY}"
     reported = summary(assemble(samples(snapshot), b.EPOCH))
     whole = summary(snapshot).replace(reason, "").replace(what, "")
     assert reported == whole

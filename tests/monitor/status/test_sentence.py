@@ -7,6 +7,7 @@ import pytest
 from support import builders as b
 from support.values import replace
 from warmwatch.shared.phrases import duration, step_length
+from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.words.evidence import evidence
@@ -21,8 +22,7 @@ SENTENCES = {
     "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
     "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly; "
     "48 ms a step is the real speed",
-    "recompiling": "gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): "
-    "batch size (dim 0 of `i`) went from 16 to 14",
+    "recompiling": f"gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): {b.WHY}",
     "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
     "finished": "gpt2: finished after 3602 steps",
     "failed": "gpt2: failed after 3602 steps with an uncaught exception",
@@ -182,7 +182,7 @@ def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
     why = {"reason": "n: expected 4096, actual 8192", "category": "shape"}
     later = b.view(slot, journal={"recompile": Recompile(at_ns=b.ago(1), **kernel, **why)})
     assert summary(b.snapshot(later)).endswith(
-        "now `scale` (kernels.py:7): `n` went from 4096 to 8192"
+        f"now `scale` (kernels.py:7): {plain(why['reason'])}"
     )
     assert later.figures.log.underway is not None
     assert later.figures.log.underway.kind == "triton"
@@ -275,10 +275,7 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     older = replace(b.RECOMPILATION, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
     found = answer(b.snapshot(b.view(recompiled, compilations=(older, b.RECOMPILATION))))
     assert found == (
-        (
-            "gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: "
-            "batch size (dim 0 of `i`) went from 16 to 14"
-        ),
+        (f"gpt2: recompiled `forward` (model.py:31), 1 of 3 clean steps since: {b.WHY}"),
         ("last step 36 ms",),
     )
 
