@@ -375,3 +375,57 @@ def test_drift_is_that_of_the_losses_the_script_prints(records: Path, tmp_path: 
     assert 0 < default["guard_seconds"] < default["steady"]["value"]
     assert table["rows"][0]["guard_seconds"] is None
     assert "eager again" in done.stderr
+
+
+GUARDED = """
+import json, signal, sys, torch
+from torch.profiler import ProfilerActivity, profile
+torch.set_num_threads(1)
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
+    def forward(self, x): return x + self.linear(self.norm(x))
+model = torch.nn.Sequential(*(Block() for _ in range(30)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+@torch.compile(backend="aot_eager")
+def guarded(x): return model(x).square().mean()
+def step():
+    guarded(x).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+x, ended = torch.randn(4, 16), []
+signal.signal(signal.SIGINT, lambda *_: ended.append(1))
+while not ended: step()
+with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    for _ in range(20): step()
+events = profiled.profiler.kineto_results.events()
+took = [e.duration_ns() / 1e3 for e in events if e.name() == "TorchDynamo Cache Lookup"]
+open(sys.argv[1], "w").write(json.dumps(sorted(took)))
+"""
+
+
+@pytest.mark.long
+def test_doctor_measures_guard_checks_as_the_trainings_own_profiler_does(
+    records: Path, tmp_path: Path
+) -> None:
+    script, file = tmp_path / "train.py", tmp_path / "truth"
+    script.write_text(GUARDED)
+    done = subprocess.run(
+        [*MODES[:-1], "doctor", "--json", "--", sys.executable, str(script), str(file)],
+        env={**os.environ, "WARMWATCH_DIR": str(records)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    words = r"guard checks take ([\d.]+) (m?s) of each step \(([\d.]+) %\), .* in guarded \(.*train"
+    measured = re.match(words, found["what"])
+    assert measured, found["what"]
+    unit = {"ms": 1e3, "s": 1e6}[measured[2]]
+    truth = json.loads(file.read_text())
+    assert len(truth) == 20
+    microseconds = float(measured[1]) * unit
+    assert truth[2] / 2 < microseconds < 2 * truth[17]
+    assert 1 < float(measured[3]) < 100

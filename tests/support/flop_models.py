@@ -25,8 +25,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         batch, length, _ = x.shape
         q = self.q(x).view(batch, length, HEADS, -1).transpose(1, 2)
         k, v = self.kv(x).view(batch, length, 2, self.groups, -1).transpose(1, 3).unbind(2)
-        k, v = (one.repeat_interleave(HEADS // self.groups, 1) for one in (k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -57,11 +58,21 @@ def read_losses(folder: Path) -> Losses:
     return found
 
 
-def read_guards(folder: Path) -> tuple[float, dict[str, float]] | None:
-    """Seconds of guard checks in a step, and those of each frame, of the rank with the most;
-    ``None`` if none were measured."""
-    found = [unpack_guards(file.read_text()) for file in folder.glob(f"*{GUARDS}")]
-    return max(found, key=lambda one: one[0], default=None)
+class Guards(NamedTuple):
+    """Seconds of guard checks in a step of ``rank``, and those of each frame by its number."""
+
+    seconds: float
+    frames: Mapping[str, float]
+    rank: int
+
+
+def read_guards(folder: Path) -> Guards | None:
+    """The guard checks of the rank with the most; ``None`` if none were measured."""
+    found = [
+        Guards(*unpack_guards(file.read_text()), int(file.name.partition("-")[0]))
+        for file in folder.glob(f"*{GUARDS}")
+    ]
+    return max(found, key=lambda one: one.seconds, default=None)
 
 
 def drift(losses: Losses, eager: Losses, again: Losses | None = None) -> Drift | None:

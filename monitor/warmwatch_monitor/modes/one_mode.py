@@ -103,8 +103,9 @@ def attempt(
         seconds=seconds,
         output=None if place is None else str(place),
         losses=recorded,
-        guard_seconds=checks[0] if checks else None,
-        guard_frames=checks[1] if checks else {},
+        guard_seconds=checks.seconds if checks else None,
+        guard_frames=checks.frames if checks else {},
+        guard_rank=checks.rank if checks else None,
         resident_bytes=run.resident_bytes,
     )
 

@@ -49,7 +49,7 @@ class Tried(Struct, frozen=True, kw_only=True):
         output: file with its output.
         losses: recorded losses of each rank.
         guard_seconds: of guard checks for a step, after the steps were measured. guard_frames:
-            those of each frame, by PyTorch's number.
+            those of each frame, by PyTorch's number. guard_rank: the rank that both are of.
         resident_bytes: the most resident memory of a rank, as far as it was polled.
     """
 
@@ -63,6 +63,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     losses: Losses = field(default_factory=dict)
     guard_seconds: float | None = None
     guard_frames: Mapping[str, float] = field(default_factory=dict)
+    guard_rank: int | None = None
     resident_bytes: int | None = None
 
 

@@ -48,9 +48,11 @@ def startable(command: Sequence[str]) -> Iterator[None]:
     from warmwatch_monitor.run.process import NOT_EXECUTABLE, NOT_FOUND
 
     try:
+        if not command[0]:
+            raise FileNotFoundError  # starting '' is reported as a lack of permission
         yield
     except FileNotFoundError:
-        name = command[0] or "''"
+        name = command[0] or "the command ''"
         note(f"warmwatch: {name}: not found; give what you would type without warmwatch")
         raise SystemExit(NOT_FOUND) from None
     except OSError as error:

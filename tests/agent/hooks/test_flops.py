@@ -109,6 +109,23 @@ def test_what_has_no_formula_is_left_out_by_name(models: ModuleType) -> None:
     assert known.flops == 3 * 2 * 4 * 8 * 8  # the linear layer's, and the backward of the product
 
 
+ATTENTION = """
+class GraphModule(torch.nn.Module):
+    def forward(self, q: "bf16[2, 8, 16, 32]", k: "bf16[2, 2, 64, 32]", v: "bf16[2, 2, 64, 32]"):
+        x = torch.ops.aten._scaled_dot_product_KERNEL_attention.default(q, k, v, 0.0, True)
+        y = torch.ops.aten._scaled_dot_product_KERNEL_attention_backward.default(q, q, k, v, q)
+        return (y,)
+"""
+
+
+@pytest.mark.parametrize("kernel", ["flash", "efficient", "cudnn"])
+def test_attention_counts_each_head_of_the_queries_and_no_repeated_scores(kernel: str) -> None:
+    flop_counter = pytest.importorskip("torch.utils.flop_counter")
+    known = operations_of_text(ATTENTION.replace("KERNEL", kernel), flop_counter.flop_registry)
+    product = 2 * 2 * 8 * 16 * 64 * 32
+    assert known == Counted((2 + 4) * product)
+
+
 TEXT = """
 class GraphModule(torch.nn.Module):
     def forward(self, a: "f32[4, 8]", b: "f32[8, 8]"):

@@ -21,7 +21,8 @@ UNKNOWN = "the time of guard checks is unknown: "
 
 def found(**known: Any) -> tuple[Mark, str]:
     """For steps of 36 ms and a function ``forward`` with the number 0."""
-    one = finding(Tried(**{"mode": "", "summary": run_summary(ranks=(rank(),)), **known}))
+    usual = {"mode": "", "summary": run_summary(ranks=(rank(),)), "guard_rank": 0}
+    one = finding(Tried(**{**usual, **known}))
     return one.mark, one.what
 
 
@@ -39,6 +40,21 @@ def test_above_one_percent_of_the_step_the_function_with_the_most_is_named(
 def test_below_it_nothing_is_to_be_done() -> None:
     expected = "guard checks take 0.036 ms of each step (0.1 %)"
     assert found(guard_seconds=36e-6, guard_frames={"0": 36e-6}) == (Mark.FINE, expected)
+
+
+def test_the_share_is_that_of_the_step_of_the_same_rank() -> None:
+    slower = rank(rank=1, answer={"step_seconds": {"median": 0.36}})
+    both = run_summary(ranks=(rank(), slower))
+    expected = "guard checks take 0.18 ms of each step (0.5 %)"
+    assert found(summary=both, guard_seconds=18e-5) == (Mark.FINE, expected)
+    expected = "guard checks take 0.18 ms of each step (0.05 %)"
+    assert found(summary=both, guard_seconds=18e-5, guard_rank=1) == (Mark.FINE, expected)
+
+
+def test_an_empty_command_is_not_found() -> None:
+    done = CliRunner().invoke(cli, ["doctor", "--", ""])
+    assert (done.exit_code, done.stdout) == (127, "")
+    assert "the command '': not found" in done.stderr
 
 
 @pytest.mark.parametrize(

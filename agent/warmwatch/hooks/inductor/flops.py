@@ -37,8 +37,7 @@ _MOST_NAMES = 8
 _CHEAP = frozenset({"aten", "prims", "inductor", "_c10d_functional", "c10d", "c10d_functional"})
 # Matrix products of ``aten`` without a formula in PyTorch, or not in all versions.
 _HEAVY = ("_grouped_mm", "_int_mm", "int4pack", "int8pack", "rnn", "lstm", "gru", "_cdist")
-_FLASH = "_scaled_dot_product_flash_attention"
-_FOR_CPU = "_for_cpu"
+_ATTENTION = "_scaled_dot_product"  # of each kernel, forward and backward
 
 
 class Counted(NamedTuple):
@@ -103,15 +102,29 @@ def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
         is_one = type(target).__module__.startswith("torch._") and hasattr(target, "_name")
         return (str(target._name)[:80] if is_one else ""), None
     namespace, _, name = str(getattr(packet, "_qualified_op_name", packet)).partition("::")
-    known = formulas.get(packet)
-    if known is None and name.startswith(_FLASH) and _FOR_CPU in name:
-        known = formulas.get(
-            getattr(sys.modules["torch"].ops.aten, name.replace(_FOR_CPU, ""), None)
-        )
+    if name.startswith(_ATTENTION):
+        known: Any = _attention_backward if "_backward" in name else _attention
+    else:
+        known = formulas.get(packet)
     if known is not None:
         return f"{namespace}::{name}"[:80], known
     cheap = namespace in _CHEAP and not any(part in name for part in _HEAVY)
     return ("" if cheap else f"{namespace}::{name}"[:80]), None
+
+
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Products of queries and keys, and of scores and values, for each head of the queries.
+
+    Several heads of queries may share one of keys; some versions of PyTorch have no formula for it.
+    """
+    batch, heads, queries, width = query
+    _, _, keys, _ = key
+    return int(2 * batch * heads * queries * keys * (width + value[-1]))
+
+
+def _attention_backward(_grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Four products. PyTorch's formula adds the repeated scores, which are no part of an MFU."""
+    return 2 * _attention(query, key, value)
 
 
 class _NoHintError(Exception):
