@@ -43,7 +43,9 @@ def guard_checks(command: tuple[str, ...]) -> tuple[Finding, int]:
 def finding(tried: Tried) -> Finding:
     """The time of guard checks, or why it is unknown."""
     ranks = tried.summary.ranks if tried.summary else ()
-    steps = {rank.rank: rank.answer["step_seconds"]["median"] for rank in ranks}
+    steps: dict[int | None, float | None] = {
+        rank.rank: rank.answer["step_seconds"]["median"] for rank in ranks
+    }
     step = steps.get(tried.guard_rank)
     if not tried.guard_seconds or not step:
         what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
