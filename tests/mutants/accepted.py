@@ -62,13 +62,10 @@ ACCEPTED: dict[str, dict[str, str]] = {
         ),
         "queued_ns: return mean if mean > UNEQUAL * median else median -> "
         "return mean if mean >= UNEQUAL * median else median": "10 % is a rough limit",
-        **{
-            "waits: return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1:]) -> "
-            f"return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) {by}:])": (
-                "a bin is 5 % wide, and the limit is rough"
-            )
-            for by in ("- 1", "+ 2")
-        },
+        "waits: return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1:]) -> "
+        "return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 2:])": (
+            "a bin is 5 % wide, and the limit is rough"
+        ),
     },
     "warmwatch.shared.record.layout": {
         f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "

@@ -282,7 +282,13 @@ def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) ->
     [
         ([1, 1, 19, 1, 1, 1, 18, 1, 1], 0, (19 + 3) / 4),
         ([1, 1, 19, 1, 1, 1, 20, 1, 21, 1], 0, (19 + 3 + 20 + 1) / 6),
+        ([1, 1, 1, 19, 1, 1, 1, 20, 1, 21, 1], 0, (19 + 3 + 20 + 1) / 6),
+        ([1, 1, 1, 1, 19, 1, 1, 1, 18, 1, 1, 1, 1], 0, (19 + 3) / 4),
+        ([1, 1, 1, 1, 19, 1, 1, 1, 18, 1, 1, 1, 1, 1], 0, 1.0),
+        ([1, 1, 20, 1, 1, 1, 10, 1, 1], 0, 1.0),
+        ([1, 19, 1], 0, 1.0),
         ([1, 1, 19, 1, 1, 1], 0, 1.0),
+        ([1, 1, 19, 1, 1, 1], 60, 1.0),
         ([1, 1, 19, 1, 1, 1], 5, (95 + 5 * 19) / 100),
         ([1, 1, 1, 1], 5, (95 + 5 * 19) / 100),
         ([1, 1, 1, 1], 6, 1.0),
@@ -296,7 +302,9 @@ def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) ->
         ([6] * 11 + [1] * 45 + [19, 6, 6], 40, (60 + 40 * 19) / 100),
     ],
     ids=[
-        *("two waits", "three waits", "one wait and none before", "one wait", "none, few before"),
+        *("two waits", "three waits", "irregular waits", "a period at each end"),
+        *("more than a period at the end", "one of half the length", "the second of three"),
+        *("one wait and none before", "one wait, most before", "one wait", "none, few before"),
         *("none, many before", "alike", "twice as long", "half as long again"),
         *("two hiccups", "two waits in a row, few before"),
         *("two waits in a row, some before", "two waits in a row, many before"),
@@ -343,6 +351,17 @@ def test_a_step_takes_a_whole_period_however_many_are_queued(full: int, launch: 
             assert found == pytest.approx(REAL * MS, rel=0.1), (every, phase)
             bins[marked[phase]] += 1
             total += lengths[phase]
+
+
+def test_the_steps_of_a_run_count_up_to_its_last_synchronization() -> None:
+    bins = [0] * record.BINS
+    bins[bisect_left(record.BOUNDS_NS, MS)] = 29
+    bins[bisect_left(record.BOUNDS_NS, 19 * MS)] = 1
+    lengths = [MS] * 10 + [19 * MS] + [MS] * 19
+    found = queued_ns(lengths, bins, sum(lengths), whole_run=True)
+    assert found == pytest.approx((19 + 19) / 20 * MS)
+    found = queued_ns([MS] * 5, bins, sum(lengths), whole_run=True)
+    assert found == pytest.approx((19 + 29) / 30 * MS), "no step of the ring synchronized"
 
 
 def test_two_hiccups_at_the_begin_of_a_run_are_not_the_end_of_a_period() -> None:

@@ -147,10 +147,12 @@ def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
     full, so from one kind to the other the GPU works for fewer or more steps than are launched. The
     steps have to be at regular distances: two hiccups in a row are no period.
     """
-    half = max(map(lengths.__getitem__, long), default=0) / 2
-    alike = [at for at in long if lengths[at] > half]
-    farthest = max((after - at for at, after in pairwise(alike)), default=0)
-    if not alike or max(alike[0], len(lengths) - 1 - alike[-1]) > farthest:
+    if not long:
+        return None
+    longest = max(map(lengths.__getitem__, long))
+    alike = [at for at in long if 2 * lengths[at] > longest]
+    apart = [after - at for at, after in pairwise(alike)]
+    if max(alike[0], len(lengths) - 1 - alike[-1]) > max(apart, default=0):
         return None
     return sum(lengths[alike[0] : alike[-1]]) / (alike[-1] - alike[0])
 
