@@ -76,8 +76,9 @@ export class Charts {
     this.#lanes();
     const name = (one) => (this.several ? `${one.run} rank ${one.rank}` : `rank ${one.rank}`);
     this.#lines("steps", "key-rank", this.#steps().map(([one, column]) => [name(one), column, `${one.rank} ${one.run}`]), { show: as.length, scaled: true });
-    this.#lines("power", "key-gpu", gpus.map((one) => [one.index, one.power_watts, `${one.index} `]), { show: as.watts });
-    const active = gpus.map((one) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100)), `${one.index} `]);
+    // by its place, not its index: the MIG devices of a board share one
+    this.#lines("power", "key-gpu", gpus.map((one, nth) => [one.index, one.power_watts, `${nth} `]), { show: as.watts });
+    const active = gpus.map((one, nth) => [one.index, one.utilization_ratio.map((v) => (v === null ? null : v * 100)), `${nth} `]);
     this.#lines("activity", "key-gpu", active, { top: 100, show: (v) => as.percent(v / 100) });
   }
 

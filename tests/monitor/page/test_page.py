@@ -488,6 +488,26 @@ def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
     assert len(set(chosen)) == 5
 
 
+MIG_COLOURS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
+  const past = new Past();
+  const gpu = { index: 0, utilization_ratio: 0.5, power_watts: 90, memory_used_bytes: 1 };
+  past.add({ at: 9, ranks: [], gpus: ["mig-a", "mig-b"].map((uuid) => ({ ...gpu, uuid })) });
+  new Charts(document.getElementById("charts"), () => {}).draw(past, place, null);
+  const dots = [...document.querySelectorAll("[data-chart=power] .keys .dot")];
+  return dots.map((dot) => dot.style.getPropertyValue("--dot"));
+}"""
+
+
+def test_the_mig_devices_of_a_board_have_distinct_colours(browser: Browser, tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        one, other = page.page.evaluate(MIG_COLOURS)
+    assert one != other
+
+
 def test_a_line_keeps_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
