@@ -84,9 +84,10 @@ export class Charts {
 
   // From the first start to the last end of the ranks, within the chosen range.
   #period(newest) {
+    const oldest = newest - this.past.range;
     const over = this.lanes.some((one) => !hasEnded(one)) && this.lanes.every(({ states }) => ENDED.has(states.at(-1)[1]));
-    const end = over ? Math.min(newest, Math.max(...this.lanes.map((one) => endOf(one, newest))) + AFTER) : newest;
-    return [Math.max(newest - this.past.range, Math.min(end - SHORTEST, earliest(this.lanes))), end];
+    const end = over ? Math.min(newest, Math.max(oldest + SHORTEST, ...this.lanes.map((one) => endOf(one, newest) + AFTER))) : newest;
+    return [Math.max(oldest, Math.min(end - SHORTEST, earliest(this.lanes))), end];
   }
 
   // The selected ranks. Overlaid runs start at the same point of the axis.

@@ -679,21 +679,34 @@ PERIODS = """async () => {
   const { Past } = await import("/page/past.js");
   const { Charts } = await import("/page/charts.js");
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
-  const window_ = (...states) => {
-    const past = new Past();
-    const charts = new Charts(document.getElementById("charts"), () => {});
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const add = (at, states) => {
     const rank = { run: "m", rank: 0, phase: null, compile_seconds: 0, step_seconds: 1 };
-    for (let at = 1; at <= 300; at += 1) {
-      const state = states.findLast(([from]) => from <= at)?.[1];
-      past.add({ at, gpus: [], ranks: state ? [{ ...rank, state, steps: at }] : [] });
-    }
+    const state = states.findLast(([from]) => from <= at)?.[1];
+    past.add({ at, gpus: [], ranks: state ? [{ ...rank, state, steps: at }] : [] });
+  };
+  const window_ = (...states) => {
+    past.clear();
+    for (let at = 1; at <= 300; at += 1) add(at, states);
     charts.draw(past, place, null);
     return charts.window;
+  };
+  const shortest = (...states) => {
+    const [begin, end] = window_(...states);
+    let least = end - begin;
+    for (let at = 301; at <= 500; at += 1) {
+      add(at, states);
+      charts.draw(past, place, null);
+      least = Math.min(least, charts.window[1] - charts.window[0]);
+    }
+    return least;
   };
   return [
     window_([1, "warm"]), window_([200, "warm"]), window_([290, "warm"]),
     window_([100, "warm"], [200, "failed"]),
     window_([100, "warm"], [200, "failed"], [250, "warm"]),
+    shortest([1, "warm"], [100, "failed"]), // its end leaves the range
   ];
 }"""
 
@@ -706,6 +719,7 @@ def test_the_time_axis_begins_with_the_first_start_and_ends_with_the_last_end(
         assert page.page.evaluate(PERIODS) == [
             *([1, 300], [199, 300], [240, 300]),
             *([99, 204], [99, 300]),
+            60,
         ]
 
 
