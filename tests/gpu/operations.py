@@ -113,7 +113,7 @@ def measured(name: str, mode: str, place: Path, cache: Path) -> tuple[dict[str, 
     file, records = place / "truth", place / "records"
     records.mkdir()
     env = {**os.environ, "WARMWATCH_DIR": str(records), "TORCHINDUCTOR_CACHE_DIR": str(cache)}
-    command = [sys.executable, __file__, "--train", name, mode, str(file)]
+    command = [sys.executable, "-m", "gpu.operations", "--train", name, mode, str(file)]
     with daemon(records) as url, (place / "output").open("w") as output:
         training = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stderr=output)
         while not file.exists() or not file.read_text():

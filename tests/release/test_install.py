@@ -42,7 +42,7 @@ for _ in range(9):
 print("attached", flush=True)
 sys.stdin.read()
 """
-REASON = plain("tensor 'x' size mismatch at index 0. expected 2, actual 3") or ""
+REASON = str(plain("tensor 'x' size mismatch at index 0. expected 2, actual 3"))
 _COMPILED = """
 import select, sys, torch, warmwatch
 warmwatch.attach(run=sys.argv[1])
