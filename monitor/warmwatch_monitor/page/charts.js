@@ -8,7 +8,7 @@ import { SHORTEST, linear, logarithmic, moments, roundUp, stepped } from "./scal
 import { as, colour, items, text } from "./show.js";
 import { speed } from "./tables.js";
 
-const PALETTE = ["inductor", "recompiling", "warm", "kernel_compile", "compiling", "dynamo", "autotune", "cudagraph"];
+const PALETTE = [..."abcdefgh"].map((letter) => `line_${letter}`); // of no state
 const KEYS = PALETTE.length; // more series than that get no legend entries
 const SIDE = 62;
 const NAMED = 0.25; // of the width: the maximum for run names beside the lanes
@@ -29,12 +29,16 @@ function hasEnded({ states }) {
   return states.every(([, name]) => name === null || ENDED.has(name));
 }
 
-// place in the palette: the hash of a run's name, and from there on one colour for each of its ranks
-function preferred(key) {
+// rank and run of a line's key, or the index of a GPU and ""
+function named(key) {
   const [number, name] = /^(\d+) (.*)$/s.exec(key)?.slice(1) ?? [0, key];
+  return [Number(number), name];
+}
+
+function hashed(name) {
   let hash = 0;
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) % 65521;
-  return (hash + Number(number)) % PALETTE.length;
+  return hash;
 }
 
 // when it ended, or the newest sample if it has not
@@ -123,18 +127,21 @@ export class Charts {
     return this.begin === null ? as.moment(at) : at < this.begin + 0.001 ? "0" : as.duration(at - this.begin);
   }
 
-  // A line has the colour of its name, or the next free one if a run that started earlier has it.
-  // So it is the same in each window, and other lines that appear or disappear do not change it.
+  // The run that started first has the palette's first colours. Every other line has the colour of its
+  // name, or the next free one if a run that started earlier has it. So it is the same in each window,
+  // and other lines that appear or disappear do not change it.
   #colours(kind, keys) {
     const known = this.colourOf[kind];
     const began = (key) => this.reported.get(key)?.attached_at ?? Infinity;
     const all = kind === "key-gpu" ? keys : [...new Set([...this.reported.keys(), ...keys])];
     const those = (all.length > KEYS ? [...keys] : all).sort((a, b) => began(a) - began(b) || (a < b ? -1 : 1));
+    const oldest = known.size ? null : those[0] && named(those[0])[1];
     for (const key of those) {
       if (known.has(key)) continue;
       if (known.size >= KEYS) for (const old of known.keys()) if (!those.includes(old)) known.delete(old);
       const used = new Set(known.values());
-      const first = preferred(key);
+      const [number, name] = named(key);
+      const first = (number + (name === oldest ? 0 : hashed(name))) % PALETTE.length;
       known.set(key, [...PALETTE.slice(first), ...PALETTE.slice(0, first)].find((name) => !used.has(name)));
     }
     return keys.map((key) => known.get(key));

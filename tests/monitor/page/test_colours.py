@@ -18,6 +18,7 @@ PHASES = (
     *("dynamo", "aot_autograd", "inductor", "kernel_compile", "autotune", "cudagraph"),
     *("cache_load", "other"),
 )
+LINES = tuple(f"line_{letter}" for letter in "abcdefgh")
 TEXTS = ("text", "quiet", "link", "busy", "good", "bad", "calm", "stuck", "gone")
 # linear RGB as each eye sees it: Machado, Oliveira and Fernandes 2009, severity 1
 EYES = {
@@ -80,16 +81,26 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("eye", EYES)
-def test_states_and_phases_look_different_to_every_eye(scheme: str, eye: str) -> None:
+def test_states_phases_and_lines_look_different_to_every_eye(scheme: str, eye: str) -> None:
     known = colours(scheme)
     pairs = [*combinations(STATES, 2), *combinations(PHASES, 2)]
     pairs += [(phase, state) for phase in PHASES for state in ("compiling", "recompiling")]
+    pairs += combinations(LINES, 2)
     near = {
         pair: round(apart, 1)
         for pair in pairs
         if (apart := distance(known[pair[0]], known[pair[1]], eye)) < _APART
     }
     assert near == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_lines_of_runs_are_legible_and_have_the_colour_of_no_state(scheme: str) -> None:
+    known = colours(scheme)
+    dim = {line for line in LINES if contrast(known[line], known["ground"]) < 3}
+    pairs = [(line, state) for line in LINES for state in STATES]
+    near = {pair for pair in pairs if distance(known[pair[0]], known[pair[1]], "normal") < 20}
+    assert (dim, near) == (set(), set())
 
 
 def test_a_notebook_shows_states_in_the_colours_of_the_page() -> None:
