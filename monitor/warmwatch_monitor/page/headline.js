@@ -4,7 +4,7 @@ import { as, items, stated, text } from "./show.js";
 
 export const ENDED = new Set(["finished", "failed", "lost"]);
 const BUSY = new Set(["compiling", "recompiling"]);
-const STEADY = new Set(["warm", "eager"]);
+export const STEADY = new Set(["warm", "eager"]);
 const STEPPING = new Set(["warming", "warm", "eager"]);
 const ICONS = {
   starting: "busy", compiling: "busy", warming: "busy", recompiling: "busy", warm: "warm", eager: "warm",

@@ -1,5 +1,7 @@
 // History in columns: loaded from /history, then one value for each sample.
 
+import { STEADY } from "./headline.js";
+
 export class Past {
   constructor() {
     this.range = 300;
@@ -10,6 +12,7 @@ export class Past {
     this.at = [];
     this.ranks = new Map();
     this.gpus = new Map();
+    this.between = new Map(); // state of a rank since the last sample
   }
 
   // at most `points` values of a column, each for the same number of seconds
@@ -37,6 +40,7 @@ export class Past {
     this.at.push(sample.at);
     const length = this.at.length;
     for (const one of sample.ranks) this.#rank(one, begin, length);
+    this.between.clear();
     for (const one of sample.gpus) {
       const series = this.#series(this.gpus, one.uuid, { uuid: one.uuid, index: one.index }, GPU);
       for (const name of GPU) pad(series[name], length - 1).push(one[name]);
@@ -50,6 +54,11 @@ export class Past {
     for (const series of this.gpus.values()) for (const name of GPU) pad(series[name], length);
     this.#trim(sample.at - this.range);
     return true;
+  }
+
+  // A state between two samples is that of its second if the sample is warm again, as in /history.
+  passed({ run, rank, state }) {
+    if (!STEADY.has(state)) this.between.set(`${rank} ${run}`, state);
   }
 
   // an event with the reason of a recompile
@@ -84,8 +93,10 @@ export class Past {
     const grown = series.spent === null ? 0 : Math.max(0, one.compile_seconds - series.spent);
     series.spent = one.compile_seconds;
     pad(series.compile_seconds, length - 1).push(Math.min(1, grown));
-    began(series.states, at, one.state);
-    began(series.phases, at, one.phase ?? (grown > 0.01 ? "other" : null));
+    const phase = one.phase ?? (grown > 0.01 ? "other" : null);
+    const warm = STEADY.has(one.state) && phase !== null;
+    began(series.states, at, (warm && this.between.get(`${one.rank} ${one.run}`)) || one.state);
+    began(series.phases, at, phase);
     began(series.pauses, at, one.pause ?? null);
   }
 

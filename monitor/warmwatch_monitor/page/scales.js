@@ -1,5 +1,7 @@
 // Axes with about three labelled ticks, and the columns of the charts.
 
+import { ENDED } from "./headline.js";
+
 const TIMES = [
   1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400,
 ];
@@ -35,20 +37,23 @@ export function logarithmic(low, high) {
   return [first, 10 ** ((from + Math.max(to, from + 1)) / 2), last];
 }
 
+const STILL = new Set(["stalled", ...ENDED]);
 const LATE = 2.5; // seconds that the next sample may take
 
 // The step duration at each moment with a new one. `undefined`: no new value, the line continues.
 // `null` ends the line: at a compilation or a pause, without a measurement, or if a rank is
-// gone or restarts. A step with a compilation has no point: it does not show the speed.
-export function stepped({ steps, step_seconds: lengths, phases = [], pauses = [] }, at) {
+// gone or restarts. A step with a compilation has no point: it does not show the speed. Neither
+// has the last step of a rank that had ended or stalled when it was first seen: it was earlier.
+export function stepped({ steps, step_seconds: lengths, phases = [], pauses = [], states = [] }, at) {
   const compiling = spans(phases), paused = spans(pauses);
   const line = new Array(steps.length);
+  const old = STILL.has(states.find(([, name]) => name !== null)?.[1]) ? steps.findIndex((count) => (count ?? null) !== null) : null;
   let last = null, before = null;
   for (let place = 0; place < steps.length; place += 1) {
     const count = steps[place] ?? null, earlier = before;
     before = count;
     const restarted = earlier !== null && (count === null || count < earlier);
-    const length = count > 0 && count !== earlier ? lengths[place] || null : null;
+    const length = count > 0 && count !== earlier && place !== old ? lengths[place] || null : null;
     if (length === null) {
       line[place] = restarted ? null : undefined;
       if (restarted) last = null;

@@ -84,8 +84,8 @@ function showMachine(answer) {
   }
   rows("gpus", answer.gpus.map((gpu) => ({ ...gpu, ranks: users.get(gpu.uuid)?.join(", "), throttled: gpu.throttled?.join(", ") })));
   rows("sources", answer.sources);
-  const up = answer.sources.filter((one) => one.up).length;
-  text(document.getElementById("sources-count"), `${up} of ${answer.sources.length} up`);
+  const down = answer.sources.filter((one) => !one.up).map(({ source, error }) => `; ${source}: ${error ?? "not read yet"}`);
+  text(document.getElementById("sources-count"), `${answer.sources.length - down.length} of ${answer.sources.length} up${down.join("")}`);
   rows("refusals", answer.refusals);
   document.getElementById("refused").hidden = answer.refusals.length === 0;
   rows("observed", answer.observed.map((one) => ({ ...one, evidence: one.evidence.join("; ") })));

@@ -484,6 +484,7 @@ def test_runs_have_distinct_colours_that_are_the_same_in_each_load(
         page.until(LIVE)
         one, other, *chosen = page.page.evaluate(COLOURS_OF_LOADS)
     assert one == other
+    assert one[0] == ["a", "var(--line_a)"], "the run that started first"
     assert chosen == [colour for _, colour in one]
     assert len(set(chosen)) == 5
 
@@ -587,11 +588,13 @@ def test_the_history_keeps_only_the_ranks_and_gpus_of_its_range(
 STARTS = """async () => {
   const { stepped } = await import("/page/scales.js");
   const shown = (length) => (length === undefined ? "on" : length);
-  const line = (steps, step_seconds) => stepped({ steps, step_seconds }).map(shown);
+  const line = (steps, step_seconds, states) => stepped({ steps, step_seconds, states }).map(shown);
   return [
     line([1, 1, 2, 2, 0, 0, 1], [9, 9, 2, 2, 2, null, 8]),
     line([7, 7, 1, 2], [2, 2, 9, 3]),
     line([1, 2, null, null, 2, 3], [9, 2, null, null, 2, 4]),
+    line([null, 7, 7, 8], [null, 2, 2, 3], [[0, null], [1, "stalled"], [3, "warm"]]),
+    line([7, 7], [2, 2], [[0, "finished"]]),
   ];
 }"""
 
@@ -600,10 +603,12 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        counted, immediate, gone = page.page.evaluate(STARTS)
+        counted, immediate, gone, stalled, over = page.page.evaluate(STARTS)
     assert counted == [9, "on", 2, "on", None, "on", 8]
     assert immediate == [2, None, 9, 3]
     assert gone == [9, 2, None, "on", 2, 4]
+    assert stalled == ["on", "on", "on", 3]
+    assert over == ["on", "on"], "its last step was before the daemon started"
 
 
 DRAWN_STARTS = """async () => {
@@ -661,7 +666,14 @@ SPANS = """async () => {
   globalThis.fetch = async () => ({ ok: true, json: () => (
     { at: [1, 2, 3, 4], gpus: [], ranks: [loaded] }) });
   await past.load(300, 900);
-  return [phases, states, past.ranks.get("0 m").phases];
+  const loadedPhases = past.ranks.get("0 m").phases;
+  past.clear();
+  add(1, "warm", 5);
+  past.passed({ run: "m", rank: 0, state: "recompiling" });
+  past.passed({ run: "m", rank: 0, state: "warm" });
+  add(2, "warm", 5.1);
+  add(3, "warm", 5.1);
+  return [phases, states, loadedPhases, past.ranks.get("0 m").states];
 }"""
 
 
@@ -669,10 +681,11 @@ def test_a_short_recompile_is_in_the_second_before_its_sample_also_after_a_reloa
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        phases, states, loaded = page.page.evaluate(SPANS)
+        phases, states, loaded, passed = page.page.evaluate(SPANS)
     assert phases == [[1, None], [2, "inductor"], [3, None]]
     assert states == [[1, "warm"], [9, "finished"]]
     assert loaded == [[1, None], [2, "dynamo"], [3, None]]
+    assert passed == [[1, "warm"], [1, "recompiling"], [2, "warm"]]
 
 
 PERIODS = """async () => {

@@ -137,7 +137,7 @@ def test_a_missing_library_is_reported_and_looked_up_again(
         without.setattr(pynvml, "nvmlLib", None)
         without.setattr(pynvml, "CDLL", missing)
         without.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-        with pytest.raises(DriverError, match=r"no NVIDIA driver here \(libnvidia-ml.so.1 is not"):
+        with pytest.raises(DriverError, match=r"no NVIDIA driver here .* normal without"):
             source.read()
     assert len(source.read()) == 1
 
