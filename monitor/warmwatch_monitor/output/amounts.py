@@ -148,7 +148,7 @@ def slower_period(one: Mapping[str, Any]) -> str:
 def _when_slower(one: Mapping[str, Any]) -> str:
     since, until = one["since_step"], one["until_step"]
     if until is None:
-        return "now" if since is None else f"since step {since:,}"
+        return "now" if since is None else f"since step {since + 1:,}"
     if since is None:
         return f"up to step {until:,} (its begin was not seen)"
     length = duration(one["ended_at"] - one["began_at"])

@@ -34,7 +34,7 @@ def to_do(report: Report) -> Section | None:
 
 
 def _item(one: Remedy) -> Item:
-    saves = f": would have saved up to {took(one.saves)}" if one.saves else ""
+    saves = f": the remedy would have saved up to {took(one.saves)}" if one.saves else ""
     return Item(f"{one.about}{saves}", (one.what,))
 
 

@@ -15,13 +15,18 @@ _LONGEST = 160
 
 
 def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
-    """The last ``most`` of each kind with advice, without duplicates, the worst run first."""
+    """The last ``most`` of each kind, without duplicates, the worst run first.
+
+    Several may have the same advice: only the last of these has it.
+    """
     several = len(runs) > 1
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
-    return [
+    found = [
         *islice(_once((one for run in ordered for one in _recompiles(run)), several=several), most),
         *islice(_once((one for run in ordered for one in _breaks(run)), several=several), most),
     ]
+    last = {advice: at for at, (_, advice) in enumerate(found)}
+    return [(words, advice * (last[advice] == at)) for at, (words, advice) in enumerate(found)]
 
 
 def _once(

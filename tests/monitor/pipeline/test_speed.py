@@ -413,7 +413,7 @@ def slowed(**counts: object) -> RankView:
 def test_the_sentence_says_since_when_how_much_and_why() -> None:
     words = run_answer(b.snapshot(slowed(causes=("load 8.9 on 2 CPUs",))).runs[0])
     assert words.summary == (
-        "gpt2: warm but slower: 400 ms a step since step 300 (24 ms before, 17x); "
+        "gpt2: warm but slower: 400 ms a step since step 301 (24 ms before, 17x); "
         "nothing compiles; load 8.9 on 2 CPUs"
     )
     assert not any("slower" in one for one in words.details)

@@ -215,6 +215,9 @@ def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None
         rank["compile"]["last"] = [last]
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert sum(line.startswith("recompiled") for line in output) == 3
+    advice = output.index(next(line for line in output if line.startswith("    ")))
+    assert not [line for line in output[:advice][-2:] if not line.startswith("recompiled")]
+    assert not [line for line in output[advice:] if line.startswith("recompiled")], "once"
 
 
 def again(view: RankView) -> RankView:

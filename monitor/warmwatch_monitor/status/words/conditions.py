@@ -236,7 +236,7 @@ def failed(figures: Figures) -> str:
 
 
 def slower(view: RankView) -> str:
-    """``slower: 400 ms a step since step 300 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
+    """``slower: 400 ms a step since step 301 (24 ms before, 17x); load 8.9 on 2 CPUs``."""
     if view.slower is None:  # a Prometheus server that has not scraped the numbers
         return "slower than before"
     why = slower_causes(view.slower)
@@ -244,8 +244,8 @@ def slower(view: RankView) -> str:
 
 
 def slower_speed(known: Slower) -> str:
-    """``400 ms a step since step 300 (24 ms before, 17x)``."""
-    since = "" if known.since_step is None else f" since step {known.since_step}"
+    """``400 ms a step since step 301 (24 ms before, 17x)``."""
+    since = "" if known.since_step is None else f" since step {known.since_step + 1}"
     before = f"({step_length(known.before)} before, {float(f'{known.ratio:.2g}'):g}x)"
     return f"{step_length(known.seconds)} a step{since} {before}"
 
