@@ -143,12 +143,12 @@ def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
     """Add to the message if the history has the run: its record is removed after its end."""
     if settings.directory is None:
         return
-    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.finding import find
     from warmwatch_monitor.history.store import Store
 
     with suppress(WarmwatchError):
-        if Store(settings).listed(Wanted(name=error.run, limit=1)):
-            error.args = (f"{error}; it ended earlier: warmwatch report {quote(error.run)}",)
+        find(Store(settings), error.run)
+        error.args = (f"{error}; it ended earlier: warmwatch report {quote(error.run)}",)
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:

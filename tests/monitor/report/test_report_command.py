@@ -206,8 +206,11 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     done = run("compare", "gpt2", "gpt2~1", **state)
     assert done.exit_code == 0, done.output
     assert "gpt2 (aaaaaaaa)" in done.output
-    gone = run("status", "gpt2", **state)
-    assert (gone.exit_code, "it ended earlier: warmwatch report gpt2" in gone.output) == (5, True)
+    Store(load_history_settings(state)).save([a.finished(id="bbbbbbbb", run="job[1]")])
+    for name in ("gpt2", "'job[1]'"):  # a name that is a pattern, too
+        gone = run("status", name.strip("'"), **state)
+        assert gone.exit_code == 5
+        assert f"it ended earlier: warmwatch report {name}" in gone.output
     assert "ended earlier" not in run("status", "gpt3", **state).output
     nobody = run("report", "gpt3", **state)
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
