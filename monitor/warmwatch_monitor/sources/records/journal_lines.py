@@ -7,7 +7,7 @@ written it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from warmwatch.shared import record
@@ -54,21 +54,12 @@ def parse(line: bytes) -> Entry:
 
 def compilation(entry: Entry) -> Compilation:
     """Raises ValueError if the entry is not a compilation's."""
-    kind = _kind(entry)
-    if kind is None:
-        raise ValueError("no kind")
+    requested = _requested(entry)
     return Compilation(
+        **{**requested, "kind": _needed(requested["kind"])},
         id=text(entry, "id", LONGEST_NAME),
-        kind=kind,
         at_ns=_needed(_count(entry, "t")),
         seconds=_seconds(entry, "seconds"),
-        category=_category(entry),
-        reason=text(entry, "reason", LONGEST_TEXT),
-        name=text(entry, "name", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
-        caller=text(entry, "caller", LONGEST_NAME),
-        dynamic=_flag(entry, "dynamic"),
         code=text(entry, "code", LONGEST_NAME),
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
@@ -81,11 +72,6 @@ def compilation(entry: Entry) -> Compilation:
         recorded=_count(entry, "recorded"),
         cost=_cost(entry),
     )
-
-
-def _flag(entry: Entry, name: str) -> bool | None:
-    value = entry.get(name)
-    return value if isinstance(value, bool) else None
 
 
 def _cost(entry: Entry) -> Cost:
@@ -130,14 +116,9 @@ def _kernel(raw: Any) -> tuple[str, float]:
 def beginning(entry: Entry) -> Beginning:
     """Raises ValueError if the entry is not that of an activity's begin."""
     return Beginning(
+        **_requested(entry),
         at_ns=_needed(_count(entry, "t")),
         what=text(entry, "what", LONGEST_NAME),
-        kind=_kind(entry),
-        name=text(entry, "name", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
-        caller=text(entry, "caller", LONGEST_NAME),
-        dynamic=_flag(entry, "dynamic"),
         code=text(entry, "code", LONGEST_NAME),
     )
 
@@ -149,50 +130,26 @@ def steps_by(entry: Entry, key: str) -> tuple[int, int]:
 
 def recompile(entry: Entry) -> Recompile:
     """Raises ValueError if the entry is not a recompile's."""
-    return Recompile(
-        at_ns=_needed(_count(entry, "t")),
-        kind=_kind(entry),
-        reason=text(entry, "reason", LONGEST_TEXT),
-        category=_category(entry),
-        name=text(entry, "name", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
-        caller=text(entry, "caller", LONGEST_NAME),
-        dynamic=_flag(entry, "dynamic"),
-    )
+    return Recompile(**_requested(entry), at_ns=_needed(_count(entry, "t")))
 
 
 def graph_break(entry: Entry) -> GraphBreak:
     """Raises ValueError if the entry is not a graph break's."""
     return GraphBreak(
+        **_located(entry),
         reason=_needed(text(entry, "reason", LONGEST_TEXT)),
         count=_needed(_count(entry, "count")),
-        name=text(entry, "name", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
     )
-
-
-def _kind(entry: Entry) -> str | None:
-    kind = text(entry, "kind", LONGEST_NAME)
-    return kind if kind is None or kind in record.KINDS else "other"
-
-
-def _category(entry: Entry) -> str | None:
-    category = text(entry, "category", LONGEST_NAME)
-    return category if category is None or category in record.CATEGORIES else "other"
 
 
 def fallback(entry: Entry) -> Fallback:
     """Raises ValueError if the entry is not a fallback's."""
     return Fallback(
+        **_located(entry),
         at_ns=_needed(_count(entry, "t")),
         step=_needed(_count(entry, "steps")),
-        name=text(entry, "name", LONGEST_NAME),
         limit=_count(entry, "limit"),
         setting=text(entry, "setting", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
         id=text(entry, "id", LONGEST_NAME),
         score_bytes=_count(entry, "score_bytes"),
     )
@@ -210,11 +167,9 @@ def spill(entry: Entry) -> Spill:
 def cudagraph_skip(entry: Entry) -> CudagraphSkip:
     """Raises ValueError if the entry is not that of a skipped CUDA graph."""
     return CudagraphSkip(
+        **_located(entry),
         at_ns=_needed(_count(entry, "t")),
         reason=_needed(text(entry, "reason", LONGEST_TEXT)),
-        name=text(entry, "name", LONGEST_NAME),
-        file=text(entry, "file", LONGEST_NAME),
-        line=_count(entry, "line"),
     )
 
 
@@ -239,14 +194,45 @@ def long_step(entry: Entry) -> LongStep:
 
 def raised(entry: Entry) -> Frame | None:
     """The user's line that raised the exception that ended the process."""
-    name, file = (text(entry, key, LONGEST_NAME) for key in ("name", "file"))
-    line = _count(entry, "line")
-    return None if name is None or file is None or line is None else Frame(name, file, line)
+    place = _located(entry)
+    return None if None in place.values() else Frame(**place)
 
 
 def first_step_bytes(entry: Entry) -> int | None:
     """The peak of CUDA's allocator up to the end of the first step."""
     return _count(entry, "peak_allocated")
+
+
+def _located(entry: Entry) -> dict[str, Any]:
+    """The fields of ``Located``."""
+    return {
+        "name": text(entry, "name", LONGEST_NAME),
+        "file": text(entry, "file", LONGEST_NAME),
+        "line": _count(entry, "line"),
+    }
+
+
+def _requested(entry: Entry) -> dict[str, Any]:
+    """The fields of ``Requested``."""
+    return {
+        **_located(entry),
+        "kind": _one_of(record.KINDS, entry, "kind"),
+        "reason": text(entry, "reason", LONGEST_TEXT),
+        "category": _one_of(record.CATEGORIES, entry, "category"),
+        "caller": text(entry, "caller", LONGEST_NAME),
+        "dynamic": _flag(entry, "dynamic"),
+    }
+
+
+def _one_of(names: Collection[str], entry: Entry, key: str) -> str | None:
+    """A name; ``other`` if a newer agent wrote one that is unknown here."""
+    name = text(entry, key, LONGEST_NAME)
+    return name if name is None or name in names else "other"
+
+
+def _flag(entry: Entry, name: str) -> bool | None:
+    value = entry.get(name)
+    return value if isinstance(value, bool) else None
 
 
 def text(entry: Entry, key: str, longest: int) -> str | None:
