@@ -37,10 +37,8 @@ class Exporter(Protocol):
 class Sender:
     """Sends ``read()`` through ``exporter``: immediately, on its interval, and at the end."""
 
-    def __init__(
-        self, exporter: Exporter, read: Callable[[], Snapshot], clock: Clock | None = None
-    ) -> None:
-        self._exporter, self._read, self._clock = exporter, read, clock or Clock()
+    def __init__(self, exporter: Exporter, read: Callable[[], Snapshot]) -> None:
+        self._exporter, self._read, self._clock = exporter, read, Clock()
         self._health = ExportHealth(export=exporter.name)
         self._latest: tuple[Snapshot, ExportHealth, Snapshot] | None = None
         self._stopping = threading.Event()

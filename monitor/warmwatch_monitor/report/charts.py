@@ -153,19 +153,19 @@ def _block(x: float, y: float, wide: float, kind: str, label: str, title: str) -
 
 def _axis(seconds: float, y: int) -> Iterator[Markup]:
     yield Markup('<line class="axis" x1="0" y1="{y}" x2="100%" y2="{y}"/>').format(y=y + 2)
-    for at in ticks(seconds):
+    for at in _ticks(seconds):
         anchor = "end" if at > _EDGE * seconds else "middle" if at else "start"
         yield Markup('<text class="quiet" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
             at / seconds * _WIDTH, y + 16, anchor, duration(at) if at else "0"
         )
 
 
-def ticks(upto: float, most: int = _MOST_TICKS) -> list[float]:
+def _ticks(upto: float) -> list[float]:
     """Round times from 0 to ``upto``."""
     fine = (times * 10.0**power for power in range(-3, 2) for times in (1, 2, 5))
     days = (times * 86400.0 * 10**power for power in range(6) for times in (1, 2, 5))
     steps = (*(one for one in fine if one < 60), *_ROUND_TIMES, *days)
-    step = next((one for one in steps if upto / one <= most), upto)
+    step = next((one for one in steps if upto / one <= _MOST_TICKS), upto)
     return [round(at * step, 6) for at in range(int(upto / step) + 1)]
 
 

@@ -64,10 +64,8 @@ class DaemonLog:
         style: str = LOG_FORMATS[0],
         *,
         write: Callable[[bytes], Any] = lambda line: os.write(_STDERR, line),
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits: dict[str, _Limit] = {}
-        self._now = now
         self._before: Snapshot | None = None
         self._refused: frozenset[tuple[str, str]] = frozenset()
         self._stopped = False
@@ -96,7 +94,7 @@ class DaemonLog:
     def note(self, event: str, level: int = logging.INFO, **fields: Any) -> None:
         """Log one line, unless there were too many of this event in the last minute."""
         limit = self._limits.setdefault(event, _Limit())
-        left_out = limit.take(self._now())
+        left_out = limit.take(time.monotonic())
         if left_out is None:
             return
         fields["left_out"] = left_out or None

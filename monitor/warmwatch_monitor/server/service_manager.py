@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.status.words.sentence import summary
@@ -23,25 +23,18 @@ _LONGEST = 300  # characters of a sentence
 class ServiceManager:
     """Reports to the service manager that started this process, if it requests reports."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        *,
-        now: Callable[[], float] = time.monotonic,
-        pid: int | None = None,
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         path = environ.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
-        self._now = now
         self._ready, self._status = False, ""
         self._status_at = self._watchdog_at = float("-inf")
-        self._watchdog = _watchdog_seconds(environ, os.getpid() if pid is None else pid)
+        self._watchdog = _watchdog_seconds(environ, os.getpid())
 
     def take(self, snapshot: Snapshot) -> None:
         """A follower of the publisher."""
         if not self._address:
             return
-        now, parts = self._now(), []
+        now, parts = time.monotonic(), []
         read = any(one.source == "records" and one.last_success for one in snapshot.sources)
         if read and not self._ready:
             self._ready = True

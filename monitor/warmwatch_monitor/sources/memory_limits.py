@@ -99,26 +99,24 @@ def _stat(file: str, name: str) -> int:
         return 0
 
 
-def of_workers(
-    workers: int, pids: Iterable[int], group: Group | None, root: str = proc.PROC
-) -> WorkersMemory | None:
+def of_workers(workers: int, pids: Iterable[int], group: Group | None) -> WorkersMemory | None:
     """Memory of compile workers, which are the processes ``pids``; ``None`` if there is enough."""
     use = least_room(group)
     if not workers or use is None or use.used < _WORTH_READING * use.limit:
         return None
     return WorkersMemory(
         workers=workers,
-        workers_bytes=sum(_own_bytes(pid, root) for pid in pids),
+        workers_bytes=sum(_own_bytes(pid) for pid in pids),
         used_bytes=use.used,
         limit_bytes=use.limit,
         cgroup=use.cgroup,
     )
 
 
-def _own_bytes(pid: int, root: str) -> int:
+def _own_bytes(pid: int) -> int:
     """Resident memory of a process, with its share of shared pages; 0 if it is gone."""
     try:
-        for line in proc.text(f"{root}/{pid}/smaps_rollup").splitlines():
+        for line in proc.text(f"{proc.PROC}/{pid}/smaps_rollup").splitlines():
             if line.startswith("Pss:"):
                 return 1024 * int(line.split()[1])
     except (OSError, ValueError, IndexError):

@@ -199,15 +199,9 @@ def test_the_agent_does_not_close_a_descriptor_that_now_belongs_to_another_file(
 @contextmanager
 def unasked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(liveness.Life.__init__, "__kwdefaults__", _ASKING_NOBODY)
+        for name in ("holder", "writer"):
+            patch.setattr(liveness, name, lambda *_: None)
         yield
-
-
-def _nobody(_pid: int, _inode: int = 0, _owner: int = 0) -> Holder | None:
-    return None
-
-
-_ASKING_NOBODY = {"find": _nobody, "presence_of": presence, "named": _nobody}
 
 
 @pytest.fixture

@@ -270,14 +270,7 @@ class Life:
         replaced: its process runs on without the record, most likely as another program.
     """
 
-    def __init__(
-        self,
-        *,
-        find: Callable[[int], Holder | None] = holder,
-        presence_of: Callable[[Holder, int], Presence] = presence,
-        named: Callable[[int, int, int], Holder | None] = writer,
-    ) -> None:
-        self._find, self._presence, self._named = find, presence_of, named
+    def __init__(self) -> None:
         self._holder: Holder | None = None
         self._held_by: int | None = None
         self._sign_ns: int | None = None
@@ -322,7 +315,7 @@ class Life:
             return True
         found = self._holder
         if found is None or found.pid != reading.pid:
-            found = self._find(reading.pid)
+            found = holder(reading.pid)
         if found is not None and not found.speaks_for(reading.owner, reading.slot.identity.pid):
             return False
         self._holder = found
@@ -333,8 +326,8 @@ class Life:
         if end not in ("", "finished"):
             return False
         if self._holder is None and self._since_ns is None:  # not seen before
-            self._holder = self._named(reading.slot.identity.pid, reading.inode, reading.owner)
-        there = self._presence(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
+            self._holder = writer(reading.slot.identity.pid, reading.inode, reading.owner)
+        there = presence(self._holder, reading.inode) if self._holder else Presence.UNKNOWN
         runs_on = self._holder is not None and there is Presence.UNKNOWN
         self.replaced = runs_on or there is Presence.REPLACED
         if there in (Presence.GONE, Presence.REPLACED):  # only a change can bring it back
