@@ -10,7 +10,7 @@ _VERDICT = (
 _RUNS = ("monitor/pipeline/test_runs.py", "monitor/pipeline/test_ranks.py")
 _SPENDING = (
     *("monitor/pipeline/test_spending.py", "monitor/pipeline/test_spending_windows.py"),
-    "monitor/history/test_energy.py",
+    "monitor/pipeline/test_energy.py",
 )
 
 TARGETS: dict[str, tuple[str, ...]] = {

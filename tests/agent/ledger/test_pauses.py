@@ -8,8 +8,9 @@ from threading import Thread
 import pytest
 
 from support.ranks import SECOND, Rank
+from warmwatch.ledger.pauses import Pauses
 from warmwatch.shared import record, verdict
-from warmwatch.shared.record import STEPS_INDEX
+from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
 
 
 @pytest.mark.parametrize("compiles", [0, 30])
@@ -106,3 +107,38 @@ def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
     counts = rank.slot().compile
     assert counts.evaluations == 4
     assert (counts.evaluation_batches, counts.evaluation_batches_ns) == (10, (5 + 7) * SECOND)
+
+
+def test_a_save_after_a_lost_end_starts_from_zero() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.began("saving", 1, 100, 1, 5)
+    assert not pauses.began("saving", 1, 110, 1, 5)  # within it
+    assert pauses.began("saving", 1, 900, 1, 6)
+    assert pauses.ended("saving", 1, 950, 6)
+    assert words[COMPILE_INDEX["saving_ns"]] == 50
+    assert words[COMPILE_INDEX["saving_since_ns"]] == 0
+
+
+def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    pauses.began("evaluating", 1, 100, 1, 5)
+    assert pauses.ended("evaluating", 1, 900, 8)
+    assert not pauses.ended("evaluating", 1, 950, 8)
+    assert pauses.began("evaluating", 1, 960, 1, 8)
+    assert pauses.ended("evaluating", 1, 970, 8)
+    counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
+    assert counts == {"evaluating_ns": 10, "evaluations": 1}
+    assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
+    assert pauses.since(0) == 10
+
+
+def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
+    words = [0] * COMPILE_WORDS
+    pauses = Pauses(words)
+    assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet
+    assert pauses.began("evaluating", 1, 500, 1, 3)
+    assert not pauses.ended("evaluating", 2, 550, 3)
+    assert pauses.ended("evaluating", 1, 600, 3)
+    assert words[COMPILE_INDEX["evaluating_ns"]] == 100

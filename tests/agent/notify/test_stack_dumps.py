@@ -187,10 +187,11 @@ def test_another_file_in_its_place_neither_blocks_nor_is_followed(
     assert reported == []
 
 
-def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_no_error(tmp_path: Path, reported: list[str]) -> None:
     with watched(tmp_path / "gone") as one:
         one.begin()
-        wait_until(lambda: one.watches)
+        wait_until(lambda: one.polled > 3)
+    assert reported == []
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.ledger.pauses import Pauses
 from warmwatch.shared import verdict
-from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, CompileCounts, Slot, StepCounts
+from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.pipeline.runs import Known, group
 from warmwatch_monitor.status.words.evidence import evidence
@@ -113,41 +112,6 @@ def test_a_save_whose_end_was_lost_is_over_at_the_next_step() -> None:
     assert b.view(slot).figures.pauses.saving_for_seconds is None
     earlier = replace(slot.steps, last_step_ns=b.ago(60))
     assert verdict.saving_since_ns(earlier, slot.compile) == b.ago(50)
-
-
-def test_a_save_after_a_lost_end_starts_from_zero() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
-    assert pauses.began("saving", 1, 100, 1, 5)
-    assert not pauses.began("saving", 1, 110, 1, 5)  # within it
-    assert pauses.began("saving", 1, 900, 1, 6)
-    assert pauses.ended("saving", 1, 950, 6)
-    assert words[COMPILE_INDEX["saving_ns"]] == 50
-    assert words[COMPILE_INDEX["saving_since_ns"]] == 0
-
-
-def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
-    pauses.began("evaluating", 1, 100, 1, 5)
-    assert pauses.ended("evaluating", 1, 900, 8)
-    assert not pauses.ended("evaluating", 1, 950, 8)
-    assert pauses.began("evaluating", 1, 960, 1, 8)
-    assert pauses.ended("evaluating", 1, 970, 8)
-    counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
-    assert counts == {"evaluating_ns": 10, "evaluations": 1}
-    assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
-    assert pauses.since(0) == 10
-
-
-def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
-    words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
-    assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet
-    assert pauses.began("evaluating", 1, 500, 1, 3)
-    assert not pauses.ended("evaluating", 2, 550, 3)
-    assert pauses.ended("evaluating", 1, 600, 3)
-    assert words[COMPILE_INDEX["evaluating_ns"]] == 100
 
 
 def evaluates(since: float, base: Slot = b.STALLED) -> Slot:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path
     for part in ("agent/warmwatch", "monitor/warmwatch_monitor", "dashboards/warmwatch_dashboards")
