@@ -5,8 +5,8 @@ Pure.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -72,13 +72,35 @@ def _further(fitting: Sequence[EarlierWarmup]) -> list[EarlierWarmup]:
 
 def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     """The estimate of a recompile: earlier times of the same function, here or in earlier runs."""
-    mine = [one for one in reversed(now.own) if one.cache != "hit"]
-    before = [one for each in earlier for one in (*each.later, *(each.compiled or ()))]
-    took = [one.seconds for one in (*mine, *before) if _is_same(now.underway, one) and one.seconds]
+    mine = [one for one in now.own if one.cache != "hit"]
+    before = ((*(each.compiled or ()), *each.later) for each in earlier)
+    took = [seconds for each in (mine, *before) for seconds in _times(now.underway, each)]
     if not took:
         return None
     so_far = now.activity_seconds
     return _estimate("function", so_far, took, [(one - so_far, {}) for one in took if one > so_far])
+
+
+def _times(what: Done, compiled: Sequence[Done]) -> Iterator[float]:
+    """The times of ``what`` in ``compiled``, latest first: alone, then with its backward.
+
+    A recompile with dynamic shapes includes the backward; the first compilation of a function does
+    not, and an evaluation has none.
+    """
+    for place in reversed(range(len(compiled))):
+        one = compiled[place]
+        if not _is_same(what, one) or not one.seconds:
+            continue
+        yield one.seconds
+        following = takewhile(lambda after: not _is_same(what, after), compiled[place + 1 :])
+        backward = (after.seconds for after in following if _is_backward_of(one, after))
+        if seconds := next(backward, None):
+            yield one.seconds + seconds
+
+
+def _is_backward_of(forward: Done, other: Done) -> bool:
+    same = forward.code is not None and forward.code == other.code
+    return same and (forward.kind, other.kind) == ("forward", "backward")
 
 
 def _estimate(

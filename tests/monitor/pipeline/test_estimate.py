@@ -160,6 +160,25 @@ def test_a_recompile_is_held_against_the_same_function() -> None:
     assert estimate(replace(again, underway=Done()), [BEFORE]) is None
 
 
+def test_a_recompile_may_include_the_backward_that_followed_last_time() -> None:
+    """With dynamic shapes, PyTorch compiles the backward within the forward."""
+    other = replace(BACKWARD, code="0ther", seconds=99.0)
+    own = replace(FORWARD, seconds=12.0), other, replace(BACKWARD, code="c0de", seconds=10.0)
+    again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
+    found = estimate(again, ())
+    assert found is not None
+    assert (found.last_seconds, found.low, found.high) == (12.0, 8.0, 18.0)
+    assert estimate(replace(again, activity_seconds=15.0), ()) == Estimate(
+        of="function", so_far_seconds=15.0, last_seconds=12.0, left_seconds=7.0, precedents=2
+    )
+    earlier = replace(BEFORE, compiled=own)
+    assert estimate(replace(again, own=()), [earlier]) == found
+    whole = replace(FORWARD, seconds=23.0)
+    found = estimate(replace(again, own=(*own[:1], whole, *own[2:])), ())
+    assert found is not None
+    assert (found.last_seconds, found.low, found.high) == (23.0, 8.0, 29.0)
+
+
 # What is remembered
 
 COLD = {"inductor": "cold", "triton": "cold"}
