@@ -238,7 +238,8 @@ def _recompiles(shown: Shown) -> list[Text]:
         ]
     for one in shown.rank["compile"].get("varying") or ():
         texts += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
-    return texts or [Text("no recompile and no graph break", style="dim")]
+    earlier = "earlier " if shown.rank["state"] == "recompiling" else ""
+    return texts or [Text(f"no {earlier}recompile and no graph break", style="dim")]
 
 
 def _functions(shown: Shown) -> list[Text]:

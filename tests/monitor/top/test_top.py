@@ -130,6 +130,15 @@ def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
         assert "the backward of `forward` (model.py:31)" in shown
 
 
+def test_the_recompiles_of_a_rank_do_not_contradict_the_one_in_progress() -> None:
+    answer = answer_of(b.in_every_state()["recompiling"])
+    (rank,) = answer["runs"][0]["ranks"]
+    rank["compile"] |= {"last": [], "breaks": []}
+    shown = drawn(same(answer), LARGE, "2")
+    assert "no earlier recompile and no graph break" in shown
+    assert "no recompile" not in shown
+
+
 @pytest.mark.parametrize(
     ("size", "pictures"),
     [
