@@ -18,6 +18,7 @@ import os
 import pty
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -168,12 +169,15 @@ class Seen(Struct):
 
 def _run(name: str, place: Path, cache: Path, tries: int = TRIES) -> Seen:
     """A run with this tool; raises if the last try fails."""
+    was_empty = not cache.exists()
     try:
         return _try(TOOLS[name], place.with_name(f"{place.name}-{tries}"), cache)
     except RuntimeError as error:
         if tries == 1:
             raise
         print(f"{name} failed and runs again: {error}", file=sys.stderr, flush=True)
+        if was_empty:
+            shutil.rmtree(cache, ignore_errors=True)
         return _run(name, place, cache, tries - 1)
 
 
