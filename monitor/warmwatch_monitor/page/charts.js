@@ -157,7 +157,8 @@ export class Charts {
   #beside({ run, rank }) {
     if (!this.several) return `rank ${rank}`;
     const room = Math.max(4, Math.floor((this.side - 14) / LETTER) - ` ${rank}`.length);
-    return `${run.length > room ? `${run.slice(0, room - 1)}…` : run} ${rank}`;
+    const end = Math.floor(room / 2); // names of a sweep differ at the end
+    return `${run.length > room ? `${run.slice(0, room - 1 - end)}…${run.slice(-end)}` : run} ${rank}`;
   }
 
   #colour(name) {

@@ -41,6 +41,7 @@ def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Tex
             if head in gauged:
                 line.append(" ").append(_gauge(None if gpu is None else _GAUGED[head](gpu)))
         line.rstrip()
+        line.truncate(width, overflow="ellipsis")
         lines.append(line)
     for gpu in known:
         trouble = f"GPU {gpu['index']}: {gpu['trouble']}" if gpu["trouble"] else ""

@@ -124,11 +124,17 @@ DRAWN = """() => {
 def test_a_lane_beside_those_of_other_runs_has_its_run_s_name(
     browser: Browser, tmp_path: Path
 ) -> None:
-    with training(tmp_path), training(tmp_path, "bert"), daemon(tmp_path) as url:
+    with ExitStack() as stack:
+        for name in ("gpt2", "bert", "sweep-of-sizes-11"):
+            stack.enter_context(training(tmp_path, name))
+        url = stack.enter_context(daemon(tmp_path))
         with visit(browser, url) as page:
             page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
             page.page.evaluate(DRAWN)
             page.until("drawn.has('gpt2 0') && drawn.has('bert 0')")
+            page.page.set_viewport_size({"width": 320, "height": 700})
+            page.until("drawn.has('swe…-11 0')")
+            page.page.set_viewport_size({"width": 1280, "height": 720})
         with visit(browser, url, "#run=gpt2") as page:
             page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
             page.page.evaluate(DRAWN)

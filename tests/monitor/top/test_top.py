@@ -451,6 +451,7 @@ def test_a_wide_screen_has_a_bar_for_each_known_gpu_load() -> None:
     assert "50 % ██████░░░░░░" in lines[1].plain
     assert "█" not in lines[2].plain
     assert not any("█" in line.plain for line in gpus(answer, frozenset(), 70))
+    assert all(line.cell_len <= 40 for line in gpus(answer, frozenset(), 40)), "one line each"
 
 
 def test_each_phase_has_a_colour_of_its_own() -> None:
