@@ -297,6 +297,24 @@ def test_a_closed_terminal_changes_neither_the_command_nor_its_exit_code(
         assert beside.wait() == 9
 
 
+def test_the_hangup_of_a_closed_terminal_reaches_the_command() -> None:
+    """The kernel sends it to the session leader only, which we are under `ssh -t` or tmux."""
+    ours, theirs = pty.openpty()
+    line = "trap 'exit 5' HUP; echo ready; for n in $(seq 600); do sleep 0.05; done"
+    with subprocess.Popen(
+        [*RUN, "--report", "--", "sh", "-c", line],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    ) as beside:
+        os.close(theirs)
+        read_until(ours, "ready")
+        os.close(ours)
+        assert beside.wait() == 5
+
+
 def test_an_agent_that_cannot_be_imported_fails_no_import_even_without_an_output(
     tmp_path: Path,
 ) -> None:

@@ -97,8 +97,12 @@ def _report(got: signal.struct_siginfo, received: Callable[[int], None]) -> None
 
 
 def _pass(got: signal.struct_siginfo, child: int) -> None:
-    """Forward a signal of a process. The terminal's signals reach the command directly."""
-    if got.si_code <= 0:  # SI_USER etc.; signals of the kernel have positive codes
+    """Forward a signal of a process. The terminal's signals reach the command directly, except
+    the SIGHUP of a closed terminal: the kernel sends it to the session leader only.
+    """
+    from_kernel = got.si_code > 0
+    to_leader = got.si_signo == signal.SIGHUP and os.getsid(0) == os.getpid()
+    if not from_kernel or to_leader:
         os.kill(child, got.si_signo)
 
 
