@@ -43,14 +43,10 @@ def guard_checks(command: tuple[str, ...]) -> tuple[Finding, int]:
 def finding(tried: Tried) -> Finding:
     """The time of guard checks, or why it is unknown."""
     ranks = tried.summary.ranks if tried.summary else ()
-    steps: dict[int | None, float | None] = {
-        rank.rank: rank.answer["step_seconds"]["median"] for rank in ranks
-    }
-    step = steps.get(tried.guard_rank)
-    if not tried.guard_seconds or not step:
+    share = tried.guard_share
+    if not tried.guard_seconds or not share:
         what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
         return Finding(mark=Mark.NOTE, what=what)
-    share = tried.guard_seconds / step
     words = f"guard checks take {took(tried.guard_seconds)} of each step ({100 * share:.2g} %)"
     if share <= GUARD_SHARE:
         return Finding(mark=Mark.FINE, what=words)

@@ -34,7 +34,7 @@ class Wrapping(Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     """Names of the options that were set, with a short hash of each value."""
     count: int = 1
-    """Number of calls."""
+    """1: each process records a way once. `compile.wrappers` of `/status` counts calls."""
 
 
 class Provenance(Struct, frozen=True, kw_only=True):

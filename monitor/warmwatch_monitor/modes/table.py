@@ -23,6 +23,7 @@ from warmwatch_monitor.compare.comparison import (
 from warmwatch_monitor.model import RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.drift import Drift, Losses, drift
+from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.report.whole import slowest_of
 
 SCHEMA_VERSION = 1
@@ -65,6 +66,13 @@ class Tried(Struct, frozen=True, kw_only=True):
     guard_frames: Mapping[str, float] = field(default_factory=dict)
     guard_rank: int | None = None
     resident_bytes: int | None = None
+
+    @property
+    def guard_share(self) -> float | None:
+        """Guard checks in a clean step, as a share of it. Other ranks may have other steps."""
+        ranks = self.summary.ranks if self.summary else ()
+        step = next((clean_step(one.answer) for one in ranks if one.rank == self.guard_rank), None)
+        return self.guard_seconds / step if self.guard_seconds is not None and step else None
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -136,6 +144,8 @@ class Row(Struct, frozen=True, kw_only=True):
     """The most resident memory of a rank's process."""
     guard_seconds: float | None = None
     """Time of the guard checks of a step, of the rank with the most."""
+    guard_share: float | None = None
+    """The same, as a share of a clean step of that rank; null if unknown."""
     drift: Drift | None = None
     """How far its losses are from eager's; null if unknown."""
     max_drift_exceeded: bool | None = None
@@ -144,6 +154,9 @@ class Row(Struct, frozen=True, kw_only=True):
     """Whether there was compile activity."""
     wrappings: tuple[Wrapping, ...] = ()
     """How `torch.compile` was called."""
+    wrappers: int | None = None
+    """Functions and modules that were passed to `torch.compile`, blocks included; null if unknown.
+    """
     agent_errors: int = 0
     """Errors of the agent, all ranks."""
     gpus: int = 0
@@ -378,6 +391,7 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
         others=tried.others,
         peak_resident_bytes=tried.resident_bytes,
         guard_seconds=tried.guard_seconds,
+        guard_share=tried.guard_share,
     )
     summary = tried.summary
     if summary is None or not summary.ranks or compared is None:
@@ -434,6 +448,7 @@ def _with_summary(row: Row, summary: RunSummary) -> Row:
         evaluation_batch_seconds=pauses.get("evaluation_batch_seconds"),
         compiled=bool(compile["seconds"]),
         wrappings=summary.what.wrappings,
+        wrappers=compile.get("wrappers"),
         agent_errors=sum(one["agent_errors"] or 0 for one in answers),
         gpus=sum(len(one["gpus"]) for one in answers),
         conditions={one["condition"]: one["words"] for one in held},

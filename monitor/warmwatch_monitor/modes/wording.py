@@ -227,9 +227,9 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
     for name, words in one.conditions.items():
         if one.gpus or name != "cudagraph_skipped":
             yield words
-    if (guards := one.guard_seconds) and one.steady and guards > GUARD_SHARE * one.steady.value:
-        share = f"{100 * guards / one.steady.value:.0f} %"
-        yield f"guard checks take {took(guards)} of each step ({share}): fewer, larger graphs help"
+    if one.guard_seconds and one.guard_share and one.guard_share > GUARD_SHARE:
+        share = f"{took(one.guard_seconds)} of each step ({100 * one.guard_share:.0f} %)"
+        yield f"guard checks take {share}: fewer, larger graphs help"
     if one.agent_errors:
         errors = counted(one.agent_errors, "error")
         yield f"the agent swallowed {errors} of its own: the mode may not be the requested one"
@@ -301,7 +301,11 @@ def _count(one: Row, name: str) -> str:
 def _mode(one: Row, of: Modes) -> Iterator[str]:
     """Reasons why the mode had no effect."""
     default = next((row for row in of.rows if row.mode == "default"), None)
-    if one.mode == REGIONAL and default is not None and _calls(one) == _calls(default):
+    if (
+        one.mode == REGIONAL
+        and default is not None
+        and one.wrappers == default.wrappers is not None
+    ):
         yield "it has no repeated blocks, or they were compiled separately before: as default"
     if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
         yield "CUDA graphs need a GPU and none was used: without them it is as if not requested"
@@ -312,10 +316,6 @@ def _mode(one: Row, of: Modes) -> Iterator[str]:
     other = {way.mode for way in inductor} - {"default" if one.mode in VARIANTS else one.mode}
     if other:
         yield f"the mode could not be imposed everywhere: {', '.join(sorted(other))} held as well"
-
-
-def _calls(one: Row) -> int:
-    return sum(way.count for way in one.wrappings)
 
 
 def _pays(of: Modes) -> Section | None:

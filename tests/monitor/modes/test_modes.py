@@ -266,10 +266,24 @@ def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
         (row,) = made(default).rows
         assert row.steady is not None
         seconds = share and share * row.steady.value
-        of = made(replace(default, guard_seconds=seconds))
+        of = made(replace(default, guard_seconds=seconds, guard_rank=0))
         assert ("guard checks take" in text(of)) is named
         assert ("of each step (3 %)" in text(of)) is named
-        assert json.loads(as_json(of))["rows"][0]["guard_seconds"] == seconds
+        shown = json.loads(as_json(of))["rows"][0]
+        assert (shown["guard_seconds"], shown["guard_share"]) == (seconds, pytest.approx(share))
+
+
+def test_the_share_of_guard_checks_is_that_of_the_step_of_their_rank() -> None:
+    summary = run_summary("default", *H100_TABLE["default"])
+    (one,) = summary.ranks
+    length = one.answer["step_seconds"]["typical"]
+    steps = {**one.answer["step_seconds"], "typical": 10 * length}
+    slower = replace(one, rank=1, answer={**one.answer, "step_seconds": steps})
+    default = tried("default", replace(summary, ranks=(one, slower)), guard_seconds=0.05 * length)
+    for rank, share in ((0, 0.05), (1, 0.005), (2, None)):
+        of = made(replace(default, guard_rank=rank))
+        assert of.rows[0].guard_share == pytest.approx(share)
+        assert ("guard checks take" in text(of)) is (rank == 0)
 
 
 def test_drift_is_shown_beside_its_noise_and_limited() -> None:
@@ -356,14 +370,21 @@ def test_the_time_left_ends_when_enough_was_seen() -> None:
     assert left(run_of(view(off=0.9, seconds=28.0))) == pytest.approx(2.0)
 
 
-def test_a_regional_mode_without_repeated_blocks_is_named() -> None:
-    ways = (Wrapping(mode="default", count=1),)
-    whole = run_summary("regional", 17.2, 0.0356)
-    whole = replace(whole, what=replace(whole.what, wrappings=ways))
-    rows = [*usual()[:2], tried("regional", whole)]
-    assert "no repeated blocks" in notes(made(*rows))["regional"]
-    blocks = replace(whole, what=replace(whole.what, wrappings=(Wrapping(count=12),)))
-    assert notes(made(*rows[:2], tried("regional", blocks))) == {}
+@pytest.mark.parametrize(
+    ("default", "regional", "named"),
+    [(1, 1, True), (1, 12, False), (None, None, False), (1, None, False)],
+)
+def test_a_regional_mode_without_repeated_blocks_is_named(
+    default: int | None, regional: int | None, named: bool
+) -> None:
+    """The journal has each way to call ``torch.compile`` once, so the counter decides."""
+    eager, *_ = usual()
+    rows = [
+        tried(mode, run_summary(mode, 17.2, 0.0356, **{"compile.wrappers": count}))
+        for mode, count in (("default", default), ("regional", regional))
+    ]
+    found = "no repeated blocks" in notes(made(eager, *rows)).get("regional", "")
+    assert found is named
 
 
 # When the measurement of a run ends.
