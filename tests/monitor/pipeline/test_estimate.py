@@ -448,6 +448,12 @@ MANY = Estimate(
             "earlier 64 s to 94 s: about 70 s left",
         ),
         (
+            replace(
+                MANY, so_far_seconds=4.0, last_seconds=69.0, low=65.0, high=75.0, of="function"
+            ),
+            "earlier 69 s to 79 s: about 70 s left",
+        ),
+        (
             replace(MANY, last_seconds=40.0, low=None),
             "longer than last time (40 s): about 70 s left",
         ),

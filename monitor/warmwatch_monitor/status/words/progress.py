@@ -67,7 +67,8 @@ def left(view: RankView) -> str:
     if rest is None:
         return _compared("longer", known, clock)
     left, whole = f"about {duration(rest)} left", known.so_far_seconds + rest
-    if known.of == "function" and _spread(known):  # these times are not scaled to this host's speed
+    differ = known.low is not None and rest > known.last_seconds  # more left than it all took
+    if known.of == "function" and (_spread(known) or differ):  # not scaled to this host's speed
         low, high = (known.so_far_seconds + (one or 0.0) for one in (known.low, known.high))
         return f"earlier {duration(low)} to {duration(high)}: {left}"
     left = f"{left}{_spread(known)}"
