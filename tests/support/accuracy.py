@@ -186,7 +186,11 @@ claim is a disagreement:
 Each scenario reads its loss after every step, which synchronizes a GPU. Trainings that let the
 host run ahead of the GPU are not in this table. On a GPU, `python -m gpu growing_batch` makes the
 same checks of a training whose batch grows three times: twice with a recompile, the last time
-without. It had no disagreement (PyTorch 2.11.0, 2026-11-23).
+without. Its first run on an H100 had no disagreement (PyTorch 2.11.0, 2026-11-23). A later one had
+33 from the 5th to the 22nd step after the last growth: 0.56 to 0.65 s were shown, where the medians
+of the last 16 steps were 0.40 to 0.48 s. The speed of a training on GPUs is a mean, and these steps
+vary, because the CPU makes their batches. The steps were not stored, so whether the mean was right
+is unknown.
 
 A loop that never waits for its GPU was followed on an H100 for 70 s: 5.9 ms a step, 43 ms from
 22 s on, 5.9 ms again from 50 s on. Within 1.5 s of each change the speed was within 1 % of the CUDA

@@ -280,7 +280,11 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
         return
     least, most = 0.9 * (1 - _SHOWN) * min(true), 1.1 * (1 + _SHOWN) * max(true)
     if not least - _JITTER <= claimed <= most + _JITTER:
-        yield f"{claimed} s a step is claimed, {true} are true, of {len(gaps)}: {sample.text}"
+        last = " ".join(f"{gap:.3g}" for gap in gaps[-_WINDOWS[1] :])
+        yield (
+            f"{claimed} s a step is claimed, {true} are true, of {len(gaps)}: {sample.text}"
+            f" (last steps: {last})"
+        )
     lately = gaps[-_WINDOWS[0] :]
     if sum(lately) > _FOR_LONG and min(lately) > 1.1 * (1 + _SHOWN) * claimed + _JITTER:
         yield f"{claimed} s a step is claimed, none took that in {sum(lately):.1f} s: {sample.text}"
