@@ -334,7 +334,7 @@ class Rank(Struct, frozen=True, kw_only=True):
     host: str | None = None
     """The host that it runs on."""
     attempt: int | None = None
-    """Restarts of the run by its launcher, from 0."""
+    """Restarts of the run by its launcher, from 0; recompiles are in ``compile``."""
     collective_timeout_seconds: Seconds | None = None
     """Shortest timeout of its process groups' collectives; null if it has none."""
     collective_backend: str | None = None
