@@ -169,6 +169,13 @@ def test_a_speed_from_few_steps_is_marked() -> None:
     assert "a step is the real speed so far, of 4 steps" in found
 
 
+@pytest.mark.parametrize(("since", "words"), [(3, " so far, of 3 steps"), (10, "")])
+def test_steps_before_a_recompile_do_not_stand_behind_the_speed(since: int, words: str) -> None:
+    counts = replace(b.WARM.compile, clean_after=b.WARM.steps.steps - since)
+    found = summary(b.snapshot(b.view(replace(b.WARM, compile=counts))))
+    assert f"a step is the real speed{words};" in f"{found};"
+
+
 def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
     """At its first tuning; a later one has a reason, with the remedy for a kernel."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))

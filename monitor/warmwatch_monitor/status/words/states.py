@@ -210,7 +210,7 @@ def _warm(view: RankView) -> StateText:
     if view.judgement.warm_by in _WITHOUT_STEPS:
         return _warm_without_steps(view), ()
     if not figures.compile.begun and figures.compile.precompiled:
-        return f"warm, {runs_ahead(figures)}", (Clause(_real_speed(figures), Importance.WAIT),)
+        return f"warm, {runs_ahead(figures)}", (Clause(_real_speed(view), Importance.WAIT),)
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
         return f"nothing has compiled since it was attached; {graphs} before that", ()
@@ -219,7 +219,7 @@ def _warm(view: RankView) -> StateText:
         return text, _off(view)  # it has no speed now
     if speed:
         gained = Clause(brought(figures), Importance.NOTE, joint=", ")
-        return f"{text}: {_real_speed(figures)}", (gained, *_off(view))
+        return f"{text}: {_real_speed(view)}", (gained, *_off(view))
     quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
     return f"{text}; nothing has compiled for {quiet}", ()
 
@@ -243,11 +243,14 @@ def runs_ahead(figures: Figures) -> str:
     return f"runs ahead-of-time compiled code ({', '.join(figures.compile.precompiled or ())})"
 
 
-def _of_few(figures: Figures) -> str:
-    """The number of clean steps if it is small: their lengths may still vary."""
-    count = figures.steps.clean.count
-    few = count is not None and count < FEWEST_STEPS
-    return f" so far, of {counted(count or 0, 'step')}" if few else ""
+def _of_few(view: RankView) -> str:
+    """The number of clean steps since the last compile activity if it is small.
+
+    Their lengths may still vary, and steps before a recompile ran other code.
+    """
+    known = (view.figures.steps.clean.count, view.judgement.clean_steps or None)
+    count = min((one for one in known if one is not None), default=FEWEST_STEPS)
+    return f" so far, of {counted(count, 'step')}" if count < FEWEST_STEPS else ""
 
 
 def _eager(view: RankView) -> StateText:
@@ -266,13 +269,13 @@ def _speed(view: RankView) -> tuple[Clause, ...]:
     """The real speed as a clause, unless no step comes at the moment."""
     if "silent" in view.judgement.conditions:
         return ()
-    return (Clause(_real_speed(view.figures), Importance.WAIT),)
+    return (Clause(_real_speed(view), Importance.WAIT),)
 
 
-def _real_speed(figures: Figures) -> str:
+def _real_speed(view: RankView) -> str:
     """``35 ms a step is the real speed``; empty if no length is known."""
-    step = figures.steps.length
-    return "" if step is None else f"{step_length(step)} a step is the real speed{_of_few(figures)}"
+    step = view.figures.steps.length
+    return "" if step is None else f"{step_length(step)} a step is the real speed{_of_few(view)}"
 
 
 def _stalled(view: RankView) -> StateText:
