@@ -14,11 +14,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
 from support.daemon import daemon_process
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
+from warmwatch_monitor.cli import cli
 from warmwatch_monitor.run.outcome import write_link
+from warmwatch_monitor.settings import DEFAULT_ADDRESS
 
 pytestmark = pytest.mark.slow
 WAITS = "import sys; print('runs', flush=True); sys.stdin.read()"
@@ -133,6 +136,11 @@ def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Pat
             assert url == running
             process.communicate("", timeout=600)
         assert ask(running, "/").status == 200
+
+
+def test_its_help_names_the_one_address_where_a_daemon_is_used() -> None:
+    words = " ".join(CliRunner().invoke(cli, ["run", "--help"]).stdout.split())
+    assert f"if it answers at WARMWATCH_ADDRESS ({DEFAULT_ADDRESS} by default)" in words
 
 
 def test_a_second_command_has_a_page_of_its_own(tmp_path: Path) -> None:
