@@ -23,7 +23,7 @@ _NEVER = 86400.0
 class Screen:
     """A ``top`` that polls on request."""
 
-    def __init__(self, app: Top, pilot: Pilot[None]) -> None:
+    def __init__(self, app: Top, pilot: Pilot[str]) -> None:
         self.app, self._pilot = app, pilot
 
     async def look(self) -> None:

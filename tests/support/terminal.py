@@ -40,8 +40,8 @@ class Terminal:
         while not re.search(pattern, self.written[since:], re.DOTALL):
             self.read()
 
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
+    def type(self, keys: str | bytes) -> None:
+        os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
 
     def read_to_end(self) -> int:
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
+from rich.console import RenderableType
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
@@ -64,8 +65,10 @@ _MOST_DETAILS = 3
 _ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
 
 
-class Top(App[None]):
-    """Args:
+class Top(App[str]):
+    """``run`` returns the error that ended it, or ``None``.
+
+    Args:
     ask: returns the answer, with printable texts only; raises WarmwatchError.
     past: returns a daemon's history, once; ``None`` if there is none.
     seconds: poll interval. receive: listens to a daemon's events for about a second.
@@ -121,6 +124,16 @@ class Top(App[None]):
         self.query_one(DataTable).focus()
         self.set_interval(self._seconds, self._asking.tick)
         self._asking.begin()
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """End with an error; Textual's thread that reads keys calls it with its traceback."""
+        from rich.traceback import Traceback
+
+        traces = [one.trace for one in renderables if isinstance(one, Traceback)]
+        if any(trace.stacks[0].exc_type == UnicodeDecodeError.__name__ for trace in traces):
+            self.exit("a typed character is not UTF-8; set the terminal's encoding to UTF-8", 1)
+        else:
+            super().panic(*renderables)
 
     # incoming answers and samples
 

@@ -13,7 +13,7 @@ import click
 
 from warmwatch_monitor.client.answers import Answer, AnswerSource, answer_source, past_of
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.errors import UnknownRunError, UsageError
+from warmwatch_monitor.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 
@@ -37,7 +37,8 @@ keys.
 
 \b
 Exit code: 0 you quit
-           2 wrong usage, or stdout is no terminal
+           1 the screen failed, or a typed character is not UTF-8
+           2 wrong usage, or stdin, stdout or stderr is no terminal
            5 no run found (--json)
            6 the daemon or the Prometheus server does not answer
 """
@@ -76,7 +77,11 @@ def top(
 
     past = partial(past_of, address=address, dir=dir, prometheus=prometheus, access=access)
     receive = _receiver(ask) if seconds >= _SAMPLE_SECONDS and dir is None else None
-    Top(lambda: plain(ask()), seconds, lambda: plain(past()), receive).run()
+    app = Top(lambda: plain(ask()), seconds, lambda: plain(past()), receive)
+    if problem := app.run():
+        raise WarmwatchError(problem)
+    if app.return_code != 0:  # Textual has printed the traceback
+        sys.exit(1)
 
 
 def _receiver(ask: AnswerSource) -> Callable[[], Update]:

@@ -418,6 +418,23 @@ def test_it_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) -> 
     assert "Traceback" not in shown.written
 
 
+def test_a_character_that_is_not_utf_8_ends_it_with_one_sentence(tmp_path: Path) -> None:
+    with terminal("top", "--dir", str(tmp_path)) as shown:
+        shown.read_until("no run is known here")
+        shown.type(b"\xff")
+        assert shown.read_to_end() == 1
+    assert "warmwatch: a typed character is not UTF-8; set the terminal's" in shown.written
+    assert "Traceback" not in shown.written
+
+
+def test_a_defect_of_the_screen_exits_with_1(tmp_path: Path) -> None:
+    broken = "from warmwatch_monitor.top.app import Top; Top.draw = lambda _: 1 / 0"
+    (tmp_path / "sitecustomize.py").write_text(broken)
+    with terminal("top", "--dir", str(tmp_path), PYTHONPATH=str(tmp_path)) as shown:
+        assert shown.read_to_end() == 1
+    assert "ZeroDivisionError" in shown.written
+
+
 def test_a_requested_daemon_that_does_not_answer_is_an_error() -> None:
     with terminal("top", "--address", "127.0.0.1:1") as shown:
         assert shown.read_to_end() == 6
