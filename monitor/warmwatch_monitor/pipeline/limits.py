@@ -331,14 +331,17 @@ def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window
 
 
 def _first_poll(view: RankView) -> dict[str, Mean]:
-    """Shares of the whole run, for a reader that comes late; empty if it has run too briefly.
+    """Shares of the whole run, for a reader that comes late; empty soon after compile activity.
 
-    Evaluations before may have compiled, which is no share of a warm run.
+    Compiling is no share of a warm run. How much of it was in evaluations is not known.
     """
     steps, pauses = view.figures.steps, view.figures.pauses
+    compiling = view.figures.compile.seconds
     saving, evaluating = pauses.saving_seconds or 0.0, pauses.evaluating_seconds or 0.0
-    ran = (steps.clean.sum_seconds or 0.0) + saving + evaluating
-    if ran < _FIRST_POLL or view.figures.compile.seconds > MARGIN * ran:
+    touched = max(0.0, (steps.touched.sum_seconds or 0.0) - compiling)
+    ran = (steps.clean.sum_seconds or 0.0) + touched + saving + evaluating
+    since = view.judgement.clean_steps * (steps.length or 0.0)
+    if min(ran, since) < _FIRST_POLL or min(compiling, evaluating) > MARGIN * ran:
         return {}
     waited = (steps.batch_wait_seconds or 0.0, saving, evaluating)
     names = ("waiting", "saving", "evaluating")

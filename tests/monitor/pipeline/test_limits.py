@@ -175,7 +175,7 @@ def test_a_share_around_the_limit_does_not_flap() -> None:
 
 
 class Training:
-    """A warm rank that is polled once a second, with steps of half a second."""
+    """A rank that is polled once a second from its warm-up on, with steps of half a second."""
 
     def __init__(self, **gpu: float | None) -> None:
         self.gpu = gpu
@@ -196,6 +196,7 @@ class Training:
                 b.WARM.compile,
                 begun=begun,
                 activities_seen=begun,
+                clean_after=b.WARM.steps.steps - 3,
                 saving_ns=self.spent["saving_ns"],
                 evaluating_ns=self.spent["evaluating_ns"],
             ),
@@ -280,18 +281,39 @@ def test_gpu_readings_during_a_save_do_not_count() -> None:
     assert window.means["busy"].value == 1.0
 
 
-def test_a_reader_that_comes_late_has_the_shares_of_the_whole_run() -> None:
-    """As ``warmwatch status`` without a daemon has."""
-    view = Training().view()
-    ran = view.figures.steps.clean.sum_seconds or 0.0
-    assert ran > 100
-    waited = replace(view.figures.steps, batch_wait_seconds=0.4 * ran)
-    compiled = replace(view.figures.compile, seconds=0.0)
-    view = replace(view, figures=replace(view.figures, steps=waited, compile=compiled))
-    found = with_limits(b.runs(view), {}, None, NOW)[1][0]
-    assert found.limited_by is not None
-    assert found.limited_by.verdict == "input"
-    assert found.limited_by.share == pytest.approx(0.4)
+@pytest.mark.parametrize(
+    ("compiling", "touched", "evaluating", "share"),
+    [
+        (0.0, 0.0, 0.0, 0.4),
+        (60.0, 62.0, 0.0, 40 / 102),
+        (60.0, 20.0, 0.0, 0.4),  # most of it was between steps
+        (60.0, 62.0, 1.0, 40 / 103),
+        (60.0, 62.0, 20.0, None),  # the evaluations may have compiled
+    ],
+)
+def test_a_reader_that_comes_late_has_the_shares_of_the_whole_run(
+    compiling: float, touched: float, evaluating: float, share: float | None
+) -> None:
+    """As ``warmwatch status`` without a daemon has, however long it compiled before."""
+    training = Training()
+    training.seconds = 30
+    view = training.view()
+    figures = view.figures
+    steps = replace(
+        figures.steps,
+        batch_wait_seconds=40.0,
+        clean=replace(figures.steps.clean, sum_seconds=100.0),
+        touched=replace(figures.steps.touched, sum_seconds=touched),
+    )
+    compiled = replace(figures.compile, seconds=compiling)
+    pauses = replace(figures.pauses, evaluating_seconds=evaluating)
+    figures = replace(figures, steps=steps, compile=compiled, pauses=pauses)
+    view = replace(view, figures=figures)
+    found = with_limits(b.runs(view), {}, None, NOW)[1][0].limited_by
+    assert (found and found.verdict) == (None if share is None else "input")
+    assert (found and found.share) == (None if share is None else pytest.approx(share))
+    fresh = replace(view, judgement=replace(view.judgement, clean_steps=50))
+    assert with_limits(b.runs(fresh), {}, None, NOW)[1][0].limited_by is None, "of earlier code"
 
 
 def _later(view: RankView, seconds: int) -> RankView:
