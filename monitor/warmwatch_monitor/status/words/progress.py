@@ -107,13 +107,17 @@ def _spread(known: Estimate) -> str:
 
 
 def slower_than_before(figures: Figures) -> str:
-    """``warm-up took 31 min, 4 min last time``."""
+    """``warm-up took 31 min, 4 min last time``, ``2 min, 20 s to 40 s in 3 earlier runs``.
+
+    It is short and without parentheses, so that a headline with it needs no detail that repeats it.
+    """
     first, earlier = figures.warmups.first, figures.warmups.earlier_seconds
     if first is None or not earlier:
         return "warm-up took far longer than in earlier runs"
-    most = f", {duration(max(earlier))} at most" if max(earlier) > earlier[0] else ""
-    runs = f" (of {counted(len(earlier), 'run')} like it{most})" if len(earlier) > 1 else ""
-    return f"warm-up took {duration(first.seconds)}, {duration(earlier[0])} last time{runs}"
+    least, most = duration(min(earlier)), duration(max(earlier))
+    before = least if least == most else f"{least} to {most}"
+    when = "last time" if len(earlier) == 1 else f"in {len(earlier)} earlier runs"
+    return f"warm-up took {duration(first.seconds)}, {before} {when}"
 
 
 def without_steps(run: RunView, speaker: RankView, *, in_head: bool) -> str | None:
