@@ -71,10 +71,15 @@ def _further(fitting: Sequence[EarlierWarmup]) -> list[EarlierWarmup]:
 
 
 def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
-    """The estimate of a recompile: earlier times of the same function, here or in earlier runs."""
+    """The estimate of a recompile: earlier times of the same function, here or in earlier runs.
+
+    If a cache had an earlier compilation of this run, it may have this one: no miss counts.
+    """
+    cached = any(one.cache == "hit" for one in now.own)
     mine = [one for one in now.own if one.cache != "hit"]
-    before = ((*(each.compiled or ()), *each.later) for each in earlier)
-    took = [seconds for each in (mine, *before) for seconds in _times(now.underway, each)]
+    known = (mine, *((*(each.compiled or ()), *each.later) for each in earlier))
+    counted = ([one for one in each if not (cached and one.cache == "miss")] for each in known)
+    took = [seconds for each in counted for seconds in _times(now.underway, each)]
     if not took:
         return None
     so_far = now.activity_seconds
