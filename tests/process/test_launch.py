@@ -253,7 +253,7 @@ def test_a_command_that_cannot_run_is_reported(
 def test_a_command_without_a_name_is_one_that_is_not_found(options: tuple[str, ...]) -> None:
     done = started("", options=options)
     assert (done.returncode, "Traceback" in done.stderr) == (127, False)
-    assert done.stderr.startswith("warmwatch: '': not found")
+    assert done.stderr.startswith("warmwatch: the command '': not found")
 
 
 def test_an_invalid_price_is_reported_before_the_command_starts(tmp_path: Path) -> None:
