@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,12 +122,25 @@ def json_output() -> str:
         "Every command has `--json`: one object, whose keys may be added; within one",
         "`schema_version` none changes its meaning. `status`, `wait` and `top` print `/status`",
         "([HTTP](http.md)), `demo` prints what `report` does. `run` and `check` take a file,",
-        "because stdout is their command's. The others, as JSON Schema:",
+        "because stdout is their command's. The others, as JSON Schema; `status.schema.json` of",
+        "the package defines what is also part of [`/status`](status-and-events.md).",
     ]
+    shared = set(_definitions(schema_file()))
     for name, document in JSON_OUTPUT.items():
-        schema = schema_text(document).strip()
+        head, mark, _ = schema_text(document).partition('"$defs": {\n')
+        definitions = _definitions(schema_text(document))
+        own = ",\n".join(one for one in definitions if one not in shared)
+        schema = f"{head}{mark}{own}\n}}}}"
+        for title in [one.split('"')[1] for one in definitions if one in shared]:
+            schema = schema.replace(f'"#/$defs/{title}"', f'"status.schema.json#/$defs/{title}"')
         lines += ["", f"## `{name} --json`", "", "```json", schema, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _definitions(schema: str) -> list[str]:
+    """The definitions of a schema as `schema_text` prints them, without what separates them."""
+    named = schema.strip().partition('"$defs": {\n')[2].removesuffix("\n}}")
+    return re.split(r',\n(?=")', named)
 
 
 def documents() -> str:
