@@ -299,23 +299,24 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
 
 def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
     """The CONDITIONS that hold, in any state."""
+    living = _ended(facts) is None
     holds = {
         "thrashing": _thrashing(facts),
         "fallback": facts.compile.fallbacks > 0,
         "unknown": facts.compile.asynchronous > 0,
         "nothing_captured": _nothing_captured(facts, now_ns),
-        "long_compile": _long_compile(facts, now_ns),
+        "long_compile": living and _long_compile(facts, now_ns),
         "never_compiled": _never_compiled(facts, now_ns),
         "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
         "slower_than_before": _slower_than_before(facts),
         "uncompiled_calls": _uncompiled_calls(facts),
-        "background": facts.compile.background_since_ns > 0 and _ended(facts) is None,
-        "silent": _silent(facts, now_ns),
-        "slower": facts.slower and _ended(facts) is None and not facts.compile.active_since_ns,
-        "memory_growing": facts.memory_growing and _ended(facts) is None,
-        "workers_memory": facts.workers_memory and _ended(facts) is None,
+        "background": living and facts.compile.background_since_ns > 0,
+        "silent": living and _silent(facts, now_ns),
+        "slower": living and facts.slower and not facts.compile.active_since_ns,
+        "memory_growing": living and facts.memory_growing,
+        "workers_memory": living and facts.workers_memory,
     }
-    return tuple(name for name in CONDITIONS if holds[name])
+    return tuple(name for name in CONDITIONS if holds[name]) if any(holds.values()) else ()
 
 
 def _thrashing(facts: Facts) -> bool:
@@ -341,8 +342,10 @@ def _uncompiled_calls(facts: Facts) -> bool:
 
 
 def _long_compile(facts: Facts, now_ns: int) -> bool:
-    since, limit = facts.compile.active_since_ns, compile_limit_ns(facts)
-    return since != 0 and limit is not None and _ended(facts) is None and now_ns - since > limit
+    if not (since := facts.compile.active_since_ns):
+        return False
+    limit = compile_limit_ns(facts)
+    return limit is not None and now_ns - since > limit
 
 
 def silent_after_ns(facts: Facts) -> int | None:
@@ -360,7 +363,7 @@ def _silent(facts: Facts, now_ns: int) -> bool:
     limit = silent_after_ns(facts)
     compile = facts.compile
     compiles = compile.active_since_ns or compile.background_since_ns  # a step may wait for either
-    if limit is None or compiles or _ended(facts) is not None:
+    if limit is None or compiles or now_ns - facts.steps.last_step_ns <= limit:
         return False
     explained = max(
         quiet_since_ns(facts),

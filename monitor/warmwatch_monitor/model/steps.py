@@ -5,7 +5,9 @@ Units and "not known" are those of :mod:`figures`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from math import sqrt
 
 from msgspec import Struct
 
@@ -14,27 +16,56 @@ from warmwatch_monitor.model.machine import peak_flops
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
+# the fine bin that ends where each bucket does
+_LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+_FEWEST = 6  # steps; fewer do not span a 95 % interval
+_HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
     """How long the steps of one kind took.
 
     Attributes:
-        count, sum_seconds: how many, and together. upto: how many took at most each of
-        BUCKET_SECONDS. Where no histogram is known ``upto`` is ``None``.
-        median, p99, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
-        median_low, median_high: between them the median lies, with 95 % certainty, were
-        the lengths even in their bin, which is 5 % wide.
+        count, sum_seconds: how many, and together.
+        median, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
+        bins: their histogram, for the properties, which few polls need; ``None`` if not known.
     """
 
     count: int | None = None
     sum_seconds: float | None = None
-    upto: tuple[int, ...] | None = None
     median: float | None = None
-    p99: float | None = None
     longest: float | None = None
-    median_low: float | None = None
-    median_high: float | None = None
+    bins: Sequence[int] | None = None
+
+    @property
+    def upto(self) -> tuple[int, ...] | None:
+        """How many took at most each of BUCKET_SECONDS."""
+        upto = None if self.bins is None else tuple(accumulate(self.bins))
+        return None if upto is None else tuple(upto[last] for last in _LAST_BINS)
+
+    @property
+    def p99(self) -> float | None:
+        return self._quantile(0.99)
+
+    @property
+    def median_low(self) -> float | None:
+        """The median is between this and ``median_high`` with 95 % certainty.
+
+        From order statistics, so it is valid for any distribution, if the lengths are even within
+        a bin, which is 5 % wide.
+        """
+        return self._quantile(0.5, -1)
+
+    @property
+    def median_high(self) -> float | None:
+        return self._quantile(0.5, 1)
+
+    def _quantile(self, q: float, way: int = 0) -> float | None:
+        """In seconds; with ``way``, the lower or upper end of its 95 % interval."""
+        if not self.count or self.bins is None or (way and self.count < _FEWEST):
+            return None
+        ns = record.quantile_ns(self.bins, q + way * _HALF_OF_95 / sqrt(self.count))
+        return ns / 1e9 if ns else None
 
     @property
     def typical(self) -> float | None:

@@ -103,9 +103,9 @@ def is_present(folder: str, present: Collection[str] | None) -> bool:
 
 def fold(account: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
     """``account`` updated from ``view``; the same object if there is no new energy reading."""
-    spending, meters = account.spending, dict(account.meters)
-    if not view.record.alive:
+    if not view.gpus or not view.record.alive:
         return account
+    spending, meters = account.spending, dict(account.meters)
     for gpu in view.gpus:
         if gpu.energy_joules is None or gpu.read_energy_ns is None:
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from operator import attrgetter
 from signal import Signals
 
 from msgspec import Struct, convert
@@ -98,6 +99,8 @@ def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> f
     gap, last = max(_GAP_NS, _GAP_STEPS * usual_ns), reading.slot.steps.last_step_ns
     if now_ns - last > gap:
         return 0.0
+    if max(reading.slot.recent, default=0) <= gap:  # a word is at least its gap
+        return None
     for at, word in marks_ns(reading.slot.recent, last):
         if now_ns - at > _GAP_AGO_NS:
             return None
@@ -220,11 +223,12 @@ def up_to_now(log: Log, reading: RecordReading) -> Log:
     return replace(log, varying=varying)
 
 
+_lines = attrgetter(*Journaled.__struct_fields__, "beginning", "recompile")
+
+
 def same_lines(reading: RecordReading, other: RecordReading) -> bool:
     """Whether two readings agree in all inputs of a log except the slot."""
-    inputs = (*Journaled.__struct_fields__, "beginning", "recompile")
-    pairs = ((getattr(reading, name), getattr(other, name)) for name in inputs)
-    return all(one is two or one == two for one, two in pairs)
+    return bool(_lines(reading) == _lines(other))
 
 
 def _underway(reading: RecordReading) -> Underway | None:
@@ -371,11 +375,11 @@ def signal_name(number: int) -> str:
     return f"signal {number}"
 
 
+_unusable = attrgetter("broken_lines", "unread_bytes", "skipped_bytes")
+
+
 def _as_broken(reading: RecordReading, before: CachedFigures) -> bool:
-    now, then = (
-        (one.broken_lines, one.unread_bytes, one.skipped_bytes) for one in (reading, before.reading)
-    )
-    return now == then
+    return bool(_unusable(reading) == _unusable(before.reading))
 
 
 def _agent(reading: RecordReading) -> Agent:

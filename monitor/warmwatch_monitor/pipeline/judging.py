@@ -6,6 +6,7 @@ A record that cannot be judged becomes one refusal and does not affect the other
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -176,10 +177,13 @@ class Judging:
         found: dict[str, MemoryGrowth | None] = {}
         for one in records:
             history, before = memories.get(one.folder), self._memories.get(one.folder)
+            known = self._grown.get(one.folder)
+            same = history and before and history.buckets is before.buckets
+            if history is None or (same and known is None):
+                continue
             process = None if one.pid is None else around.processes.get(one.pid)
             left = memory.left_on_host(around.host, process), used[one.folder]
-            known = self._grown.get(one.folder)
-            if history and before and history.buckets is before.buckets:
+            if same:
                 found[one.folder] = known and memory.with_left(known, *left)
             else:
                 found[one.folder] = memory.growth(history, *left, one.compilations, known)
@@ -199,7 +203,7 @@ class Judging:
             one.folder: speed.follow(
                 self._speeds.get(one.folder),
                 one.slot,
-                surroundings_of(one.slot, used[one.folder], host) if one.alive else None,
+                partial(surroundings_of, one.slot, used[one.folder], host) if one.alive else None,
                 one.slowed,
             )
             for one in records

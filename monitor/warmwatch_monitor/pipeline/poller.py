@@ -448,6 +448,8 @@ class RequestedRuns:
 
     def names(self) -> frozenset[str]:
         """The names that were requested in the last 30 s, without the owners that some name."""
+        if not self._peers:
+            return frozenset()
         since = self._clock.monotonic_ns() - _VALID_NS
         with self._lock:
             found = [run for runs in self._peers.values() for run, at in runs.items() if at > since]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -189,7 +190,11 @@ def view(
     ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
     :func:`fell_first`.
     """
-    known = facts(reading, peers_compiled_ns, at_work_ns, pause_ns)._replace(
+    known = facts(
+        reading,
+        peers_compiled_ns,
+        at_work_ns,
+        pause_ns,
         peers_longest_ns=peers_longest_ns,
         long_compile_ns=long_compile_ns,
         earlier_warmups_ns=earlier_warmups_ns,
@@ -282,9 +287,13 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
 
 
 def facts(
-    reading: RecordReading, peers_compiled_ns: int = 0, working_ns: int = 0, pause_ns: int = 0
+    reading: RecordReading,
+    peers_compiled_ns: int = 0,
+    working_ns: int = 0,
+    pause_ns: int = 0,
+    **known: Any,
 ) -> Facts:
-    """The facts of a record, as input of the verdict."""
+    """The facts of a record, as input of the verdict; ``known``: those from elsewhere."""
     slot, steps = reading.slot, cached_figures(reading).steps
     clean = steps.clean
     return Facts(
@@ -303,6 +312,7 @@ def facts(
         baseline_steps=slot.identity.baseline_steps or 0,
         usual_step_ns=None if steps.length is None else steps.length * 1e9,
         killed_by=reading.death.signal if reading.death else 0,
+        **known,
     )
 
 

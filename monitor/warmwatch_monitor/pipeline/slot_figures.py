@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from math import sqrt
 
 from msgspec.structs import replace
 
@@ -26,7 +25,6 @@ from warmwatch.shared.record import (
     Warmup,
 )
 from warmwatch_monitor.model import (
-    BUCKET_SECONDS,
     Baseline,
     Compile,
     Counted,
@@ -43,11 +41,6 @@ from warmwatch_monitor.model.budgets import GPUS_OF_A_RANK
 from warmwatch_monitor.model.steps import EAGER_CODE
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 
-_FEWEST = 6  # steps; fewer do not span a 95 % interval
-_HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
-# the fine bin that ends where each bucket does
-_LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
-
 
 def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
     """The figures of ``bins``, whose steps took ``sum_ns`` in total."""
@@ -55,23 +48,10 @@ def lengths(bins: Sequence[int], sum_ns: int) -> Lengths:
     return Lengths(
         count=upto[-1],
         sum_seconds=sum_ns / 1e9,
-        upto=tuple([upto[last] for last in _LAST_BINS]),
         median=seconds(record.quantile_of(upto, 0.5)),
-        p99=seconds(record.quantile_of(upto, 0.99)),
         longest=seconds(record.longest_of(upto)),
-        **_certain(upto),
+        bins=bins,
     )
-
-
-def _certain(upto: Sequence[int]) -> dict[str, float | None]:
-    """The 95 % interval of the median, from order statistics: valid for any distribution."""
-    off = _HALF_OF_95 / sqrt(upto[-1]) if upto[-1] >= _FEWEST else None
-    if off is None:
-        return {}
-    return {
-        "median_low": seconds(record.quantile_of(upto, 0.5 - off)),
-        "median_high": seconds(record.quantile_of(upto, 0.5 + off)),
-    }
 
 
 def seconds(ns: float | None) -> float | None:
@@ -116,7 +96,7 @@ def steps_of(
     """Steps from the hot block and the histograms of step lengths; ``queued``: with GPUs."""
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent = record.recent_lengths(slot.recent)
-    recent_ns = queued.step_ns() if queued else slot.recent_step_ns
+    recent_ns = queued.step_ns() if queued else record.median_ns(recent)
     tells_batches = "batches" not in slot.identity.missing
     return Steps(
         count=steps.steps,

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -112,7 +112,7 @@ class Speed(Struct, frozen=True, kw_only=True):
         reference: seconds a step. fast: number of blocks in a row that were not slow.
         periods: the last ones; the last of them is open while the rank is slower.
         before: the surroundings while it was as fast as usual. usual: at the last block. now: at
-        the last poll.
+        the last poll while it is slower.
     """
 
     steps: int = 0
@@ -148,25 +148,25 @@ class Speed(Struct, frozen=True, kw_only=True):
 def follow(
     known: Speed | None,
     slot: Slot,
-    now: Surroundings | None = None,
+    look: Callable[[], Surroundings] | None = None,
     slowed: LongStep | None = None,
 ) -> Speed:
     """``known`` with the new steps of ``slot``; ``None`` at the first poll.
 
-    ``now``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
+    ``look``: returns the surroundings now; ``None`` if the process has ended. ``slowed``: see
+    ``RecordReading``.
     """
-    speed = replace(_followed(known, slot), last_ns=slot.steps.last_step_ns)
-    speed = _with_start(speed, slot, slowed)
-    if now is None:
+    speed = _with_start(_followed(known, slot), slot, slowed)
+    if look is None:
         return speed
-    speed = replace(speed, now=now)
     if speed.slower:  # causes that no longer hold stay if no other does
+        speed = replace(speed, now=(now := look()))
         found = tuple(causes_since(speed.before, now))
         return _with_period(speed, causes=found or speed.periods[-1].causes)
     if speed.is_slow or (known and speed.blocks == known.blocks):
         return speed
     # of the block before: the one in progress may be slow already
-    return replace(speed, before=speed.usual, usual=now)
+    return replace(speed, before=speed.usual, usual=look())
 
 
 def _followed(known: Speed | None, slot: Slot) -> Speed:
@@ -197,7 +197,14 @@ def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
         return replace(known, activity=begun, limits=limits, lengths=(), gap_ns=0, count=0)
     periods = _ended(known, known.last_ns, known.steps).periods
     queued = CleanSteps.of(slot) if known.queued else None
-    return Speed(steps=known.steps, activity=begun, limits=limits, periods=periods, queued=queued)
+    return Speed(
+        steps=known.steps,
+        last_ns=known.last_ns,
+        activity=begun,
+        limits=limits,
+        periods=periods,
+        queued=queued,
+    )
 
 
 def _limits(slot: Slot) -> int:
@@ -208,12 +215,14 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
     """With more steps, oldest first; the last one is step number ``marks.steps``."""
     lengths, spent = list(speed.lengths), speed.gap_ns
     first, count = speed.first, speed.count
-    at = marks.last_step_ns - sum(map(gap_ns, words))
-    for number, word in enumerate(words, marks.steps + 1 - len(words)):
+    gaps = [gap_ns(word) for word in words]
+    at, number = marks.last_step_ns - sum(gaps), marks.steps - len(words)
+    for word, gap in zip(words, gaps, strict=True):
+        number += 1
         first = first if count else number
         count += 1
-        at += gap_ns(word)
-        spent += round(gap_ns(word) * weight)
+        at += gap
+        spent += round(gap * weight)
         if is_clean(word):
             lengths.append(record.length_ns(word))
         if spent >= _BLOCK_NS:
@@ -225,6 +234,7 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
     return replace(
         speed,
         steps=marks.steps,
+        last_ns=marks.last_step_ns,
         lengths=tuple(lengths[-_MOST_LENGTHS:]),
         gap_ns=spent,
         first=first,
@@ -236,7 +246,8 @@ def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
     """With the steps since the last poll of a training on GPUs, whose blocks end at polls."""
     now, steps = CleanSteps.of(slot), slot.steps.steps
     first = speed.first if speed.count else speed.steps + 1
-    speed = replace(speed, steps=steps, first=first, count=steps + 1 - first)
+    count = steps + 1 - first
+    speed = replace(speed, steps=steps, last_ns=now.at_ns, first=first, count=count)
     if now.at_ns - before.at_ns < _BLOCK_NS:
         return speed
     since = now.since(before)
@@ -359,7 +370,8 @@ def _counted(counts: Mapping[int, int], more: Iterable[Block]) -> Counter[int]:
 def first_poll(slot: Slot) -> Speed:
     """The state for a record that was not seen before, from its histogram and its last steps."""
     steps = slot.steps.steps
-    speed = Speed(steps=steps, activity=slot.compile.begun, limits=_limits(slot))
+    last_ns, begun = slot.steps.last_step_ns, slot.compile.begun
+    speed = Speed(steps=steps, last_ns=last_ns, activity=begun, limits=_limits(slot))
     if slot.identity.gpus:
         return replace(speed, since=steps + 1, queued=CleanSteps.of(slot))
     if slot.compile.active_since_ns:

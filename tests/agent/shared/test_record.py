@@ -168,10 +168,10 @@ def test_the_header_and_both_histograms_survive_the_round_trip() -> None:
 def test_what_is_known_to_be_the_same_is_not_read_again() -> None:
     before = read(image(DISTINCT))
     after = bytes(image(identity=Identity(run="other"), touched=TOUCHED_BINS))
-    slot = record.unpack(after, before, before.compile_bins)
+    slot = record.with_hot_words(before, after, before.compile_bins)
     assert (slot.identity, slot.compile) == (before.identity, before.compile)
     assert slot.compile_bins == before.compile_bins
-    assert record.unpack(after, before).compile_bins == tuple(TOUCHED_BINS)
+    assert record.with_hot_words(before, after).compile_bins == tuple(TOUCHED_BINS)
 
 
 def test_counters_are_found_by_their_names() -> None:

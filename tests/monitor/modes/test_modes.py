@@ -12,7 +12,7 @@ from support import builders as b
 from support import reported as a
 from support.values import replace
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import RankView, RunView
+from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.command import leave_broken, script_name
 from warmwatch_monitor.modes.one_mode import AS_IS, environment_of
@@ -390,6 +390,13 @@ def test_a_regional_mode_without_repeated_blocks_is_named(
 # When the measurement of a run ends.
 
 
+class _Lengths(Lengths, frozen=True, kw_only=True):
+    """Lengths with a chosen interval."""
+
+    median_low: float | None = None
+    median_high: float | None = None
+
+
 def view(
     *,
     warm: bool = True,
@@ -402,8 +409,7 @@ def view(
     base = replace(b.WARM, identity=replace(b.WARM.identity, rank=number))
     rank = b.view(base)
     steps = rank.figures.steps
-    clean = replace(
-        steps.clean,
+    clean = _Lengths(
         count=count,
         sum_seconds=seconds,
         median=0.04,

@@ -16,6 +16,7 @@ from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
+from warmwatch_monitor.sources.records import folder as records_folder
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile, SlotReading
 from warmwatch_monitor.sources.records.source import RecordsSource
 
@@ -45,6 +46,19 @@ def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
     after = look(file, folder)
     assert after.moved
     assert after.slot.identity.gpus == ("GPU-1",)
+
+
+def test_a_slot_that_is_short_for_one_poll_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may truncate and extend the file between the two reads of one poll."""
+    file, folder = SlotFile(), write_record(tmp_path, warm())
+    look(file, folder)
+    image = (folder / record.SLOT).read_bytes()
+    read = image[:100], image[record.HOT_END :]
+    monkeypatch.setattr(records_folder, "_image", lambda _: read)
+    with pytest.raises(record.RecordError, match="torn record"):
+        look(file, folder)
 
 
 def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() -> None:

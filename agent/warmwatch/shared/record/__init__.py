@@ -127,6 +127,7 @@ from warmwatch.shared.record.layout import (
     store_identity,
     unpack,
     unpack_identity,
+    with_hot_words,
     with_known_codes,
 )
 from warmwatch.shared.record.liveness import (

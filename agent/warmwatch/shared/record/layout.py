@@ -227,13 +227,8 @@ def unpack_identity(image: bytes) -> Identity:
     return newest(image, _layout_of(image).identity, _identity.unseal_identity)
 
 
-def unpack(
-    image: bytes, same: Slot | None = None, compile_bins: tuple[int, ...] | None = None
-) -> Slot:
+def unpack(image: bytes) -> Slot:
     """Unpack a slot's bytes, of which those up to HOT_END were read before the others.
-
-    ``same``: a slot with the same bytes from there on, so its blocks are reused. ``compile_bins``:
-    the bins of a slot whose compile histogram had the same bytes.
 
     Raises:
         TornError: a block was written twice meanwhile; read again.
@@ -241,23 +236,32 @@ def unpack(
     """
     header = check_header(image)
     layout = _layout_of(image)
-    rare = (
-        same.compile
-        if same
-        else newest(image, layout.compile, lambda sealed: _compile(sealed, layout))
+    slot = Slot(
+        header=header,
+        identity=newest(image, layout.identity, _identity.unseal_identity),
+        steps=StepCounts(),
+        compile=newest(image, layout.compile, lambda sealed: _compile(sealed, layout)),
+        clean_bins=(),
+        compile_bins=(),
     )
-    words = _WORDS.unpack_from(image, STEPS_OFFSET)
-    steps = StepCounts(**dict(zip(STEPS_INDEX, words, strict=True)))
+    return with_hot_words(slot, image)
+
+
+def with_hot_words(slot: Slot, image: bytes, compile_bins: tuple[int, ...] | None = None) -> Slot:
+    """``slot`` with the counters, the histograms and the ring of ``image``.
+
+    ``slot``: the header and the blocks of ``image``, which need not have bytes beyond HOT_END.
+    ``compile_bins``: the bins of a slot whose compile histogram had the same bytes.
+    """
+    steps = StepCounts._make(_WORDS.unpack_from(image, STEPS_OFFSET))
     recent = newest_first(_RING.unpack_from(image, RING_OFFSET), steps.steps)
     if recent and recent[0]:  # the length of a regular step is only in the ring
         steps = steps._replace(last_duration_ns=length_ns(recent[0]))
     return Slot(
-        header=header,
-        identity=same.identity
-        if same
-        else newest(image, layout.identity, _identity.unseal_identity),
-        steps=_caught_up(steps, rare, header.warm_steps),
-        compile=rare,
+        header=slot.header,
+        identity=slot.identity,
+        steps=_caught_up(steps, slot.compile, slot.header.warm_steps),
+        compile=slot.compile,
         clean_bins=_BINS.unpack_from(image, CLEAN_BINS_OFFSET),
         compile_bins=compile_bins or _BINS.unpack_from(image, COMPILE_BINS_OFFSET),
         recent=recent,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from warmwatch.shared import record
-from warmwatch.shared.record import CompileCounts, Header, RecordError, Slot, StepCounts, TornError
+from warmwatch.shared.record import CompileCounts, RecordError, Slot, TornError
 from warmwatch.shared.record.counters import flatten
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.sources import proc
@@ -324,22 +324,30 @@ class SlotFile:
         torn: TornError | None = None
         for _ in range(_TRIES):
             hot, blocks = _image(descriptor)
-            same = self._slot if blocks == self._blocks else None
+            same = self._slot if self._has_blocks(hot, blocks) else None
             if same is not None and hot == self._hot:
                 return same, False
-            bins = self._compile_bins(hot)
             try:
-                slot = record.with_known_codes(record.unpack(hot + blocks, same, bins))
+                if same is not None:
+                    slot = record.with_hot_words(same, hot, self._compile_bins(hot))
+                else:
+                    slot = record.with_known_codes(record.unpack(hot + blocks))
             except TornError as error:
                 torn = error
                 continue
-            _check(slot, self._slot)
+            _check(slot, same)
             moved = self._slot is not None or self._forgotten not in (None, hash((hot, blocks)))
             self._hot, self._blocks, self._slot, self._forgotten = hot, blocks, slot, None
             return slot, moved
         if self._slot is None:
             raise torn or RecordError("torn record")
         return self._slot, False
+
+    def _has_blocks(self, hot: bytes, blocks: bytes) -> bool:
+        """Whether header and blocks are those of the last image, and the hot words are complete."""
+        header = slice(record.STEPS_OFFSET)
+        same = blocks == self._blocks and hot[header] == self._hot[header]
+        return same and len(hot) == len(self._hot)
 
     def _compile_bins(self, hot: bytes) -> tuple[int, ...] | None:
         """The rarely changing histogram, if ``hot`` has the same one as the last image."""
@@ -359,17 +367,18 @@ def _check(slot: Slot, before: Slot | None) -> None:
     """Reject values that no agent writes, before other code sees them.
 
     Args:
-        before: the last good one; equal values were checked then.
+        before: the last good one, if it has the same header and blocks: they were checked then.
     """
     compile = slot.compile
-    if before is None or compile is not before.compile or slot.header != before.header:
-        header = slot.header._replace(attached_epoch_ns=0)
-        sane = slot.header.attached_epoch_ns < _LARGEST_EPOCH
-        # an agent leaves these two at the largest word instead of overflowing
-        counts = compile._replace(tokens_before=0, samples_before=0)
-        _check_numbers(sane and _largest(header) < _LARGEST, "header's")
-        _check_numbers(_largest(counts) < _LARGEST, "compile block's")
-    _check_numbers(_largest(slot.steps) < _LARGEST, "steps'")
+    _check_numbers(max(slot.steps) < _LARGEST, "steps'")
+    if before is not None:
+        return
+    header = slot.header._replace(attached_epoch_ns=0)
+    sane = slot.header.attached_epoch_ns < _LARGEST_EPOCH
+    # an agent leaves these two at the largest word instead of overflowing
+    counts = compile._replace(tokens_before=0, samples_before=0)
+    _check_numbers(sane and max(header) < _LARGEST, "header's")
+    _check_numbers(max(flatten(counts)) < _LARGEST, "compile block's")
     if not slot.header.warm_steps:
         raise RecordError("torn record: it requires no clean steps before it is warm")
     codes = (
@@ -381,10 +390,6 @@ def _check(slot: Slot, before: Slot | None) -> None:
     )
     if any(code >= known for code, known in codes):
         raise RecordError("torn record: it holds a phase or an end that no release writes")
-
-
-def _largest(block: Header | CompileCounts | StepCounts) -> int:
-    return max(flatten(block))
 
 
 def _check_numbers(sane: bool, whose: str) -> None:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity, RecordError, Slot
@@ -180,9 +181,8 @@ class FollowedRecord:
             return Refusal(path=self.folder, reason=_sentence(error))
         rests, ended = self._life.rests, bool(reading.slot.compile.end_code)
         ended_ago_ns = self._ended_ago_ns(reading, poll.now_ns, poll.epoch)
-        missing = self._is_missing(poll)
         self.until_ns = poll.now_ns + poll.retention_ns - ended_ago_ns
-        if self.is_shown_at(poll.now_ns) or missing:
+        if self.is_shown_at(poll.now_ns) or self._is_missing(poll):
             if rests and poll.limited and not reading.unread_bytes:
                 self.due_ns = poll.now_ns + _RESTING_NS
             return reading
@@ -199,16 +199,17 @@ class FollowedRecord:
     def _read(self, now_ns: int, may_read: Callable[[], bool]) -> RecordReading:
         known = self._reading
         settled = known is not None and self._life.rests and known.slot.compile.end_code
-        unread = self._journal.unread_bytes
+        journal = self._journal
+        unread = journal.unread_bytes
         if known is not None and settled and not (unread and may_read is not never):
             return known
         with Folder(self.folder) as folder:
             found = self._slot.read(folder)
             if (problem := self._origin.problem(found.slot.identity)) is not None:
                 raise RecordError(problem)
-            if news := self._journal.follow(folder, may_read):
-                self._text_bytes = self._journal.text_bytes
-            news = news or self._journal.unread_bytes != unread
+            if news := journal.follow(folder, may_read):
+                self._text_bytes = journal.text_bytes
+            news = news or journal.unread_bytes != unread
             self._life.note(found, now_ns, ours=self._origin.shares_boot(found.slot.identity))
             if self._life.pid is not None:
                 self._ending = self._exits.follow(self._life.pid) or self._ending
@@ -225,13 +226,22 @@ class FollowedRecord:
                 or not self._same(known, found)
             ):
                 self._reading = known = self._make(found, folder)
+            elif self._read_from is not found.slot:
+                self._read_from = found.slot
+                slot = self._as_shown(found.slot, self._owners.of(found.owner))
+                self._reading = known = replace(known, slot=slot)
         self.began = known.began
         return known
 
     def _same(self, known: RecordReading, found: SlotReading) -> bool:
+        """Whether nothing has changed except, while its process lives, the slot's numbers."""
         now = (self._life.alive, self._life.pid, self._life.gone_ns, self._death())
-        before = (known.alive, known.pid, known.gone_ns, known.death)
-        return self._read_from is found.slot and before == now
+        if now != (known.alive, known.pid, known.gone_ns, known.death):
+            return False
+        if (before := self._read_from) is found.slot:
+            return True
+        same = before is not None and before.identity is found.slot.identity
+        return same and known.alive and known.owner == self._owners.of(found.owner)
 
     def _death(self) -> Death | None:
         return None if self._life.alive or self._ending is None else self._ending.death

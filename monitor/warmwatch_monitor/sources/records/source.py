@@ -217,14 +217,15 @@ class RecordsSource:
         own = os.geteuid()
         turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
         heapq.heapify(turns)
-        began, begun = meter.measure(), False
+        began, begun = meter.measure() if len(turns) > 1 else 0.0, False
         while turns and not (begun and meter.is_over(urgent=True)):
             spent, other, dead, last, uid = heapq.heappop(turns)
             one = next(order[uid], None)
             if one is None or (begun and meter.is_over(urgent=not spent and one.urgent)):
                 continue
             yield uid, one
-            served[uid], begun, now = self._polls, True, meter.measure()
+            served[uid], begun = self._polls, True
+            now = meter.measure() if turns else began  # no other user waits
             spent, began = spent + max(1e-6, now - began), now
             heapq.heappush(turns, (spent, other, dead, last, uid))
 
@@ -282,6 +283,8 @@ def _shown_ranks(
     records: Collection[FollowedRecord], now_ns: int
 ) -> tuple[Mapping[Start, set[int]], Mapping[tuple[Start, int], tuple[bool, int]]]:
     """The ranks of each start that is shown, and when the newest process of each of them began."""
+    if all(one.is_shown_at(now_ns) for one in records):
+        return {}, {}  # none is missing
     shown: defaultdict[Start, set[int]] = defaultdict(set)
     for one in records:
         if one.start and one.is_shown_at(now_ns):
@@ -317,7 +320,6 @@ class _Meter:
     def __init__(self, seconds: float | None) -> None:
         self._seconds, self._allowed = seconds, (seconds or 0.0) * _SHARE_OF_SLOTS
         self._began, self._began_at = time.thread_time(), time.monotonic()
-        self._spent = 0.0
 
     @property
     def limited(self) -> bool:
@@ -328,14 +330,15 @@ class _Meter:
         self._allowed = self._seconds or 0.0
 
     def measure(self) -> float:
-        """The CPU seconds spent so far. The kernel counts them, so a call takes a microsecond."""
-        self._spent = time.thread_time() - self._began
-        return self._spent
+        """The CPU seconds spent so far. The kernel counts them: a call takes some microseconds."""
+        return time.thread_time() - self._began
 
     def is_over(self, *, urgent: bool) -> bool:
         """Whether to stop reading; ``urgent``: an urgent record of a user without any yet."""
         if self._seconds is None:
             return False
-        if time.monotonic() - self._began_at > POLL_LONGEST:
+        took = time.monotonic() - self._began_at  # never less than the CPU time
+        if took > POLL_LONGEST:
             return True
-        return self._spent > (URGENT_SECONDS if urgent else self._allowed)
+        allowed = URGENT_SECONDS if urgent else self._allowed
+        return took > allowed and self.measure() > allowed
