@@ -194,7 +194,7 @@ while not pathlib.Path("over").exists(): time.sleep(0.1)
 @pytest.mark.parametrize(
     ("end", "code", "words"),
     [
-        ("", 5, "left: rank 0 had not ended when the command had, so nothing was compared"),
+        ("", 5, "left: rank 0 was still running when the command ended, so nothing was compared"),
         ("; exit 3", 4, "sh failed with exit code 3, so nothing was compared"),
         ("; kill -TERM $$", -signal.SIGTERM, ""),
     ],
@@ -259,14 +259,17 @@ def test_what_a_process_compiled_before_it_restarted_passes_nowhere(
             ("--baseline", "b", "--update", "--against", "x"),
             "--update and --against exclude each other",
         ),
-        (("--baseline", "base.toml", "--junit", "no/where.xml"), "the folder of no/where.xml"),
+        (("--baseline", "base.toml", "--junit", "no/where.xml"), "the directory of no/where.xml"),
         (("--baseline", "broken.toml"), "broken.toml: it is not TOML"),
         (("--baseline", "digits.toml"), "digits.toml: has a number that is too long"),
         (("--baseline", "hexadecimal.toml"), "hexadecimal.toml: has a number that is too"),
         (("--baseline", "nested.toml"), "nested.toml: has a number that is too long, or is"),
         (("--baseline", "newer.toml", "--update"), "remove it, and write it again with --update"),
-        (("--baseline", "no/base.toml", "--update"), "the folder of no/base.toml does not exist"),
-        (("--baseline", ".", "--update"), ". is a folder"),
+        (
+            ("--baseline", "no/base.toml", "--update"),
+            "the directory of no/base.toml does not exist",
+        ),
+        (("--baseline", ".", "--update"), ". is a directory"),
         (("--baseline", "-", "--update"), "--baseline needs a file"),
     ],
 )

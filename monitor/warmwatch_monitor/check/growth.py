@@ -52,7 +52,7 @@ class Kind(Enum):
     """Kinds of remarks on a comparison."""
 
     ANOTHER_TORCH = "another torch"
-    ANOTHER_NAME = "the one run here, held against the one of the baseline"
+    ANOTHER_NAME = "the one run here, compared with the one of the baseline"
     UNKNOWN_RUN = "the baseline does not know this run"
     UNKNOWN_RANKS = "the baseline does not know these ranks"
     UNKNOWN_COUNT = "the baseline does not know this number"

@@ -117,7 +117,7 @@ def _moved(one: Moved) -> str:
     """The changed counts of a function; its forward and backward are two compilations."""
     what = "the model" if one.function.endswith(_WRAPPED) else one.function
     if one.was is None:
-        return f"{what}: {_share(one.now)}; the baseline does not know it"
+        return f"{what}: {_share(one.now)}; not in the baseline"
     return f"{what}: {_share(one.now)}; was {_share(one.was)}"
 
 
@@ -131,37 +131,34 @@ def _share(share: Share) -> str:
 
 
 _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
-    Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: what it compiles may differ for that",
+    Kind.ANOTHER_TORCH: lambda it: f"torch is {it.what}: so what it compiles may differ",
     # the other side may be a command's, of --against
-    Kind.ANOTHER_NAME: lambda it: (
-        f"{it.run}: held against {it.what}, for there is one run on each side"
-    ),
+    Kind.ANOTHER_NAME: lambda it: f"{it.run}: compared with {it.what}, as each side has one run",
     Kind.UNKNOWN_RUN: lambda it: (
-        f"{it.run}: the baseline does not know this run, so it is not compared; --update adds it"
+        f"{it.run}: this run is not in the baseline, so it is not compared; --update adds it"
     ),
     Kind.UNKNOWN_RANKS: lambda it: (
-        f"{it.run}: the baseline does not know rank {it.what}, so it is not compared; "
-        "--update adds it"
+        f"{it.run}: rank {it.what} is not in the baseline, so it is not compared; --update adds it"
     ),
     Kind.UNKNOWN_COUNT: lambda it: (
         f"{it.run}: the baseline does not limit the number of {title(it.what)}, so they are "
         "not compared; --update adds it"
     ),
     Kind.AGENT_ERRORS: lambda it: (
-        f"{it.run}: the agent swallowed {counted(int(it.what), 'error')} of its own: counts may be "
-        "low; `warmwatch doctor` says more"
+        f"{it.run}: the agent caught {counted(int(it.what), 'error')} of its own: counts may be "
+        "low; see `warmwatch doctor`"
     ),
     Kind.SHORT_STEPS: lambda it: (
-        f"{it.run}: its steady step takes {step_length(float(it.what))}: in steps so short the "
-        "warm-up is noise and is not compared; --against compares it in seconds, and "
-        'ignore = ["warmup_ratio"] in the baseline takes this note away'
+        f"{it.run}: its steady step takes {step_length(float(it.what))}, too short to measure the "
+        "warm-up in steps, so it is not compared; --against compares it in seconds, and "
+        'ignore = ["warmup_ratio"] in the baseline removes this note'
     ),
     Kind.NO_RUN: lambda it: (
-        f"{it.run}: the baseline's run was not seen; if it is gone for good, --update takes it out"
+        f"{it.run}: this run of the baseline did not start; --update removes it"
     ),
     Kind.NO_RANKS: lambda it: (
-        f"{it.run}: rank {it.what} of the baseline was not seen; with another number of ranks, "
-        "--update writes them"
+        f"{it.run}: rank {it.what} of the baseline did not start; with another number of ranks, "
+        "run with --update"
     ),
     Kind.NO_COUNT: lambda it: (
         f"{it.run}: this torch does not report {title(it.what)}, which the baseline has; put "
@@ -172,9 +169,9 @@ _REMARKS: Mapping[Kind, Callable[[Remark], str]] = {
         f'known; give its record more room (WARMWATCH_DIR), or put "{it.what}" into ignore'
     ),
     Kind.NEVER_WARM: lambda it: (
-        f"{it.run}: it never became warm, which the baseline's did: let it train some steps more"
+        f"{it.run}: it never became warm, but the baseline's did: let it train for more steps"
     ),
-    Kind.NOT_COMPILED: lambda it: f"{it.run}: nothing of it was compiled, which the baseline's was",
+    Kind.NOT_COMPILED: lambda it: f"{it.run}: nothing was compiled, unlike in the baseline",
 }
 
 
@@ -190,8 +187,8 @@ def uncompiled(run: RunView) -> str:
 def unfinished(run: RunView, ranks: Iterable[int]) -> str:
     """The message that ranks were still running when the command ended."""
     return (
-        f"{run.run}: rank {named(ranks)} had not ended when the command had, so nothing was "
-        "compared: have the command wait for it"
+        f"{run.run}: rank {named(ranks)} was still running when the command ended, so nothing was "
+        "compared: let the command wait for it"
     )
 
 

@@ -340,7 +340,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             journal.follow(folder)
         yield Finding(
             mark=Mark.TROUBLE,
-            what=f"{who}: the agent swallowed {errors} errors of its own; the last: "
+            what=f"{who}: the agent caught {errors} errors of its own; the last: "
             f"{journal.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
         )

@@ -67,14 +67,14 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauges(
         "warmwatch_compile_progress_done",
-        "How many of what the activity in progress counts are done; absent where it counts none.",
+        "Items, such as kernels, that the activity in progress has finished; absent without any.",
         "of",
         PROGRESS,
         _done,
     ),
     gauges(
         "warmwatch_compile_progress_planned",
-        "The total of what the activity in progress counts; absent where it counts none.",
+        "Items of the compile activity in progress in total; absent without any.",
         "of",
         PROGRESS,
         _planned,
@@ -96,8 +96,8 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_compile_left_seconds",
-        "How long what compiles now will probably take yet, by what the same took before; absent "
-        "where nothing like it is known, and where it takes longer than it ever did.",
+        "Estimated time left of what compiles now, from earlier compilations of the same; absent "
+        "without one, and once it takes longer than all of them.",
         _left,
     ),
     counters(
@@ -137,7 +137,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_compile_wrappers_total",
-        "Functions and modules that the program handed to torch.compile.",
+        "Functions and modules that the program passed to torch.compile.",
         lambda view: view.figures.compile.wrappers,
     ),
     gauges(

@@ -43,7 +43,7 @@ GPU_SERIES: tuple[Series[GpuReading], ...] = (
     ),
     gauge(
         "warmwatch_gpu_dram_active_ratio",
-        "Device memory bandwidth used since the last reading, of what there is (GPM).",
+        "Share of the device memory bandwidth used since the last reading (GPM).",
         lambda gpu: gpu.dram_active_ratio,
     ),
     gauge(
@@ -89,14 +89,14 @@ GPU_SERIES: tuple[Series[GpuReading], ...] = (
     ),
     gauges(
         "warmwatch_gpu_throttled",
-        "1 for what holds the clocks down now, by reason; an idle GPU is not throttled.",
+        "1 for each reason that limits the clocks now, else 0; an idle GPU is not throttled.",
         "reason",
         (),
         lambda gpu: dict(gpu.throttled),
     ),
     gauge(
         "warmwatch_gpu_lost",
-        "Whether the driver has lost the GPU, so that nothing else is known of it.",
+        "Whether the driver has lost the GPU: all its other series are absent then.",
         lambda gpu: gpu.trouble is not None,
     ),
 )
@@ -105,7 +105,7 @@ GPU_SERIES: tuple[Series[GpuReading], ...] = (
 def families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
     """Every family of ``gpus``, those without a sample too."""
     labelled = [(Labels({"gpu": str(gpu.index), "uuid": gpu.uuid}), gpu) for gpu in gpus]
-    info = Family(name="warmwatch_gpu", help="What the GPU is.", type="info")
+    info = Family(name="warmwatch_gpu", help="The GPU and its driver.", type="info")
     for labels, gpu in labelled:
         info.add(Labels({**labels.values, **_facts(gpu)}), 1)
     yield info

@@ -16,7 +16,7 @@ HOST_SERIES: tuple[Series[Host], ...] = (
     ),
     gauge(
         "warmwatch_host_memory_available_bytes",
-        "Memory that programs on the host can still get.",
+        "Memory of the host that programs can still allocate.",
         lambda host: host.memory_available_bytes,
     ),
     gauge(
@@ -54,10 +54,14 @@ SOURCE_SERIES: tuple[Series[SourceHealth], ...] = (
     ),
 )
 EXPORT_SERIES: tuple[Series[ExportHealth], ...] = (
-    gauge("warmwatch_export_up", "Whether what was last sent was taken.", lambda health: health.up),
+    gauge(
+        "warmwatch_export_up",
+        "Whether the receiver accepted the last export.",
+        lambda health: health.up,
+    ),
     gauge(
         "warmwatch_export_last_success_timestamp_seconds",
-        "When something was last sent and taken.",
+        "When the receiver last accepted an export.",
         lambda health: health.last_success,
     ),
 )

@@ -42,7 +42,7 @@ def _limit_share(view: RankView) -> float | None:
 STATE_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_warm",
-        "Whether nothing is left to wait for: the rank is warm or runs eagerly.",
+        "Whether the rank is warm or runs eagerly: nothing is left to wait for.",
         lambda view: view.judgement.warm,
     ),
     gauge(
@@ -109,7 +109,7 @@ PROCESS_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_agent_errors_total",
-        "Errors of the agent's own that it swallowed.",
+        "Errors in the agent, which it caught.",
         lambda view: view.figures.agent.errors,
     ),
     counter(
@@ -222,7 +222,7 @@ def _run_info(ranks: Ranks) -> Family:
 
 
 def _gpu_info(ranks: Ranks) -> Family:
-    family = Family(name="warmwatch_rank_gpu", help="Which GPU is whose.", type="info")
+    family = Family(name="warmwatch_rank_gpu", help="The GPUs of a rank.", type="info")
     for labels, view in ranks:
         for gpu in view.gpus if view.living else ():  # a record can name any number of others
             family.add(Labels({**labels.values, "uuid": gpu.uuid}), 1)
@@ -238,7 +238,7 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
     )
     killed = Family(
         name="warmwatch_oom_killed",
-        help="Whether the kernel killed the lost rank for want of memory; absent where unknown.",
+        help="Whether the kernel killed the lost rank because memory ran out; absent if unknown.",
         type="gauge",
     )
     together = Family(

@@ -17,7 +17,7 @@ def _data_wait(view: RankView) -> float | None:
 PAUSE_SERIES: tuple[Series[RankView], ...] = (
     counter(
         "warmwatch_batches_total",
-        "Batches that DataLoaders handed out to the training.",
+        "Batches that DataLoaders returned.",
         lambda view: view.figures.steps.batches,
     ),
     counter(
@@ -27,7 +27,7 @@ PAUSE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_last_batch_timestamp_seconds",
-        "When the last batch was handed out.",
+        "When a DataLoader last returned a batch.",
         lambda view: view.figures.steps.last_batch_at,
     ),
     counter(
@@ -165,7 +165,7 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_slower_before_seconds",
-        "A step at that fastest lasting level, of a rank that is slower than it was.",
+        "Length of a step at the fastest lasting level, if the rank is slower now.",
         lambda view: view.slower.before if view.slower else None,
     ),
     gauge(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from warmwatch.shared.record.stack_file import Frame
-from warmwatch_monitor.model.records import OF_GRAPHS, Compilation, Journaled, Requested
+from warmwatch_monitor.model.records import OF_GRAPHS, Compilation, CompileTarget, Journaled
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
 from warmwatch_monitor.published import Counted
 
@@ -98,7 +98,7 @@ class Compile(Struct, frozen=True, kw_only=True):
         return None if self.recompiles is None else sum(self.recompiles.values())
 
 
-class Underway(Requested, frozen=True, kw_only=True):
+class Underway(CompileTarget, frozen=True, kw_only=True):
     """A compilation in progress, or the one that reopened a warm-up.
 
     ``backward``: it is the function's backward; reason and category are those of its forward.

@@ -67,7 +67,7 @@ class Located(Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-class Requested(Located, frozen=True, kw_only=True):
+class CompileTarget(Located, frozen=True, kw_only=True):
     """A function that is compiled, and why.
 
     Attributes:
@@ -136,7 +136,7 @@ class FunctionCost(Located, frozen=True, kw_only=True):
         others: how many cheap functions this entry sums up; 0 for a single
         function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
         cache_hits, cache_misses: as reported by cache lookups. caller: of the last one;
-        see :class:`Requested`.
+        see :class:`CompileTarget`.
         cost: phases and kernels are sums; the rest is from the last compilation that has it.
     """
 
@@ -150,7 +150,7 @@ class FunctionCost(Located, frozen=True, kw_only=True):
     caller: str | None = None
 
 
-class Compilation(Requested, frozen=True, kw_only=True):
+class Compilation(CompileTarget, frozen=True, kw_only=True):
     """One compilation, from a record's journal.
 
     Attributes:
@@ -186,7 +186,7 @@ class Compilation(Requested, frozen=True, kw_only=True):
     cost: Cost | None = None
 
 
-class Beginning(Requested, frozen=True, kw_only=True):
+class Beginning(CompileTarget, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
 
     ``code``: hash of the function's code. The function is known from the start if Dynamo or another
@@ -198,7 +198,7 @@ class Beginning(Requested, frozen=True, kw_only=True):
     code: str | None = None
 
 
-class Recompile(Requested, frozen=True, kw_only=True):
+class Recompile(CompileTarget, frozen=True, kw_only=True):
     """The begin of a recompile, from a record's journal: its function and reason."""
 
     at_ns: int

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from warmwatch_monitor.model.records import Death, Requested
+from warmwatch_monitor.model.records import CompileTarget, Death
 
 FARTHEST = 2**37  # seconds: every calendar can show this date
 Epoch = Annotated[float, Meta(ge=0, le=FARTHEST)]
@@ -76,7 +76,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
     """As set by the user or the framework."""
 
 
-class Compiled(Requested, frozen=True, kw_only=True):
+class Compiled(CompileTarget, frozen=True, kw_only=True):
     """One compilation of a rank, or another compiler event of its journal.
 
     Attributes:

@@ -232,7 +232,7 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
         yield f"guard checks take {share}: fewer, larger graphs help"
     if one.agent_errors:
         errors = counted(one.agent_errors, "error")
-        yield f"the agent swallowed {errors} of its own: the mode may not be the requested one"
+        yield f"the agent caught {errors} of its own: the mode may not be the requested one"
     if one.others:
         yield f"the script made further runs, which are not in the table: {', '.join(one.others)}"
 
@@ -278,7 +278,7 @@ def _compiled(one: Row, of: Modes) -> Iterator[str]:
         return
     if one.mode != EAGER and not one.compiled and one.steps:
         if not one.conditions:
-            yield "nothing was compiled: the script hands nothing to torch.compile"
+            yield "nothing was compiled: the script passes nothing to torch.compile"
         return
     like = next((row for row in of.rows if row.mode != EAGER and row.compiled), None)
     if like is None or like is one or one.mode == EAGER:

@@ -20,13 +20,13 @@ def place_of(option: str, file: str | None) -> Path | None:
         there = file == "-" or place.absolute().parent.is_dir()
     except OSError:
         raise UsageError(
-            f"{option}: {file} is relative, and the working directory was removed; give it from "
-            "the root, or go to another directory"
+            f"{option}: {file} is relative, and the working directory was removed; give an "
+            "absolute path"
         ) from None
     if not there:
-        raise UsageError(f"{option}: the folder of {file} does not exist: make it first")
+        raise UsageError(f"{option}: the directory of {file} does not exist: create it first")
     if place.is_dir():
-        raise UsageError(f"{option}: {file} is a folder; it takes a file")
+        raise UsageError(f"{option}: {file} is a directory, not a file")
     return place
 
 

@@ -245,7 +245,7 @@ def _doubts(summary: RunSummary) -> list[str]:
         words
         for words, holds in (
             (f"the list leaves out {counted(left, 'compilation')}", left),
-            (f"the agent swallowed {counted(errors, 'error')} of its own", errors),
+            (f"the agent caught {counted(errors, 'error')} of its own", errors),
             (f"{seen} of {world} ranks were seen here", world is not None and seen < world),
         )
         if holds

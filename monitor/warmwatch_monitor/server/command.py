@@ -157,7 +157,7 @@ def _check(settings: Settings, *, is_json: bool) -> None:
         say(as_json(_described(settings, bound, pid=None), indent=None))
         return
     where_from = ", ".join(settings.directories)
-    say(f"the settings are fine: would serve {bound.url} and read {where_from}")
+    say(f"the settings are valid: would serve {bound.url} and read {where_from}")
 
 
 def _audit(log: DaemonLog) -> Audit:

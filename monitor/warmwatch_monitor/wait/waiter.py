@@ -227,7 +227,7 @@ def listed(goals: Sequence[str]) -> str:
 def _too_early(run: Answer, goals: Sequence[str]) -> str:
     """Why the end of a run ended the wait for ``goals`` without success."""
     if list(goals) != ["warm"]:
-        return f"it ended and was not seen {listed(goals)}"
+        return f"it ended and was never {listed(goals)}"
     if not was_warm(run):
         return "before it was warm"
     warmups = [rank["warmup"] for rank in run["ranks"]]

@@ -302,9 +302,9 @@ def test_the_steps_are_never_older_than_the_compile_block() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "foreign"),
-        (b"PNG" + bytes(record.SIZE), "foreign"),
-        (image()[:39], "foreign"),
+        (b"", "magic number"),
+        (b"PNG" + bytes(record.SIZE), "magic number"),
+        (image()[:39], "magic number"),
         (image()[:40], "torn record: 40 bytes of 24576"),
         (image()[:5000], "torn record: 5000 bytes of 24576"),
         (

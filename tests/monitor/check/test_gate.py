@@ -211,7 +211,7 @@ def test_ranks_and_runs_of_one_side_alone_are_reported() -> None:
     other = run_of(replace(DONE, identity=replace(DONE.identity, run="other")))
     renamed = compared(other, held(*one))  # the one and the other, whatever the name
     assert (kinds(renamed), renamed.incomplete) == ([Kind.ANOTHER_NAME], False)
-    words = "other: held against gpt2, for there is one run on each side"
+    words = "other: compared with gpt2, as each side has one run"
     assert remark(renamed.remarks[0]) == words  # a file's baseline, or another command's
     assert kinds(compared((*one, *other), held(*one, *other))) == []
     assert kinds(compared(one, held(*one, *other))) == [Kind.NO_RUN]

@@ -137,7 +137,7 @@ def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> 
     events = [{"t": 1, "event": "error", "where": "events", "message": "KeyError: 'x'"}]
     with held(write_record(tmp_path, slot, events=events)):
         line = one_trouble(doctor())
-    assert "run gpt2, rank 0: the agent swallowed 2 errors" in line
+    assert "run gpt2, rank 0: the agent caught 2 errors" in line
     assert "events: KeyError: 'x'" in line
 
 
@@ -303,7 +303,7 @@ class TestReportForAnIssue:
     def test_a_file_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "--report: the folder of" in result.stderr
+        assert "--report: the directory of" in result.stderr
 
 
 def test_a_report_keeps_numbers_and_words_of_closed_lists_only() -> None:

@@ -181,7 +181,7 @@ def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
             "no step was seen",
         ),
         ({"step_seconds.clean_count": 4}, "only 4 clean steps"),
-        ({"compile.seconds": 0.0}, "hands nothing to torch.compile"),
+        ({"compile.seconds": 0.0}, "passes nothing to torch.compile"),
         ({"compile.graphs": 3, "compile.graph_breaks": 2}, "3 graphs (default: 1 graph)"),
         ({"gpus": []}, "CUDA graphs need a GPU"),
         ({"agent_errors": 2}, "2 errors"),

@@ -246,7 +246,7 @@ def test_without_the_extra_it_prints_the_pip_command() -> None:
 def test_the_settings_can_be_checked_without_serving(tmp_path: Path) -> None:
     fine = serve("--check-config", "--dir", str(tmp_path), "--address", "127.0.0.1:10464")
     assert (fine.returncode, fine.stderr) == (0, "")
-    expected = "the settings are fine: would serve http://127.0.0.1:10464 and read"
+    expected = "the settings are valid: would serve http://127.0.0.1:10464 and read"
     assert fine.stdout == f"{expected} {tmp_path}\n"
     checked = serve("--check-config", "--json", "--dir", str(tmp_path), "--address", "127.0.0.1:1")
     assert json.loads(checked.stdout) == {

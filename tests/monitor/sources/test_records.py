@@ -456,8 +456,8 @@ def resealed(**counts: int) -> bytes:
 
 
 BAD_SLOTS = {
-    "foreign": (b"something else" * 2000, "foreign"),
-    "empty": (b"", "foreign"),
+    "foreign": (b"something else" * 2000, "magic number"),
+    "empty": (b"", "magic number"),
     "short": (slot_bytes(builders.slot())[:5000], "5000 bytes of 24576"),
     "cut in a block": (slot_bytes(builders.slot())[:-1], "24575 bytes of 24576"),
     "first version": (
@@ -477,9 +477,9 @@ BAD_SLOTS = {
     "host": (claiming(host=7), "its identity's host is not text: 7"),
     "infinite": (claiming(flops_per_step=float("inf")), "flops_per_step is not positive and"),
     "nested": (claiming(run={}), "no name"),
-    "end": (resealed(end_code=256), "an end that no release writes"),
-    "what ended the warm-up": (resealed(settled_by=256), "an end that no release writes"),
-    "phase": (resealed(active_phase=256), "a phase or an end that no release writes"),
+    "end": (resealed(end_code=256), "its end is unknown to every release"),
+    "what ended the warm-up": (resealed(settled_by=256), "its end is unknown to every release"),
+    "phase": (resealed(active_phase=256), "a code of its phase or its end is unknown"),
 }
 
 
@@ -746,4 +746,4 @@ def test_an_impossibly_large_number_refuses_the_record(
     found = RecordsSource([str(tmp_path)], retention=900).read()
     assert [Path(one.folder).name for one in found.records] == ["good"]
     (refusal,) = found.refusals
-    assert "that nothing counts to" in refusal.reason
+    assert "too large to be a count" in refusal.reason

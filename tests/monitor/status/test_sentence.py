@@ -447,7 +447,7 @@ def test_reasons_to_doubt_the_figures_are_reported() -> None:
     assert evidence_of(view)[3:] == [
         "new inputs of 1 function run eagerly: the recompile limit was reached",
         "2 compilations failed",
-        "the agent swallowed 3 errors of its own: its figures may be low",
+        "the agent caught 3 errors of its own: its figures may be low",
         "4 journal lines could not be written",
         "5 journal lines could not be read",
         "this torch does not have: new_optimizers",

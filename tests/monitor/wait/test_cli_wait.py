@@ -168,8 +168,8 @@ def test_a_wait_with_timeout_0_answers_immediately(
     [
         (lambda: ended(warm(), "failed"), "failed", 0, "gpt2: failed"),
         (lambda: ended(warm(), "failed"), "ended", 0, "gpt2: failed"),
-        (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was not seen finished)"),
-        (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "not seen recompiling"),
+        (lambda: ended(warm(), "failed"), "finished", 4, "(it ended and was never finished)"),
+        (lambda: just_begun(ended(warm(), "finished")), "recompiling", 4, "never recompiling"),
     ],
 )
 def test_every_state_and_the_end_can_be_waited_for(
@@ -217,7 +217,7 @@ def test_an_end_without_any_requested_state_has_its_own_exit_code(tmp_path: Path
     write_record(tmp_path, just_begun(ended(warm(), "failed")))
     result = wait("gpt2", "--until", "compiling,finished", "--dir", str(tmp_path))
     assert result.exit_code == 4
-    assert "(it ended and was not seen compiling or finished)" in result.stderr
+    assert "(it ended and was never compiling or finished)" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def install(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
 
 
 def _in_use(core: Any, cuda: Any) -> list[int]:
-    """The devices on which this process holds a context, see ``_gpus``."""
+    """The devices on which this process holds a context: asking about others would create one."""
     has_context = getattr(core, "_cuda_hasPrimaryContext", None)
     if has_context is None:
         return [cuda.current_device()]

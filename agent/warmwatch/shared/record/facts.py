@@ -119,7 +119,7 @@ class CompileCounts(NamedTuple):
         warmups: how many times the rank became warm.
         episode_began_ns, episode_began_steps: begin of the warm-up now open, steps before it.
         end_code: position in ENDS; ``ended_ns`` is when.
-        agent_errors: errors of the agent that it swallowed.
+        agent_errors: errors in the agent, which it caught.
         journal_dropped: journal lines that could not be written.
         first_warmup, last_warmup: the first warm-up and the latest one that ended.
         touched_steps: numbers of the last steps that were not clean, newest first.

@@ -156,7 +156,7 @@ def check_header(data: bytes) -> Header:
         RecordError: not a slot, or one of a version that this release does not read.
     """
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
-        raise RecordError("not a warmwatch record (its first bytes are foreign)")
+        raise RecordError("not a warmwatch record (wrong magic number)")
     _, version, size, warm_steps, attached_ns, attached_epoch_ns = _HEADER.unpack_from(data)
     if version not in READABLE:
         old = "training" if version < READABLE[0] else "monitor"

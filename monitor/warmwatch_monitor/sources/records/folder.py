@@ -389,9 +389,9 @@ def _check(slot: Slot, before: Slot | None) -> None:
         (compile.settled_by, len(record.SETTLED_BY)),
     )
     if any(code >= known for code, known in codes):
-        raise RecordError("torn record: it holds a phase or an end that no release writes")
+        raise RecordError("torn record: a code of its phase or its end is unknown to every release")
 
 
 def _check_numbers(sane: bool, whose: str) -> None:
     if not sane:
-        raise RecordError(f"torn record: one of its {whose} numbers is one that nothing counts to")
+        raise RecordError(f"torn record: one of its {whose} numbers is too large to be a count")

@@ -54,9 +54,9 @@ def parse(line: bytes) -> Entry:
 
 def compilation(entry: Entry) -> Compilation:
     """Raises ValueError if the entry is not a compilation's."""
-    requested = _requested(entry)
+    target = _target(entry)
     return Compilation(
-        **{**requested, "kind": _needed(requested["kind"])},
+        **{**target, "kind": _needed(target["kind"])},
         id=text(entry, "id", LONGEST_NAME),
         at_ns=_needed(_count(entry, "t")),
         seconds=_seconds(entry, "seconds"),
@@ -116,7 +116,7 @@ def _kernel(raw: Any) -> tuple[str, float]:
 def beginning(entry: Entry) -> Beginning:
     """Raises ValueError if the entry is not that of an activity's begin."""
     return Beginning(
-        **_requested(entry),
+        **_target(entry),
         at_ns=_needed(_count(entry, "t")),
         what=text(entry, "what", LONGEST_NAME),
         code=text(entry, "code", LONGEST_NAME),
@@ -130,7 +130,7 @@ def steps_by(entry: Entry, key: str) -> tuple[int, int]:
 
 def recompile(entry: Entry) -> Recompile:
     """Raises ValueError if the entry is not a recompile's."""
-    return Recompile(**_requested(entry), at_ns=_needed(_count(entry, "t")))
+    return Recompile(**_target(entry), at_ns=_needed(_count(entry, "t")))
 
 
 def graph_break(entry: Entry) -> GraphBreak:
@@ -212,8 +212,8 @@ def _located(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _requested(entry: Entry) -> dict[str, Any]:
-    """The fields of ``Requested``."""
+def _target(entry: Entry) -> dict[str, Any]:
+    """The fields of ``CompileTarget``."""
     return {
         **_located(entry),
         "kind": _one_of(record.KINDS, entry, "kind"),

@@ -245,7 +245,7 @@ def _doubts(view: RankView) -> Iterator[str]:
         yield failed(view.figures)
     if agent.errors:
         errors = counted(agent.errors, "error")
-        yield f"the agent swallowed {errors} of its own: its figures may be low"
+        yield f"the agent caught {errors} of its own: its figures may be low"
     if agent.lines_dropped:
         yield f"{counted(agent.lines_dropped, 'journal line')} could not be written"
     if agent.lines_broken:
