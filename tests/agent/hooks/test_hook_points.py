@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from support import slots
-from support.trainings import result_of
+from support.trainings import ROOT, result_of
 from warmwatch import _guard
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
@@ -278,3 +279,12 @@ def test_an_event_is_counted_once_if_another_tool_wraps_our_hook_while_it_compil
         "code_gen",
         "end of code_gen",
     ]
+
+
+def test_the_draft_for_pytorch_names_only_what_the_hooks_use() -> None:
+    draft = (ROOT / "docs/design/upstream-compile-events.md").read_text()
+    table = draft.partition("| private names today |")[2].partition("\n\n")[0]
+    names = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", table)}
+    sources = "".join(path.read_text() for path in (ROOT / "agent/warmwatch/hooks").rglob("*.py"))
+    assert len(names) > 15
+    assert {name for name in names if not re.search(rf"\b{name}\b", sources)} == set()
