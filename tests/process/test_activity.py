@@ -25,7 +25,7 @@ def build(raises=False):
 """
 
 
-def test_what_is_bracketed_is_compile_activity(records: Path) -> None:
+def test_the_block_counts_as_compile_activity(records: Path) -> None:
     """Nested, as a decorator, and with an exception, which passes."""
     body = STEPS + (
         "with warmwatch.activity('my_dsl'):\n"
@@ -72,14 +72,14 @@ result([values, counters["stats"]["unique_graphs"], dict(counters["graph_break"]
 """
 
 
-def test_inside_a_compiled_function_it_is_nothing(records: Path) -> None:
+def test_inside_a_compiled_function_it_records_nothing(records: Path) -> None:
     """One graph, no break, no recompile and no output, with the agent and without it."""
     assert result_of(records, COMPILED, attach=False) == [[2.0] * 3, 1, {}]
     assert result_of(records, COMPILED) == [[2.0] * 3, 1, {}]
     assert slots.read(slots.only(records)).compile.compilations[CUSTOM] == 0
 
 
-def test_without_anything_attached_it_is_nothing(records: Path) -> None:
+def test_without_an_attached_agent_it_does_nothing(records: Path) -> None:
     body = (
         STEPS
         + "with warmwatch.activity(None) as given: states.append(given)\nbuild()\nresult(states)"
@@ -88,7 +88,7 @@ def test_without_anything_attached_it_is_nothing(records: Path) -> None:
     assert not list(records.iterdir())
 
 
-def test_no_name_breaks_it_and_none_goes_on_beyond_its_end(records: Path) -> None:
+def test_any_name_is_accepted_and_every_activity_ends(records: Path) -> None:
     """One that cannot be shown, one that is no text; detached in the middle of it."""
     body = STEPS + (
         "for name in ('a\\nb', 7, 'x' * 999):\n"

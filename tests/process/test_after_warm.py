@@ -140,7 +140,7 @@ result([warmed, warmwatch.is_warm(), [message for message, _ in warned]])
 """
 
 
-def test_where_no_stance_can_be_set_the_callbacks_of_warm_are_called_all_the_same(
+def test_on_warm_callbacks_run_even_if_the_stance_cannot_be_set(
     records: Path,
 ) -> None:
     body = START.replace("MODE", repr("raise")) + WITHIN
@@ -158,7 +158,7 @@ result([attempt(3), torch._dynamo.eval_frame._stance.stance, [w for w, _ in warn
 """
 
 
-def test_a_stance_of_the_users_own_stays(records: Path) -> None:
+def test_a_stance_set_by_the_user_is_not_replaced(records: Path) -> None:
     body = START.replace("MODE", repr("raise")) + OWN
     shape, stance, warned = result_of(records, body, attach=False)
     assert (shape, stance) == ([3], "eager_on_recompile")

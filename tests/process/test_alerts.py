@@ -1,4 +1,4 @@
-"""A real training stalls; Prometheus and Alertmanager bring it to a webhook, and take it back."""
+"""A real stall reaches a webhook through Prometheus and Alertmanager, and is resolved."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def quick_rules(folder: Path) -> list[Path]:
 
 
 @pytest.mark.long  # a stall has to be one; the rules are tested in tests/dashboards
-def test_a_stalled_training_is_reported_and_taken_back_when_it_goes_on(
-    records: Path, tmp_path: Path
-) -> None:
+def test_the_alert_of_a_stalled_training_fires_and_resolves(records: Path, tmp_path: Path) -> None:
     """It stands still for as long as it takes to count as stalled: a minute."""
     body = """
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

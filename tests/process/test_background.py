@@ -93,7 +93,7 @@ result(dict(waited=waited, after=after, touched=end.touched_steps[0], warmups=en
     assert found["took"] >= 0.9
 
 
-def test_what_the_training_compiles_itself_meanwhile_counts(records: Path) -> None:
+def test_a_recompile_of_the_training_counts_during_a_background_compilation(records: Path) -> None:
     """A recompile by the thread of the steps, while another compiles in the background."""
     body = f"""{BACKGROUND}
 steps(5)

@@ -72,7 +72,7 @@ result(time.monotonic_ns() - begun - slept)
     assert steps.batch_wait_ns <= fetching, "what the loop does meanwhile is no waiting"
 
 
-def test_worker_processes_count_nothing_and_a_record_made_later_has_all(records: Path) -> None:
+def test_worker_processes_count_no_batches_and_a_late_record_has_all_of_them(records: Path) -> None:
     body = (
         LOADER
         + """
@@ -88,7 +88,7 @@ __import__("os").wait()
     assert [slots.read(f).steps.batches for f in slots.folders(records)] == [4, 4]
 
 
-def test_detaching_puts_the_iterators_method_back(records: Path) -> None:
+def test_detaching_restores_the_iterators_method(records: Path) -> None:
     body = """
 import warmwatch
 from torch.utils.data.dataloader import _BaseDataLoaderIter as Iterator
@@ -150,7 +150,7 @@ def _reported(records: Path) -> str:
     return "\n".join([*files, json.dumps(answer), metrics.decode(), picture(answer)])
 
 
-def test_no_value_of_the_users_program_leaves_it(records: Path) -> None:
+def test_no_value_of_the_program_is_recorded(records: Path) -> None:
     run(records, PROMPTS)
     reported = _reported(records)
     assert "python_value" in reported

@@ -67,9 +67,7 @@ def test_a_bypass_is_reported_with_its_reason(records: Path, tmp_path: Path) -> 
     assert any(": bypassed: " in line and "custom" in line for line in lines), lines
 
 
-def test_nothing_of_a_key_but_names_and_hashes_leaves_the_training(
-    records: Path, tmp_path: Path
-) -> None:
+def test_only_names_and_hashes_of_a_key_are_recorded(records: Path, tmp_path: Path) -> None:
     from warmwatch_monitor.cache_misses.cache_keys import lookups_in
 
     trained(records, tmp_path / "cache")

@@ -65,7 +65,7 @@ def test_the_demo_compiles_what_its_baseline_lists(records: Path) -> None:
     assert "demo, rank 0: 2 graphs, 0 graph breaks, 1 recompile," in done.stderr
 
 
-def test_what_grew_fails_with_its_reasons_and_an_update_accepts_it(records: Path) -> None:
+def test_an_exceeded_baseline_fails_with_reasons_and_update_accepts_it(records: Path) -> None:
     place = records.parent
     (place / "train.py").write_text(PRELUDE + GROWN)
     (place / "base.toml").write_text(SMALL)
@@ -119,7 +119,7 @@ def test_without_a_baseline_it_prints_the_command_and_runs_nothing(records: Path
         (("sh", "-c", "kill -TERM $$"), -signal.SIGTERM, ""),
     ],
 )
-def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
+def test_a_command_that_fails_or_does_not_train_never_passes(
     records: Path, command: tuple[str, ...], code: int, words: str, update: tuple[str, ...]
 ) -> None:
     base = records.parent / "base.toml"
@@ -133,7 +133,7 @@ def test_a_command_that_fails_or_trains_nothing_passes_nowhere(
 @pytest.mark.parametrize(
     ("number", "update"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--update",))]
 )
-def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
+def test_a_command_that_was_terminated_never_passes_even_with_exit_code_0(
     records: Path, number: signal.Signals, update: tuple[str, ...]
 ) -> None:
     """One that catches Ctrl-C, saves and exits with 0 has compiled a part of what it would have."""
@@ -159,7 +159,7 @@ def test_a_command_that_was_ended_early_passes_nowhere_however_well_it_takes_it(
     assert (place / "base.toml").read_text() == SMALL
 
 
-def test_a_signal_that_it_was_started_to_ignore_ends_nothing(records: Path) -> None:
+def test_a_signal_ignored_at_start_does_not_end_check(records: Path) -> None:
     """As of a terminal that goes while it runs under nohup: the command goes on and ends itself."""
     place = records.parent
     (place / "base.toml").write_text(SMALL)
@@ -199,7 +199,7 @@ while not pathlib.Path("over").exists(): time.sleep(0.1)
         ("; kill -TERM $$", -signal.SIGTERM, ""),
     ],
 )
-def test_a_training_that_outlives_its_command_passes_nowhere_and_keeps_its_caches(
+def test_a_training_that_outlives_its_command_never_passes_and_its_caches_stay(
     records: Path, end: str, code: int, words: str
 ) -> None:
     place = records.parent
@@ -240,9 +240,7 @@ if "AGAIN" not in os.environ:
         pytest.param("warmwatch.detach(); warmwatch.attach()", id="attach"),
     ],
 )
-def test_what_a_process_compiled_before_it_restarted_passes_nowhere(
-    records: Path, restart: str
-) -> None:
+def test_a_process_that_restarted_after_compiling_never_passes(records: Path, restart: str) -> None:
     (records.parent / "train.py").write_text(RESTART.format(restart=restart))
     (records.parent / "base.toml").write_text(SMALL)
     done = checked(records, "--baseline", "base.toml", command=(sys.executable, "train.py"))
@@ -291,7 +289,7 @@ def test_wrong_use_is_reported_before_anything_runs(
     assert not (records.parent / "ran").exists()
 
 
-def test_in_a_directory_that_was_removed_a_file_is_given_from_the_root(records: Path) -> None:
+def test_a_relative_path_is_refused_in_a_removed_working_directory(records: Path) -> None:
     gone = 'mkdir gone; cd gone; rmdir ../gone; exec "$@"'
     command = (*CHECK, "--baseline", "base.toml", "--update", "--", "touch", "/dev/null")
     done = subprocess.run(
@@ -307,7 +305,7 @@ def test_in_a_directory_that_was_removed_a_file_is_given_from_the_root(records: 
 
 
 @pytest.mark.parametrize(("option", "begins"), [("--markdown", "#"), ("--junit", "<?xml")])
-def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, begins: str) -> None:
+def test_a_dash_means_stdout(records: Path, option: str, begins: str) -> None:
     (records.parent / "base.toml").write_text(SMALL)
     done = refused(records, "--baseline", "base.toml", option, "-", command=("true",))
     assert done.returncode == 5, done.stderr
@@ -316,7 +314,7 @@ def test_a_dash_is_stdout_and_no_file_of_that_name(records: Path, option: str, b
 
 
 @pytest.mark.long
-def test_against_a_command_in_the_same_job_nothing_needs_a_file(records: Path) -> None:
+def test_against_needs_no_baseline_file(records: Path) -> None:
     place = records.parent
     (place / "train.py").write_text(PRELUDE + GROWN)
     train = f"{sys.executable} train.py"
@@ -329,7 +327,7 @@ def test_against_a_command_in_the_same_job_nothing_needs_a_file(records: Path) -
 
 
 @pytest.mark.long
-def test_a_training_that_compiles_nothing_passes_nowhere(records: Path) -> None:
+def test_a_training_that_compiles_nothing_never_passes(records: Path) -> None:
     place = records.parent
     (place / "train.py").write_text(
         PRELUDE

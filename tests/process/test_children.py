@@ -77,7 +77,7 @@ if __name__ == "__main__":
     }
 
 
-def test_a_name_that_the_user_gave_is_the_runs_and_not_the_childs(records: Path) -> None:
+def test_a_run_name_set_by_the_user_is_not_used_for_children(records: Path) -> None:
     body = (
         CHILD
         + """
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     assert set(ranks_and_steps(records)) == {"gpt2", "gpt2.SpawnProcess-1", "mine.ForkProcess-2"}
 
 
-def test_a_process_forked_by_hand_has_a_name_and_leaves_its_parents_end_alone(
+def test_an_os_fork_child_has_its_own_name_and_does_not_write_its_parents_end(
     records: Path,
 ) -> None:
     body = """
@@ -116,7 +116,7 @@ warmwatch.step()
     assert (ends["train"], ends["train.fork-1"]) == (1, 0)
 
 
-def test_a_child_leaves_its_parents_slot_alone_whatever_its_logger_raises(memory: Path) -> None:
+def test_a_child_never_writes_its_parents_slot_whatever_its_logger_raises(memory: Path) -> None:
     """Both have its memory, and regular optimizer steps are counted without any call.
 
     Not with the `records` fixture: here an error must be counted, in the child.
@@ -148,7 +148,7 @@ os.wait()
     assert [slot.compile.agent_errors for slot in read] == [0, 1]
 
 
-def test_a_training_that_went_on_as_a_daemon_is_the_run_itself(records: Path) -> None:
+def test_a_training_that_daemonizes_continues_its_run(records: Path) -> None:
     body = """
 if os.fork(): os._exit(0)
 os.setsid(); first = os.getpid()
@@ -161,7 +161,7 @@ os.write(1, b"done")
     assert ranks_and_steps(records) == {"train": (0, 1)}
 
 
-def test_a_helper_of_a_launchers_rank_is_no_rank_and_a_child_that_was_made_one_is(
+def test_a_helper_of_a_rank_is_not_a_rank_unless_its_environment_makes_it_one(
     records: Path,
 ) -> None:
     """A child inherits the launcher's settings of its parent; its own reports stay its own."""
@@ -236,7 +236,7 @@ os.wait()
     ],
     ids=["helper", "made a rank", "joins a group"],
 )
-def test_a_forked_helper_of_an_initialized_rank_is_no_rank_for_what_its_parent_was(
+def test_a_forked_helper_does_not_inherit_its_parents_rank(
     records: Path, child: str, name: str, world_size: int | None
 ) -> None:
     """The last one forgets the group that it inherited: to destroy it needs threads it has not."""
@@ -265,7 +265,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("context", ["spawn", pytest.param("forkserver", marks=pytest.mark.long)])
-def test_what_a_module_compiles_as_a_data_loading_worker_imports_it_makes_no_record(
+def test_compiling_at_import_in_a_data_loading_worker_creates_no_record(
     records: Path, context: str
 ) -> None:
     run(records, LOADER.replace("CONTEXT", repr(context)))

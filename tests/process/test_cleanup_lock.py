@@ -39,7 +39,7 @@ def by_mtime_and_atime(directory: Path, config: Path) -> Path:
     return config
 
 
-def test_an_age_for_the_record_directory_removes_no_living_record(
+def test_systemd_tmpfiles_removes_no_record_of_a_running_process(
     memory: Path, tmp_path: Path
 ) -> None:
     """And it does remove what is no living one's: the cleaner works."""
@@ -57,7 +57,7 @@ def test_an_age_for_the_record_directory_removes_no_living_record(
         assert slots.read(training.folder).steps.steps == training.steps
 
 
-def test_nor_on_a_disk(tmp_path: Path) -> None:
+def test_systemd_tmpfiles_removes_no_running_record_on_a_disk(tmp_path: Path) -> None:
     with stepping(tmp_path / "records", tmp_path / "errors") as training:
         files = sorted(training.folder.iterdir())
         age(*files, training.folder)
@@ -65,7 +65,7 @@ def test_nor_on_a_disk(tmp_path: Path) -> None:
         assert sorted(training.folder.iterdir()) == files
 
 
-def test_what_has_ended_may_be_cleaned(memory: Path, tmp_path: Path) -> None:
+def test_systemd_tmpfiles_removes_ended_records(memory: Path, tmp_path: Path) -> None:
     with stepping(memory, tmp_path / "errors") as training:
         training.leave()
         assert training.process.wait() == 0
@@ -74,7 +74,7 @@ def test_what_has_ended_may_be_cleaned(memory: Path, tmp_path: Path) -> None:
     assert not training.folder.exists()
 
 
-def test_the_shipped_configuration_ages_nothing(memory: Path, tmp_path: Path) -> None:
+def test_the_shipped_configuration_sets_no_age(memory: Path, tmp_path: Path) -> None:
     lines = (DOCKER / "systemd" / "warmwatch.tmpfiles.conf").read_text()
     config = tmp_path / "warmwatch.conf"
     config.write_text(

@@ -55,7 +55,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Any
         yield slots.only(directory), truth
 
 
-def test_compilations_agree_with_pytorchs_own_account(shapes: tuple[Path, Any]) -> None:
+def test_compilations_agree_with_pytorchs_metrics(shapes: tuple[Path, Any]) -> None:
     """Ids, directions and reasons of each; graphs, breaks, caches and seconds in sum."""
     folder, truth = shapes
     slot, entries = slots.read(folder), compilations(folder)
@@ -75,7 +75,7 @@ def test_compilations_agree_with_pytorchs_own_account(shapes: tuple[Path, Any]) 
     assert counts.recompiles_after_warm == 2
 
 
-def test_the_first_step_holds_forward_and_backward_and_warm_comes_three_steps_later(
+def test_forward_and_backward_compile_in_the_first_step_and_warm_follows_three_steps_later(
     shapes: tuple[Path, Any],
 ) -> None:
     folder, _ = shapes
@@ -107,7 +107,7 @@ one_epoch(4)
 """
 
 
-def test_of_a_librarys_function_the_users_line_that_calls_it_is_named(records: Path) -> None:
+def test_for_a_librarys_function_the_users_calling_line_is_named(records: Path) -> None:
     installed = records.parent / "site-packages"
     installed.mkdir()
     (installed / "somelib.py").write_text(LIBRARY)
@@ -134,7 +134,7 @@ def test_of_a_librarys_function_the_users_line_that_calls_it_is_named(records: P
         assert f"(somelib.py:4), called from {callers[1]}" in " ".join(output.output.split())
 
 
-def test_a_reset_in_mid_run_loses_nothing(records: Path) -> None:
+def test_dynamo_reset_during_a_run_loses_no_counts(records: Path) -> None:
     """``torch._dynamo.reset()`` clears Dynamo's callbacks; users clear its counters."""
     body = """
 from torch._dynamo.callback import callback_handler
@@ -184,7 +184,7 @@ def test_a_warm_cache_is_distinguished_from_a_cold_one(records: Path) -> None:
     assert (counts.phase_ns[record.PHASES.index("cache_load")] > 0) is TORCH.cache_load
 
 
-def test_a_compile_that_fails_is_counted_and_raises_as_ever(records: Path) -> None:
+def test_a_failed_compilation_is_counted_and_its_exception_passes(records: Path) -> None:
     body = """
 def broken(graph, inputs): raise RuntimeError("no such backend today")
 o = torch.optim.SGD(make().parameters())
@@ -201,7 +201,7 @@ except Exception as error:
     assert slots.read(folder).compile.active_since_ns == 0
 
 
-def test_the_recompile_limit_is_reported_without_any_other_sign(records: Path) -> None:
+def test_the_recompile_limit_is_reported_with_function_and_setting(records: Path) -> None:
     body = f"import torch._dynamo.config\ntorch._dynamo.config.{TORCH.limit} = 3\n"
     body += """
 f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
@@ -448,7 +448,9 @@ def test_compiled_blocks_are_compiled_under_fsdp2(
     assert (counts.wrappers, truth["conditions"]) == (3, [] if own else without_graphs)
 
 
-def test_another_module_of_a_class_is_no_recompile_and_a_changed_one_is(records: Path) -> None:
+def test_another_instance_of_a_module_is_not_a_recompile_but_a_changed_one_is(
+    records: Path,
+) -> None:
     """PyTorch gives a reason for each; the truth is which module the script called before."""
     body = """
 class Net(torch.nn.Module):

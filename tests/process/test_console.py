@@ -61,7 +61,7 @@ def test_a_background_compilation_is_not_reported_as_warm(records: Path) -> None
     assert ended.startswith("ended after 8 steps: ")
 
 
-def test_it_is_warm_once_for_any_number_of_callbacks(records: Path) -> None:
+def test_warm_is_announced_once_for_any_number_of_callbacks(records: Path) -> None:
     requests = "for _ in range(3): warmwatch.on_warm(lambda: None)\n"
     text = console_lines(records, TRAINS + f"train(compiled, optimizer, 8)\n{requests}result(None)")
     assert [line.split()[0] for line in text] == ["warm", "ended"]

@@ -33,7 +33,7 @@ def phases(slot: Slot) -> set[str]:
     return {name for name, ns in zip(PHASES, slot.compile.phase_ns, strict=True) if ns}
 
 
-def test_it_is_compile_activity_where_it_is_built(records: Path) -> None:
+def test_building_an_extension_is_compile_activity(records: Path) -> None:
     """Once: a second load in the process does nothing, and tells nothing."""
     result_of(records, f"{BODY}build(); build(); result(None)")
     folder = slots.only(records)
@@ -45,7 +45,7 @@ def test_it_is_compile_activity_where_it_is_built(records: Path) -> None:
     assert phases(slot) == {"kernel_compile"}
 
 
-def test_what_another_process_has_built_is_a_moment_of_loading(records: Path) -> None:
+def test_loading_an_extension_built_elsewhere_is_no_build(records: Path) -> None:
     result_of(records, f"{BODY}build(); result(None)", attach=False)
     result_of(records, f"{BODY}build(); result(None)")
     slot = slots.read(slots.only(records))
@@ -53,7 +53,7 @@ def test_what_another_process_has_built_is_a_moment_of_loading(records: Path) ->
     assert phases(slot) == {"cache_load"}
 
 
-def test_one_that_does_not_compile_raises_and_is_a_failure(records: Path) -> None:
+def test_an_extension_that_fails_to_build_raises_and_is_a_failure(records: Path) -> None:
     body = BODY + (
         "source.write_text('no C++')\n"
         "try: build()\n"

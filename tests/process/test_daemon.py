@@ -134,7 +134,7 @@ def test_an_ended_run_leaves_after_its_retention(records: Path) -> None:
         assert metric(url, "warmwatch_steps_total", run="train") is None
 
 
-def test_a_killed_training_is_lost_at_the_first_look_at_its_record(records: Path) -> None:
+def test_a_killed_training_is_lost_at_the_next_poll(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), 5)\ngate('here')\n"
     with training(records, body) as started, daemon_process("--dir", str(records)) as (_, url):
         started.reach("here")
@@ -150,7 +150,7 @@ def test_a_killed_training_is_lost_at_the_first_look_at_its_record(records: Path
 
 
 @pytest.mark.long  # test_ends.py compares the tracebacks of exceptions too
-def test_a_training_that_raises_has_failed_and_its_traceback_is_its_own(records: Path) -> None:
+def test_a_training_that_raises_has_failed_and_its_traceback_is_unchanged(records: Path) -> None:
     body = "train(make(), torch.optim.SGD(make().parameters()), 2)\ngate('here')\n1 / 0\n"
     reported = {}
     for attach in (False, True):

@@ -28,7 +28,7 @@ def snippet(heading: str) -> str:
 
 
 @pytest.mark.long
-def test_tensorboard_gets_a_note_at_the_end_of_the_warm_up_and_a_curve(
+def test_tensorboard_shows_the_end_of_the_warm_up_and_a_curve(
     records: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"
@@ -50,7 +50,7 @@ def test_tensorboard_gets_a_note_at_the_end_of_the_warm_up_and_a_curve(
     assert note.tensor_proto.string_val[0].startswith(b"warm: ")
 
 
-def test_a_program_with_a_registry_of_its_own_serves_the_series_of_a_record(records: Path) -> None:
+def test_a_program_with_its_own_registry_serves_the_series_of_a_record(records: Path) -> None:
     slot = warm()
     with held(write_record(records, slot)):
         code = "\n".join(

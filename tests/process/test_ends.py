@@ -75,7 +75,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("body", "how", "code", "raised"), ENDS.values(), ids=ENDS)
-def test_an_end_is_known_by_its_exit_code_and_is_what_it_is_without_the_agent(
+def test_the_exit_code_is_recorded_and_the_same_as_without_the_agent(
     records: Path, body: str, how: str, code: int | None, raised: str | None
 ) -> None:
     done = train(records, body)
@@ -103,7 +103,7 @@ WHERE = {
 
 
 @pytest.mark.parametrize(("body", "name"), WHERE.values(), ids=WHERE)
-def test_a_failure_names_the_users_line_that_is_nearest_and_no_message(
+def test_a_failure_names_the_nearest_user_line_and_no_message(
     records: Path, body: str, name: str | None
 ) -> None:
     train(records, body)
@@ -149,7 +149,7 @@ def test_a_process_that_dies_at_its_end_is_lost_and_not_finished(records: Path, 
     assert any("came to its end" in line for line in run["ranks"][0]["evidence"])
 
 
-def test_a_forked_childs_exit_is_never_taken_for_its_parents(records: Path) -> None:
+def test_the_exit_of_a_forked_child_is_not_recorded_as_its_parents(records: Path) -> None:
     """Neither one without a record, nor one with a record of its own."""
     body = """
 for silent in (True, False):
@@ -165,7 +165,7 @@ for silent in (True, False):
 
 
 @pytest.mark.parametrize("limit", [64, 1100])
-def test_a_child_forked_with_no_descriptor_free_writes_nothing_of_its_parents(
+def test_a_child_forked_without_free_descriptors_never_writes_its_parents_record(
     records: Path, limit: int
 ) -> None:
     """Neither steps nor an end, whether the exit status's number is within the limit or not."""
@@ -230,7 +230,7 @@ def test_a_rank_that_torch_spawned_ends_with_the_exception_that_it_raised() -> N
     assert end_of(leaving, None) == End(how="failed", exception="MemoryError", code=1)
 
 
-def test_after_a_detach_no_record_gets_the_exit_code_and_after_a_reattach_the_new_one(
+def test_after_detaching_no_exit_code_is_recorded_and_after_reattaching_the_new_record_has_it(
     records: Path,
 ) -> None:
     body = "warmwatch.detach()\n{}\nsys.exit(3)"
@@ -241,7 +241,7 @@ def test_after_a_detach_no_record_gets_the_exit_code_and_after_a_reattach_the_ne
     assert (end(first), end(second)) == (("detached", None), ("failed", 3))
 
 
-def test_a_program_that_closes_all_descriptors_gets_nothing_written_to_its_own_files(
+def test_the_agent_never_writes_to_files_of_a_program_that_closed_all_descriptors(
     records: Path,
 ) -> None:
     body = """
@@ -255,7 +255,7 @@ sys.exit(3)
     assert end(slots.only(records)) == ("finished", None)
 
 
-def test_a_program_that_closes_all_descriptors_keeps_the_files_it_then_opens_to_itself(
+def test_the_agent_never_closes_files_that_such_a_program_opens_later(
     records: Path,
 ) -> None:
     """Neither written to as the journal, nor closed by a detach; the lines lost are counted.

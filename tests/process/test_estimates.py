@@ -1,4 +1,4 @@
-"""Real trainings, one after the other: the second is held against what is remembered of the first.
+"""Real trainings in turn: the second is compared with the history of the first.
 
 A compilation stands at a gate while the command looks at it.
 """
@@ -63,7 +63,7 @@ def estimated(
     return run["ranks"][0]["compile"]["estimate"], run["summary"]
 
 
-def test_a_run_is_held_against_the_one_before_it(records: Path) -> None:
+def test_a_run_is_compared_with_the_previous_one(records: Path) -> None:
     assert estimated(records, body(), remembered=True)[0] is None
     again, sentence = estimated(records, body())
     assert again is not None

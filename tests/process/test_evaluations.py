@@ -62,7 +62,7 @@ def test_a_plain_loop_is_evaluating_from_eval_to_train(records: Path) -> None:
     assert slots.read(slots.only(records)).compile.agent_errors == 0
 
 
-def test_the_next_step_ends_it_where_nothing_else_does(records: Path) -> None:
+def test_the_next_step_ends_an_evaluation_without_train(records: Path) -> None:
     run(records, START + "model.eval()\ntrain(model, o, 1)\n")
     counts = slots.read(slots.only(records))
     assert counts.compile.evaluating_since_ns < counts.steps.last_step_ns
@@ -78,7 +78,7 @@ def test_the_next_step_ends_it_where_nothing_else_does(records: Path) -> None:
     ],
     ids=["frozen backbone", "teacher", "a rollout in each step"],
 )
-def test_what_is_part_of_a_step_is_no_evaluation(records: Path, each: str) -> None:
+def test_eval_within_a_step_is_not_an_evaluation(records: Path, each: str) -> None:
     body = f"""
 train(model, o, 1)
 for _ in range(6):
@@ -155,7 +155,7 @@ result([seen, breaks, utils.counters["stats"]["unique_graphs"], model.training])
 """
 
 
-def test_what_compiles_is_the_same(records: Path) -> None:
+def test_the_same_graphs_compile_with_and_without_the_agent(records: Path) -> None:
     """Guards, operators, graphs and graph breaks of a function that evaluates in the middle."""
     without, attached = (
         result_of(records, f"ATTACHED = {one}\n{COMPILED}", attach=False) for one in (False, True)
@@ -183,13 +183,13 @@ result([ours, during, after, Module.__dict__["train"] is before, Module.eval.__m
 """
 
 
-def test_train_is_wrapped_during_an_evaluation_alone(records: Path) -> None:
+def test_train_is_wrapped_only_during_an_evaluation(records: Path) -> None:
     with training(records, PLACES) as one:
         assert one.result() == [True, False, True, True, "torch.nn.modules.module"]
         assert one.wait() == 0, one.stderr
 
 
-def test_what_an_evaluation_compiles_lies_between_steps_whichever_guard_failed_first(
+def test_compilations_of_an_evaluation_are_between_steps_whichever_guard_failed_first(
     records: Path,
 ) -> None:
     """Also with gradients enabled: only ``training`` changed, and no reason names no_grad."""
@@ -237,7 +237,7 @@ result(took)
 """
 
 
-def test_the_time_of_a_batch_in_evaluations_is_that_of_those_that_compile_nothing(
+def test_the_time_of_an_evaluation_batch_excludes_evaluations_that_compile(
     records: Path,
 ) -> None:
     _, *took = result_of(records, f"import time\n{BATCHES}")

@@ -143,7 +143,7 @@ def test_an_unknown_run_and_an_address_without_prometheus_are_reported_in_one_li
     assert (both.returncode, "give one" in both.stderr) == (2, True)
 
 
-def test_one_waits_for_a_run_over_two_hosts_by_name_or_pattern(fleet: tuple[str, str]) -> None:
+def test_wait_accepts_a_name_or_a_pattern_for_a_run_on_two_hosts(fleet: tuple[str, str]) -> None:
     def wait(*words: str) -> tuple[int, str]:
         done = completed("wait", *words)
         return done.returncode, done.stdout + done.stderr
@@ -197,7 +197,7 @@ def scraped(folder: Path, *views: RankView, only: tuple[str, ...] = ()) -> Itera
             thread.join()
 
 
-def test_a_name_is_every_users_run_of_that_name(tmp_path: Path) -> None:
+def test_a_name_selects_the_runs_of_every_user(tmp_path: Path) -> None:
     """A daemon of a service has each run's owner behind its name."""
     labels = ("gpt2", "gpt2@alice", "gpt2@bob", "gpt2@alice@bob", "gpt2-large@alice")
     with scraped(tmp_path, *(b.in_every_state(run)["warm"] for run in labels)) as prometheus:
@@ -220,7 +220,7 @@ OF_A_RANK = (
 )
 
 
-def test_of_a_thousand_ranks_the_one_that_all_wait_for_is_named(tmp_path: Path) -> None:
+def test_the_rank_that_a_thousand_wait_for_is_named(tmp_path: Path) -> None:
     """No daemon sees all ranks: each of them waits on its own host."""
     waits = LimitedBy(verdict="communication", share=0.7)
     slow = LimitedBy(verdict="input", share=0.6)

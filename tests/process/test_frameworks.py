@@ -118,7 +118,7 @@ def test_a_lightning_trainer_reports_its_steps_and_evaluations(records: Path) ->
 
 
 @needs("pytorch_lightning")
-def test_what_lightning_finds_by_itself_is_there_where_the_process_is_attached() -> None:
+def test_lightning_finds_the_callback_in_an_attached_process() -> None:
     from warmwatch.frameworks import pytorch_lightning
 
     assert pytorch_lightning.callbacks() == []  # this process is not
@@ -143,7 +143,7 @@ result(None)
 
 
 @needs("lightning")
-def test_a_fabric_loop_has_its_optimizers_steps_and_the_evaluations_that_it_calls(
+def test_a_fabric_loop_reports_its_steps_and_evaluations(
     records: Path,
 ) -> None:
     result_of(records, FABRIC, attach=False)
@@ -172,7 +172,7 @@ result(taken)
 
 
 @needs("accelerate")
-def test_an_accelerate_loop_has_its_steps_its_name_and_its_saves(records: Path) -> None:
+def test_an_accelerate_loop_reports_its_steps_name_and_saves(records: Path) -> None:
     taken = result_of(records, ACCELERATE, attach=False)
     slot = slots.read(slots.only(records))
     assert slot.identity.run == "named"
@@ -181,7 +181,7 @@ def test_an_accelerate_loop_has_its_steps_its_name_and_its_saves(records: Path) 
 
 
 @needs("accelerate")
-def test_the_ranks_of_accelerates_launcher_are_ranks_and_it_is_none(records: Path) -> None:
+def test_processes_of_accelerate_launch_are_ranks_and_the_launcher_is_not(records: Path) -> None:
     """Under ``warmwatch run``, by the elastic launcher, as for several GPUs; on CPUs, with gloo."""
     script = records.parent / "train.py"
     body = ACCELERATE.replace("from warmwatch.frameworks.accelerate import watch", "")

@@ -69,7 +69,9 @@ def test_a_machine_without_a_driver_reports_it_and_serves_everything_else(
         assert not any(line.startswith("warmwatch_gpu") for line in lines)
 
 
-def test_a_driver_that_comes_goes_and_comes_back_is_followed(nvml: Standin, tmp_path: Path) -> None:
+def test_a_driver_that_is_loaded_unloaded_and_loaded_again_is_read(
+    nvml: Standin, tmp_path: Path
+) -> None:
     with watching(nvml, tmp_path) as daemon:
         assert daemon.status()["gpus"] == []
         nvml.say(board(0), board(1))
@@ -83,7 +85,7 @@ def test_a_driver_that_comes_goes_and_comes_back_is_followed(nvml: Standin, tmp_
         wait_until(lambda: [gpu["index"] for gpu in daemon.status()["gpus"]] == [0])
 
 
-def test_a_call_that_never_returns_holds_up_nothing(nvml: Standin, tmp_path: Path) -> None:
+def test_an_nvml_call_that_never_returns_blocks_no_answer(nvml: Standin, tmp_path: Path) -> None:
     """The source times out and answers continue; once the driver responds it is read again."""
     nvml.say(board(0))
     with watching(nvml, tmp_path) as daemon:
@@ -99,7 +101,7 @@ def test_a_call_that_never_returns_holds_up_nothing(nvml: Standin, tmp_path: Pat
         assert daemon.status()["gpus"][0]["power_watts"] == 686.0
 
 
-def test_nvml_is_left_alone_where_it_is_off(nvml: Standin, tmp_path: Path) -> None:
+def test_nvml_is_not_loaded_if_it_is_off(nvml: Standin, tmp_path: Path) -> None:
     nvml.say(board(0))
     arguments = ("--dir", str(tmp_path), "--gpu-interval", "off")
     with daemon_process(*arguments, **nvml.environment) as (_, url):
@@ -122,7 +124,7 @@ def test_ranks_are_joined_to_their_gpus_by_uuid_not_by_index(nvml: Standin, tmp_
         assert join in daemon.metrics()
 
 
-def test_what_a_compilation_costs_is_measured_while_it_goes_on(
+def test_the_energy_of_a_compilation_is_measured_while_it_runs(
     nvml: Standin, tmp_path: Path
 ) -> None:
     """118 W for as long as the rank compiles: joules over covered seconds give it back."""
@@ -150,7 +152,7 @@ def test_what_a_compilation_costs_is_measured_while_it_goes_on(
         assert any(one.startswith("warmwatch_compile_gpu_seconds_total{") for one in lines)
 
 
-def test_the_doctor_names_each_gpu_and_gives_up_on_a_driver_that_hangs(
+def test_doctor_names_each_gpu_and_times_out_on_a_hanging_driver(
     nvml: Standin, tmp_path: Path
 ) -> None:
     def doctor_output() -> str:

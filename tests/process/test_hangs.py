@@ -75,7 +75,7 @@ def until_it_hangs(url: str, words: str) -> None:
     assert exit_code(output) == 4
 
 
-def test_a_back_end_that_never_returns_is_reported_as_hung_with_its_stack(
+def test_a_backend_that_never_returns_is_reported_as_hung_with_its_stack(
     records: Path,
 ) -> None:
     body = """
@@ -143,7 +143,7 @@ def compiler_of(started: Training) -> psutil.Process | None:
     return None
 
 
-def test_a_compiler_that_is_stopped_is_named_and_goes_on(records: Path) -> None:
+def test_a_stopped_compiler_is_named_until_it_continues(records: Path) -> None:
     with (
         training(records, INDUCTOR, env=QUICK) as started,
         daemon(records, "--long-compile", "0.5") as url,
@@ -185,7 +185,7 @@ def test_a_cache_on_an_unresponsive_disk_is_reported_as_hung(records: Path) -> N
         pytest.skip(str(error))
 
 
-def test_a_cache_on_a_full_disk_is_a_failure_and_no_hang(records: Path, tmp_path: Path) -> None:
+def test_a_cache_on_a_full_disk_is_a_failure_and_not_a_hang(records: Path, tmp_path: Path) -> None:
     try:
         with mounted("tmpfs") as disk, daemon(records, "--long-compile", "600") as url:
             (disk.place / "filler").write_bytes(bytes((64 << 20) - (24 << 10)))
@@ -201,7 +201,7 @@ def test_a_cache_on_a_full_disk_is_a_failure_and_no_hang(records: Path, tmp_path
         pytest.skip(str(error))
 
 
-def test_without_stacks_there_is_no_thread_and_no_file(records: Path) -> None:
+def test_without_stack_dumps_there_is_no_thread_and_no_file(records: Path) -> None:
     body = """
 import os
 def tasks(): return len(os.listdir("/proc/self/task"))

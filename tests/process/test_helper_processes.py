@@ -48,8 +48,8 @@ train(torch.compile(model), o, 2)
     assert slots.read(slots.only(records)).steps.steps == 2
 
 
-def test_a_forked_process_that_trains_is_a_process_of_its_own(records: Path) -> None:
-    """As ``multiprocessing`` starts ranks; its end is seen though ``atexit`` never runs there."""
+def test_a_forked_process_that_trains_has_its_own_record(records: Path) -> None:
+    """As ``multiprocessing`` starts ranks; its end is recorded, but ``atexit`` never runs."""
     body = """
 import torch.multiprocessing as mp
 def child():
@@ -68,7 +68,7 @@ train(m, o, 1)
     assert endings == ["finished", "finished"]
 
 
-def test_ranks_that_torch_spawns_are_ranks_and_their_parent_is_none(records: Path) -> None:
+def test_processes_of_torch_spawn_are_ranks_and_their_parent_is_not(records: Path) -> None:
     body = """
 import os, torch.distributed as dist, torch.multiprocessing as mp
 def rank(rank, port):

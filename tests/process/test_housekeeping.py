@@ -21,7 +21,7 @@ def records_in(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_a_user_s_oldest_ended_records_go_when_there_are_too_many(records: Path) -> None:
+def test_the_oldest_ended_records_of_a_user_are_removed_beyond_the_limit(records: Path) -> None:
     """Those of others stay, in a directory that everybody shares."""
     for number in range(MOST_RECORDS + 5):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")

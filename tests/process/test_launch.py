@@ -30,7 +30,7 @@ model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 train(torch.compile(model, backend="eager"), o, 5)
 """
 
-# stands in for a training where PyTorch would only take time
+# a training without PyTorch, which would only take time here
 MARKED = """
 import warmwatch
 warmwatch.attach()
@@ -81,7 +81,7 @@ def test_a_training_in_a_shell_script_is_attached_to_and_its_exit_code_passes(
     assert (slot.identity.run, slot.steps.steps) == ("mine", 5)
 
 
-def test_ranks_are_ranks_and_launchers_and_compile_workers_are_none(records: Path) -> None:
+def test_only_ranks_are_ranks_not_launchers_or_compile_workers(records: Path) -> None:
     body = "import os\n" + PRELUDE + COMPILED_IN_RANK_1
     env = environment(records, TORCHINDUCTOR_COMPILE_THREADS="2")
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
@@ -92,7 +92,7 @@ def test_ranks_are_ranks_and_launchers_and_compile_workers_are_none(records: Pat
     assert [slot.steps.steps for slot in found] == [5, 5]
 
 
-def test_the_report_is_the_account_and_never_in_the_piped_output(records: Path) -> None:
+def test_the_report_is_printed_on_stderr_and_never_in_the_piped_output(records: Path) -> None:
     train = script(records.parent, MARKED)
     state = records.parent / "state"
     env = environment(records, WARMWATCH_STATE=str(state))
@@ -148,7 +148,7 @@ print(json.dumps([sys.path, sorted(sys.modules), getattr(customize, "__file__", 
 @pytest.mark.parametrize(
     "own", [None, "print('once')", "raise ImportError('mine')", "import nothing_of_that_name"]
 )
-def test_the_users_own_sitecustomize_runs_as_without_us(tmp_path: Path, own: str | None) -> None:
+def test_the_users_sitecustomize_still_runs(tmp_path: Path, own: str | None) -> None:
     if own is not None:
         (tmp_path / "sitecustomize.py").write_text(own)
     command = [sys.executable, "-c", PRINTS]
@@ -179,7 +179,7 @@ def test_the_rest_of_the_environment_is_unchanged(before: str | None) -> None:
     assert ours in below.split("\0")
 
 
-def test_a_python_without_warmwatch_gets_the_agent_and_nothing_else_of_ours(
+def test_a_python_without_warmwatch_can_import_the_agent_only(
     tmp_path: Path,
 ) -> None:
     """Its torch is a stand-in module: the test is about the import hooks that load it."""
@@ -202,7 +202,7 @@ print(json.dumps([before, _current.attached is not None, sys.modules["warmwatch"
     assert "No module named 'warmwatch'" in off.stderr
 
 
-def test_what_is_read_by_every_python_is_syntax_for_all() -> None:
+def test_sitecustomize_has_syntax_that_every_python_accepts() -> None:
     source = (BOOT / "sitecustomize.py").read_text()
     compile(source, "sitecustomize.py", "exec", dont_inherit=True)
     for newer in (" f'", ' f"', ":=", "->", "from __future__"):
@@ -250,14 +250,14 @@ def test_a_command_that_cannot_run_is_reported(
 
 
 @pytest.mark.parametrize("options", [(), ("--report",)])
-def test_a_command_without_a_name_is_one_that_is_not_found(options: tuple[str, ...]) -> None:
+def test_an_empty_command_name_is_not_found(options: tuple[str, ...]) -> None:
     done = started("", options=options)
     assert (done.returncode, "Traceback" in done.stderr) == (127, False)
     assert done.stderr.startswith("warmwatch: the command '': not found")
 
 
 def test_an_invalid_price_is_reported_before_the_command_starts(tmp_path: Path) -> None:
-    """At its end that would stand in the place of its exit code."""
+    """Reported at the end, the error would replace the exit code."""
     made = tmp_path / "made"
     price = {**os.environ, "WARMWATCH_PRICE_PER_GPU_HOUR": "2 euros"}
     done = started("touch", str(made), options=("--report",), env=price)
@@ -266,7 +266,7 @@ def test_an_invalid_price_is_reported_before_the_command_starts(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-"])
-def test_without_an_output_the_exit_code_is_still_the_commands(closed: str) -> None:
+def test_the_exit_code_is_passed_on_without_an_output(closed: str) -> None:
     for options, command, code in (
         ("--report", "sh -c 'exit 7'", 7),
         ("--report --watch", "sh -c 'exit 7'", 7),
@@ -318,7 +318,7 @@ def test_the_hangup_of_a_closed_terminal_reaches_the_command() -> None:
 def test_an_agent_that_cannot_be_imported_fails_no_import_even_without_an_output(
     tmp_path: Path,
 ) -> None:
-    """Another package of our name stands in the way, and stderr is none or full."""
+    """A foreign package named warmwatch is found first, and stderr is closed or full."""
     (tmp_path / "warmwatch.py").touch()
     (tmp_path / "triton.py").touch()
     (tmp_path / "train.py").write_text("import triton\nraise SystemExit(7)\n")
@@ -327,7 +327,7 @@ def test_an_agent_that_cannot_be_imported_fails_no_import_even_without_an_output
         assert subprocess.run(["sh", "-c", line], check=False).returncode == 7
 
 
-def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Path) -> None:
+def test_the_live_line_is_below_the_output_and_is_removed_at_the_end(tmp_path: Path) -> None:
     """In a terminal of 24 lines, which the command writes to itself."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
@@ -353,8 +353,8 @@ def test_the_live_line_stands_below_the_output_and_goes_at_the_end(tmp_path: Pat
     assert shown.endswith("\x1b7\x1b[r\x1b[24;1H\x1b[2K\x1b8")
 
 
-def test_a_command_that_ignores_ctrl_z_is_not_left_behind() -> None:
-    """It goes on, and so do we: else nothing would pass its end and its signals on."""
+def test_a_command_that_ignores_ctrl_z_keeps_its_launcher_running() -> None:
+    """Both continue: otherwise nothing would pass on its end and its signals."""
     line = "trap '' TSTP; echo ready; read line; exit 5"
     with subprocess.Popen(
         [*RUN, "--report", "--", "sh", "-c", line],
@@ -429,7 +429,7 @@ def test_stopping_and_continuing_the_launcher_does_the_same_to_the_command() -> 
         assert beside.returncode == 5
 
 
-def test_a_parent_that_ignores_its_children_s_ends_costs_no_exit_code() -> None:
+def test_the_exit_code_is_known_even_if_the_parent_ignores_sigchld() -> None:
     ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
     ignoring += "os.execv(sys.argv[1], sys.argv[1:])"
     command = [sys.executable, "-c", ignoring, *RUN, "--report", "--", "sh", "-c", "exit 5"]
@@ -451,7 +451,7 @@ def read_until(descriptor: int, text: str | None) -> str:
     return shown
 
 
-def test_a_launch_within_another_belongs_to_that_one_unless_it_is_watched_itself() -> None:
+def test_a_nested_launch_belongs_to_the_outer_one_unless_it_is_watched() -> None:
     outer = launch_environment({}, "/boot", started_by="outer")
     assert launch_environment(outer, "/boot")["WARMWATCH_STARTED_BY"] == "outer"
     inner = launch_environment(outer, "/boot", started_by="inner")

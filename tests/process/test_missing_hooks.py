@@ -23,7 +23,7 @@ from warmwatch.shared.record import CATEGORIES, KINDS, PHASES, Slot
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.pipeline import slot_figures
 
-# The installers of GONE raise what they raise where PyTorch does not have what they ask for.
+# The installers of GONE raise as if PyTorch lacked their hook points.
 BODY = """
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.hooks.points import look_up
@@ -81,7 +81,7 @@ GONE = {
 
 @pytest.mark.parametrize("which", GONE)
 def test_without_a_hook_point_the_states_are_the_same(tmp_path: Path, which: str) -> None:
-    """The missing ones are named, no error is counted, what only they tell is not made up."""
+    """Missing hooks are named, no error is counted, and what only they report is absent."""
     records, gone = tmp_path / "records", GONE[which]
     records.mkdir()
     states = result_of(records, f"GONE = {gone!r}\n{BODY}", attach=False)
@@ -97,7 +97,7 @@ def test_without_a_hook_point_the_states_are_the_same(tmp_path: Path, which: str
 def _only_what_is_recorded(slot: Slot, hook_point: str) -> None:
     counts = slot.compile
     whole = {name for name, ns in zip(PHASES, counts.phase_ns, strict=True) if ns} == {"other"}
-    assert whole is (hook_point == "events")  # without events nothing tells what the time went into
+    assert whole is (hook_point == "events")  # without events the phases are unknown
     counted = (counts.graphs, sum(counts.compilations), sum(counts.recompiles))
     assert (counted == (0, 0, 0)) is (hook_point == "compilations")
     named = {c for c, n in zip(CATEGORIES, counts.recompiles, strict=True) if n}
@@ -105,8 +105,8 @@ def _only_what_is_recorded(slot: Slot, hook_point: str) -> None:
     assert named == ({"other"} if untold else set() if hook_point == "compilations" else {"shape"})
 
 
-# One process: in turn, each name that a figure rests on is another one in PyTorch. Where PyTorch
-# itself could not run without it, it is the name that the hook declares that differs.
+# One process renames, in turn, each name of PyTorch that a figure needs. If PyTorch itself could
+# not run without it, the hook's own constant is changed instead.
 RENAMED = """
 import contextlib, sys
 from unittest.mock import patch
@@ -221,7 +221,7 @@ NAMED = {
 }
 
 
-def test_no_renamed_private_name_passes_silently(tmp_path: Path) -> None:
+def test_each_renamed_private_name_is_reported_as_missing(tmp_path: Path) -> None:
     place = tmp_path / "renamed"
     place.mkdir()
     found = result_of(place, RENAMED, attach=False)
@@ -370,7 +370,7 @@ result(api.attached.agent.record.image().identity.missing)
 """
 
 
-def test_a_name_of_a_module_that_comes_late_is_missed_too(tmp_path: Path) -> None:
+def test_a_missing_name_of_a_late_module_is_reported(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
     missing = result_of(records, LATE, attach=False)

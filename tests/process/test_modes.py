@@ -55,7 +55,7 @@ result([found_settings, x, [str(one.message) for one in caught if "warmwatch" in
 """
 
 
-def test_every_call_gets_the_mode_and_an_incompatible_one_is_reported(records: Path) -> None:
+def test_the_mode_applies_to_every_call_and_an_incompatible_call_is_reported(records: Path) -> None:
     env = {"WARMWATCH_MODE": "max-autotune-no-cudagraphs"}
     reported, x, message = result_of(records, CALLS, env=env)
     after = reported.pop("after")
@@ -140,7 +140,7 @@ result(made.get_compiler_config()["max_autotune"])
 """
 
 
-def test_a_mode_that_pytorch_does_not_have_leaves_the_scripts_own(tmp_path: Path) -> None:
+def test_an_unknown_mode_leaves_the_scripts_mode_unchanged(tmp_path: Path) -> None:
     """A guest: the training goes on, and the error is counted."""
     records = tmp_path / "records"
     records.mkdir()
@@ -182,7 +182,7 @@ for _ in range(30): warmwatch.step()
 """
 
 
-def test_a_script_that_exits_already_is_not_killed_meanwhile(records: Path) -> None:
+def test_a_script_that_is_exiting_is_not_killed(records: Path) -> None:
     line, env = command(records, "", "--mode", "eager", "--steps", "30", "--json")
     Path(line[-1]).write_text(SLOW_EXIT)
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
@@ -192,7 +192,7 @@ def test_a_script_that_exits_already_is_not_killed_meanwhile(records: Path) -> N
     assert "warmwatch: eager: finished after 30 steps" in done.stderr
 
 
-def test_ctrl_c_ends_it_and_shows_what_is_known(records: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_modes_and_shows_the_results_so_far(records: Path, tmp_path: Path) -> None:
     options = (
         "--mode",
         "eager",
@@ -261,7 +261,7 @@ def test_a_script_that_fails_before_a_step_is_tried_once(records: Path) -> None:
         (("--json", "--markdown"), "warmwatch: give either --json or --markdown, not both\n"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_runs(
+def test_invalid_arguments_are_refused_before_anything_runs(
     records: Path, options: tuple[str, ...], words: str
 ) -> None:
     began = time.monotonic()
@@ -334,7 +334,9 @@ for _ in range(10**9):
 """
 
 
-def test_drift_is_that_of_the_losses_the_script_prints(records: Path, tmp_path: Path) -> None:
+def test_the_drift_agrees_with_the_losses_that_the_script_prints(
+    records: Path, tmp_path: Path
+) -> None:
     """Each mode is measured. bfloat16 losses differ compiled; two eager runs print the same."""
     output = tmp_path / "out"
     options = ("--mode", "eager", "--mode", "default", "--steps", "20", "--max-drift", "1e-9")
@@ -406,7 +408,7 @@ open(sys.argv[1], "w").write(json.dumps(sorted(took)))
 
 
 @pytest.mark.long
-def test_doctor_measures_guard_checks_as_the_trainings_own_profiler_does(
+def test_doctor_and_the_trainings_profiler_measure_the_same_guard_checks(
     records: Path, tmp_path: Path
 ) -> None:
     script, file = tmp_path / "train.py", tmp_path / "truth"

@@ -164,7 +164,7 @@ with daemon(place) as url:
 
 
 @needs(*uptime(5))
-def test_on_a_machine_that_has_just_booted_all_is_as_ever(memory: Path) -> None:
+def test_a_machine_that_has_just_booted_changes_nothing(memory: Path) -> None:
     """Its monotonic clock is near 0, which stands for "not yet" in a record."""
     done = subprocess.run(
         ["unshare", *uptime(2), sys.executable, "-c", _BOOTED, str(memory)],
@@ -228,7 +228,7 @@ def test_a_reader_in_another_pid_namespace_detects_that_a_training_is_alive_and_
 
 
 @needs("-U", "-r")
-def test_a_training_that_is_root_in_its_own_user_namespace_is_its_user_s(memory: Path) -> None:
+def test_a_training_that_is_root_in_a_user_namespace_belongs_to_its_user(memory: Path) -> None:
     with training(memory, "-U", "-r"):
         (reading,) = read(memory).records
         assert reading.alive

@@ -25,7 +25,7 @@ def shown(cell: Any) -> list[str]:
     return [one["data"]["text/plain"] for one in displays]
 
 
-def test_the_cell_that_trains_has_the_answer_under_it_and_no_other(
+def test_only_the_cell_that_trains_shows_the_answer(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment(records).items():

@@ -138,7 +138,7 @@ def test_opentelemetrys_variables_set_the_resource_and_the_headers(records: Path
     assert receiver.headers["authorization"] == "Bearer x"
 
 
-def test_without_them_it_is_called_as_prometheus_would_call_it(records: Path) -> None:
+def test_without_these_variables_the_resource_is_named_as_by_prometheus(records: Path) -> None:
     with otlp.receiver() as receiver, exporting(records, receiver.port) as (_, url):
         wait_until(lambda: receiver.taken)
     attributes = otlp.resource(receiver.taken[0])
@@ -147,7 +147,7 @@ def test_without_them_it_is_called_as_prometheus_would_call_it(records: Path) ->
     assert receiver.paths == {"/v1/metrics"}
 
 
-def test_a_receiver_that_is_down_shows_and_is_sent_to_again_when_it_is_up(records: Path) -> None:
+def test_a_receiver_that_is_down_is_reported_and_retried(records: Path) -> None:
     port = free_port()
     with (
         held(write_record(records, warm())),
@@ -192,7 +192,7 @@ def test_a_receiver_that_refuses_is_quoted(records: Path) -> None:
         wait_until(lambda: health(url)["up"])
 
 
-def test_a_receiver_that_hangs_holds_up_no_answer_and_not_the_end(records: Path) -> None:
+def test_a_hanging_receiver_delays_no_answer_and_no_exit(records: Path) -> None:
     with otlp.receiver() as receiver, held(write_record(records, warm())):
         receiver.go.clear()
         with exporting(records, receiver.port, OTEL_EXPORTER_OTLP_TIMEOUT="600") as (process, url):
@@ -210,7 +210,7 @@ def test_a_receiver_that_hangs_holds_up_no_answer_and_not_the_end(records: Path)
     assert (process.returncode, errors) == (0, "")
 
 
-def test_what_is_known_at_the_end_is_sent(records: Path) -> None:
+def test_the_last_values_are_sent_at_exit(records: Path) -> None:
     steps = ("counter", "warmwatch_steps_total", frozenset({("run", "gpt2"), ("rank", "0")}))
     folder = write_record(records, live_slot(StepCounts(steps=9)))
     with (
@@ -285,7 +285,7 @@ def test_an_interval_that_cannot_be_used_is_refused(text: str) -> None:
     )
 
 
-def test_a_switch_that_is_neither_is_refused() -> None:
+def test_a_switch_that_is_not_a_boolean_is_refused() -> None:
     assert refused(WARMWATCH_OTLP="perhaps") == (
         "warmwatch: WARMWATCH_OTLP: 'perhaps' is neither on nor off (or yes and no, 1 and 0)"
     )

@@ -43,7 +43,7 @@ def get(url: str) -> Any:
         return json.load(reply)
 
 
-def test_a_training_that_the_oom_killer_ended_is_reported_so(memory: Path) -> None:
+def test_a_training_that_the_oom_killer_ended_is_reported_as_out_of_memory(memory: Path) -> None:
     with (
         limited(LIMIT) as group,
         subprocess.Popen(

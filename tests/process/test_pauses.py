@@ -1,4 +1,4 @@
-"""Saving in real trainings: counted where it holds the training up."""
+"""Saving in real trainings: counted if the training waits for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ gate("saved")
 
 
 @pytest.mark.parametrize("new", [True, False])
-def test_a_save_shows_while_it_goes_on_by_whatever_name_it_is_called(
+def test_a_save_is_shown_while_it_runs_under_each_name_of_torch_save(
     records: Path, new: bool
 ) -> None:
     with training(records, START + GATED.replace("ZIP", str(new)), attach=False) as one:
@@ -86,7 +86,7 @@ thread.start(); thread.join()
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_save_on_the_main_thread_is_no_background_save_if_autograd_steps(
+def test_a_save_on_the_main_thread_is_a_pause_even_if_autograds_thread_steps(
     records: Path, named: bool
 ) -> None:
     """On a GPU an optimizer within the backward runs on a thread that C++ started.
@@ -102,7 +102,7 @@ def test_a_save_on_the_main_thread_is_no_background_save_if_autograd_steps(
     assert counts.evaluations == 1
 
 
-def test_the_distributed_checkpoint_is_one_save_and_imported_only_by_its_user(
+def test_the_distributed_checkpoint_is_one_save_and_never_imported_by_the_agent(
     records: Path, tmp_path: Path
 ) -> None:
     body = f"""
@@ -122,8 +122,8 @@ result([before, changes[0], changes[-1], len(changes) > sum(changes)])
     assert slots.read(slots.only(records)).compile.saving_ns > 0
 
 
-def test_nothing_of_ours_is_called_by_the_garbage_collector(records: Path) -> None:
-    """C calls ``gc.callbacks``, and drops what comes out of them: also a Ctrl-C."""
+def test_the_garbage_collector_calls_no_code_of_the_agent(records: Path) -> None:
+    """C calls ``gc.callbacks`` and drops their exceptions, even that of a Ctrl-C."""
     body = """
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 result(gc.callbacks)
@@ -131,7 +131,7 @@ result(gc.callbacks)
     assert result_of(records, START + body, attach=False) == []
 
 
-def test_what_listens_to_saving_goes_with_the_agent(records: Path) -> None:
+def test_detaching_removes_the_hooks_of_saving(records: Path) -> None:
     body = """
 torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
 writer = torch.serialization._open_zipfile_writer_file
@@ -156,7 +156,7 @@ result([dict(counters["frames"]), dict(counters["stats"]), breaks])
 """
 
 
-def test_nothing_of_ours_is_compiled_where_a_compiled_function_saves(
+def test_a_compiled_function_that_saves_compiles_no_code_of_the_agent(
     records: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -174,7 +174,7 @@ result([dict(torch._dynamo.utils.counters[name]) for name in ("stats", "graph_br
 """
 
 
-def test_what_is_decorated_is_one_graph_with_what_calls_it(records: Path) -> None:
+def test_a_decorated_function_is_in_one_graph_with_its_caller(records: Path) -> None:
     stats, breaks = result_of(records, DECORATED)
     assert (stats["unique_graphs"], breaks) == (6, {})
 
@@ -190,7 +190,7 @@ for _ in range(2):
 """
 
 
-def test_an_evaluation_shows_while_it_goes_on_and_is_no_part_of_a_step(records: Path) -> None:
+def test_an_evaluation_is_shown_while_it_runs_and_is_not_part_of_a_step(records: Path) -> None:
     """The two kinds of time add up to all of it, whatever the machine's speed."""
     with training(records, START + EVALUATES, attach=False) as one:
         one.reach("evaluating")
@@ -244,7 +244,7 @@ for _ in range(5): step()
 """
 
 
-def test_a_long_step_is_reported_with_its_cause_and_is_no_compilation(records: Path) -> None:
+def test_a_long_step_is_reported_with_its_cause_and_not_as_a_compilation(records: Path) -> None:
     run(records, LONG)
     lines = slots.events(slots.only(records))
     reported = {line["n"]: line for line in lines if line["event"] == "long_step"}

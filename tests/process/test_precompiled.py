@@ -70,7 +70,7 @@ def _artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.parametrize("attached", [pytest.param("before", marks=pytest.mark.long), "after"])
-def test_it_is_never_eager_and_the_sentence_names_it(
+def test_ahead_of_time_code_is_never_eager_and_the_sentence_names_it(
     records: Path, artifact: Path, attached: str
 ) -> None:
     kind = artifact.stem
@@ -131,7 +131,7 @@ result([ours, graphs.CUDAGraph.replay is replay, len(calls), warmwatch.state()])
     ("caller", "kinds", "state"),
     [("__main__", ["cudagraph"], "warm"), ("torch._inductor.cudagraph_trees", [], "eager")],
 )
-def test_a_cuda_graph_counts_where_inductor_did_not_capture_it(
+def test_a_cuda_graph_counts_unless_inductor_captured_it(
     records: Path, caller: str, kinds: list[str], state: str
 ) -> None:
     body = GRAPHS.replace("CALLER", repr(caller))
@@ -176,7 +176,7 @@ gate("packaged")
 
 
 @pytest.mark.long
-def test_packaging_in_an_eager_training_is_no_capture_that_failed(records: Path) -> None:
+def test_packaging_in_an_eager_training_is_not_a_failed_capture(records: Path) -> None:
     """The script passes nothing to ``torch.compile``."""
     with training(records, PACKAGED, attach=False) as one:
         one.reach("packaged")

@@ -77,7 +77,7 @@ def test_a_training_with_variables_that_pytorch_reads_at_import_is_started_fresh
     assert output == ["True\n", "False\n"]
 
 
-def test_its_record_is_that_of_a_process_without_a_fork(records: Path) -> None:
+def test_the_record_of_a_preloaded_process_equals_that_of_a_started_one(records: Path) -> None:
     run(records, "train(model := make(), torch.optim.SGD(model.parameters()), 1)")
     identity = slots.read(slots.only(records)).identity
     assert identity.run == "train"

@@ -73,7 +73,7 @@ result([own, ours, module.tqdm is torch.hub.tqdm, module.tqdm.__name__ == torch.
 """
 
 
-def test_a_progress_bar_that_is_shown_is_the_same_and_goes_away_as_ever(records: Path) -> None:
+def test_a_visible_progress_bar_looks_and_ends_as_without_the_agent(records: Path) -> None:
     own, reported, untouched, named = result_of(records, BARS)
     # how fast a bar goes is its own affair
     texts = [re.sub(r"\d+:\d+<.*?it/s", "", bar) for bar, _ in (own, reported)]
@@ -163,7 +163,7 @@ counts_choices = pytest.mark.skipif("choices" in TORCH.missing, reason="this PyT
 
 
 @counts_choices
-def test_choices_are_counted_as_they_are_measured_also_where_none_can_be(records: Path) -> None:
+def test_choices_are_counted_as_they_are_measured_even_if_all_fail(records: Path) -> None:
     reported, timings, broken_off, raised, restored = result_of(
         records, CHOICES + MEASURED, plain=True
     )

@@ -114,7 +114,7 @@ def torchrun(ranks: int, *more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int) -> None:
+def test_the_rank_that_the_others_wait_for_is_named(records: Path, ranks: int) -> None:
     """While one compiles, and afterwards, where it compiled something that the others did not."""
     places = Places(records)
     env = {"HERE": places.prefix}
@@ -152,7 +152,7 @@ def test_the_rank_that_holds_the_others_back_is_named(records: Path, ranks: int)
 
 
 @pytest.mark.long
-def test_a_restart_goes_on_as_the_same_run_with_a_new_attempt(records: Path) -> None:
+def test_a_restart_continues_the_run_with_a_new_attempt(records: Path) -> None:
     places = Places(records)
     env = {"HERE": places.prefix}
     launcher = torchrun(2, "--max-restarts=1")
@@ -194,7 +194,7 @@ IS_KILLED = "os.kill(os.getpid(), 9)"
         pytest.param(IS_KILLED, "SIGKILL", id="kill"),
     ],
 )
-def test_a_rank_that_dies_by_itself_fails_the_run_and_the_clean_up_does_not(
+def test_the_rank_that_died_first_fails_the_run_not_those_that_the_launcher_killed(
     records: Path, how: str, name: str
 ) -> None:
     """torchrun ends the others with SIGTERM; NCCL's watchdog aborts like this."""
@@ -222,7 +222,7 @@ def test_a_rank_that_dies_by_itself_fails_the_run_and_the_clean_up_does_not(
         assert "outside" not in run["summary"]
 
 
-def test_ranks_that_are_all_terminated_are_a_run_ended_from_outside(records: Path) -> None:
+def test_a_run_whose_ranks_were_all_terminated_was_ended_from_outside(records: Path) -> None:
     """As ``scancel`` does: SIGTERM to every process of the job."""
     places = Places(records)
     body = PRELUDE + DIES.replace("HOW", "pass")

@@ -45,7 +45,7 @@ def holder(folder: Path) -> int | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_error_of_the_disk_neither_blocks_nor_ends_the_training(
+def test_a_disk_error_neither_blocks_nor_ends_the_training(
     tmp_path: Path, kind: str, fault: str
 ) -> None:
     errors = tmp_path / "errors"
@@ -72,9 +72,7 @@ def test_an_error_of_the_disk_neither_blocks_nor_ends_the_training(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_disk_that_is_full_to_the_end_has_room_for_how_it_ended(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_full_disk_has_room_for_the_end_of_the_process(tmp_path: Path, kind: str) -> None:
     # What is registered first runs last, after the promise: it is on the disk before the status is.
     program = "import atexit, os; atexit.register(os.sync)\n" + PATIENT + "sys.exit(3)\n"
     try:
@@ -92,7 +90,7 @@ def test_a_disk_that_is_full_to_the_end_has_room_for_how_it_ended(
         pytest.skip(str(error))
 
 
-def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None:
+def test_a_frozen_disk_does_not_delay_the_exit_of_python(tmp_path: Path) -> None:
     """The kernel holds the process while a write hangs, but its own work is all done."""
     errors = tmp_path / "errors"
     try:
@@ -106,7 +104,7 @@ def test_a_disk_that_is_frozen_holds_up_no_end_of_python(tmp_path: Path) -> None
         pytest.skip(str(error))
 
 
-def test_a_disk_that_is_frozen_when_the_record_is_made_gets_it_later(tmp_path: Path) -> None:
+def test_a_record_that_begins_on_a_frozen_disk_is_written_later(tmp_path: Path) -> None:
     """The training prints a warning and continues; its folder has a name once it exists."""
     errors = tmp_path / "errors"
     try:
@@ -195,7 +193,7 @@ assert threading.active_count() == 1, "joining all threads does not wait for it"
 """
 
 
-def test_a_training_that_ends_right_after_a_fork_has_all_of_it_on_the_disk(disk: Path) -> None:
+def test_the_record_of_a_training_that_ends_right_after_a_fork_is_complete(disk: Path) -> None:
     """The thread survives forks, and a child that reports something has its own record."""
     done = subprocess.run(
         # Python 3.12 warns of forks beside any thread; trainings that took a step have some
@@ -225,7 +223,7 @@ input()
 """
 
 
-def test_a_loader_that_forks_its_workers_has_its_batches_on_the_disk(disk: Path) -> None:
+def test_batches_of_a_loader_with_forked_workers_reach_the_disk(disk: Path) -> None:
     """An evaluation marks no steps, and no other call of ours comes after the forks."""
     with subprocess.Popen(
         [sys.executable, "-c", BATCHES],
@@ -251,7 +249,7 @@ assert signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1
 """
 
 
-def test_a_signal_that_the_training_waits_for_comes_to_the_training(disk: Path) -> None:
+def test_the_flusher_thread_takes_no_signal_of_the_training(disk: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SIGNALS],
         env=environment(WARMWATCH_DIR=str(disk)),
@@ -286,7 +284,7 @@ proceed()
 """
 
 
-def test_a_disk_that_is_late_does_not_put_an_old_name_back(disk: Path) -> None:
+def test_a_late_write_does_not_restore_an_old_run_name(disk: Path) -> None:
     done = ended(LATE, disk)
     assert "does not answer" in done.stderr
     assert slots.read(slots.only(disk)).identity.run == "second"
@@ -313,7 +311,7 @@ assert len(os.listdir("/proc/self/task")) == 2
 """
 
 
-def test_what_is_raised_while_the_record_is_waited_for_leaves_a_whole_one(disk: Path) -> None:
+def test_an_exception_during_the_wait_for_the_record_leaves_a_complete_one(disk: Path) -> None:
     done = ended(RAISES, disk)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     slot = slots.read(slots.only(disk))

@@ -46,7 +46,7 @@ result([before is not torch._dynamo.optimize, torch._dynamo.optimize.__module__]
 """
 
 
-def test_the_users_own_calls_are_counted_and_no_others(records: Path) -> None:
+def test_only_the_users_calls_are_counted(records: Path) -> None:
     """A model, a module, a function, an optimizer; a library's own calls are not counted."""
     run(records, REQUESTED)
     assert slots.read(slots.only(records)).compile.wrappers == 7

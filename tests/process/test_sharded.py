@@ -1,4 +1,4 @@
-"""How large a model is that several ranks share, and what one step of it is, with real sharding."""
+"""Parameters and steps of a model that is really sharded over several ranks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WHOLE = 37 * 16 + 16 * 16 + 16
 
 
 @pytest.mark.long
-def test_each_rank_reports_the_whole_model_or_none_and_counts_each_step_once(
+def test_each_rank_reports_the_parameters_of_the_whole_model_or_nothing(
     records: Path,
 ) -> None:
     """FSDP1's parameters tell the size of this rank's part alone."""

@@ -70,7 +70,7 @@ def test_each_task_is_a_rank_and_its_exit_code_passes(
     assert run(records, cluster)["state"] == "failed"
 
 
-def test_what_a_batch_script_starts_last_is_what_the_run_came_to(
+def test_the_last_training_of_a_batch_script_decides_how_the_run_ended(
     records: Path, cluster: dict[str, str], train: list[str]
 ) -> None:
     line = " ".join([*RUN, "run", "--", "srun", "-n", "2", *train, "4", "7"])

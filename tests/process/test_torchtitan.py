@@ -143,7 +143,7 @@ def test_a_trainer_reports_its_steps_validations_saves_and_tokens(records: Path)
     assert same
 
 
-def test_under_run_each_trainer_is_watched_without_a_line(records: Path) -> None:
+def test_warmwatch_run_watches_each_trainer_without_an_edit(records: Path) -> None:
     """Two ranks, by torchtitan's own ``main``: each reports its share of the step."""
     script, module = records.parent / "train.py", records.parent / "tiny.py"
     module.write_text("import os, torch\nfrom dataclasses import dataclass\n" + CONFIG)

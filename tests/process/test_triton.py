@@ -56,7 +56,7 @@ def of(x, y, OF: tl.constexpr, BLOCK: tl.constexpr):
 TRAINING = f"{KERNELS}result([steps(4096, 64, 4), steps(4112, 128, 4)])"
 
 
-def test_an_eager_training_with_kernels_is_warm_when_they_are(records: Path) -> None:
+def test_an_eager_training_is_warm_once_its_kernels_are_compiled(records: Path) -> None:
     """A new size is tuned for with kernels that are there; a new block is another kernel."""
     states = result_of(records, TRAINING)
     assert states == [
@@ -89,7 +89,7 @@ def test_with_a_full_cache_no_kernel_is_built_and_that_is_reported(records: Path
     assert (counts.cache_hits[requested], counts.cache_misses[requested]) == (4, 0)
 
 
-def test_a_users_own_hooks_stay_where_they_are(records: Path) -> None:
+def test_hooks_set_by_the_user_are_not_replaced(records: Path) -> None:
     """Triton fails on a kernel that takes a function where a hook is set, up to 3.6: none is."""
     body = (
         KERNELS

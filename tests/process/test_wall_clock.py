@@ -117,7 +117,7 @@ def _states(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seconds", [-DAY, DAY])
-def test_a_wait_is_answered_though_the_clock_is_set_meanwhile(
+def test_a_wait_ends_even_if_the_clock_is_set_during_it(
     memory: Path, wall: WallClock, seconds: int
 ) -> None:
     """By the daemon, and by the command that polls it."""
@@ -166,7 +166,7 @@ def test_a_run_that_ends_after_the_clock_was_set_back_ends_the_waits_for_it(
     wall.set(0)
 
 
-def test_of_two_starts_the_later_is_the_present_one_though_the_clock_was_set_back_between_them(
+def test_the_later_of_two_starts_is_shown_even_if_the_clock_was_set_back(
     memory: Path,
 ) -> None:
     """The earlier one, of two ranks, ended; the later one of one rank lives."""

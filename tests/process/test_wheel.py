@@ -80,7 +80,7 @@ def test_the_wheel_holds_both_packages_typed_and_nothing_else(wheel: Path) -> No
     }
 
 
-def test_built_again_elsewhere_and_later_it_is_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_is_reproducible(wheel: Path, tmp_path: Path) -> None:
     copy, place = tmp_path / "elsewhere", tmp_path / "wheel"
     place.mkdir()
     for name in ("agent", "monitor"):
@@ -105,7 +105,7 @@ def test_the_sdist_contains_the_charting_library(tmp_path: Path) -> None:
     assert not {name.partition("/")[0] for name in names} & {"tests", "docs", "benchmarks"}
 
 
-def test_it_requires_nothing(wheel: Path) -> None:
+def test_the_wheel_has_no_dependencies(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith("METADATA")]
         lines = archive.read(name).decode().splitlines()

@@ -44,7 +44,7 @@ def _wrong(listener: Listener) -> Installed:
     return Installed(uninstall=listener.no_such_thing)  # type: ignore[attr-defined]
 
 
-def test_a_mistake_of_ours_is_not_taken_for_an_old_pytorch(reported: list[str]) -> None:
+def test_an_error_in_a_hook_is_counted_and_a_missing_name_is_not(reported: list[str]) -> None:
     """An ``AttributeError`` outside of the look-up is counted; the one inside it is an answer."""
     hooks = Hooks()
     hooks.install((("absent", _absent), ("wrong", _wrong)), object())  # type: ignore[arg-type]
@@ -52,7 +52,9 @@ def test_a_mistake_of_ours_is_not_taken_for_an_old_pytorch(reported: list[str]) 
     assert [line.partition(": ")[0] for line in reported] == ["hooks.wrong"]
 
 
-def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list[str]) -> None:
+def test_a_hook_that_cannot_be_removed_does_not_stop_the_removal_of_others(
+    reported: list[str],
+) -> None:
     undone: list[str] = []
 
     def fails() -> None:
@@ -70,7 +72,7 @@ def test_a_hook_that_cannot_be_taken_away_keeps_no_other_in_place(reported: list
     assert reported == ["hooks.second: RuntimeError('the hook point is gone')"]
 
 
-def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
+def test_two_hooks_of_one_function_are_both_removed() -> None:
     class Place:
         def called(self) -> None: ...
 
@@ -86,7 +88,7 @@ def test_of_two_hooks_in_one_place_nothing_is_left() -> None:
     assert Place.called is original
 
 
-def test_a_hook_that_cannot_be_restored_loses_no_begin(
+def test_a_hook_that_fails_to_rearm_does_not_stop_others(
     reported: list[str],
 ) -> None:
     rearmed: list[str] = []
@@ -125,7 +127,7 @@ def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_lat
     assert called == []
 
 
-def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -> None:
+def test_a_hook_whose_query_fails_does_not_stop_others(reported: list[str]) -> None:
     def fails() -> Any:
         raise RuntimeError("the hook point is gone")
 
@@ -147,7 +149,7 @@ def test_a_hook_that_cannot_answer_keeps_no_other_from_it(reported: list[str]) -
     assert reported == ["hooks.wrong: RuntimeError('the hook point is gone')"] * 5
 
 
-def test_a_function_that_cannot_be_hidden_keeps_no_other_from_it(reported: list[str]) -> None:
+def test_a_function_that_cannot_be_hidden_does_not_stop_others(reported: list[str]) -> None:
     import warmwatch.hooks.registry
 
     def one() -> None: ...
@@ -175,7 +177,7 @@ def _ours(*_: object) -> str:
     return "ours"
 
 
-def test_what_was_replaced_goes_back_as_it_was() -> None:
+def test_undo_restores_inherited_and_own_attributes() -> None:
     before = dict(vars(_Owner))
     replaced = Replaced()
     replaced.put_all((_Owner, name, _ours) for name in ("inherited", "own", "of_class"))
@@ -195,7 +197,7 @@ def test_a_wrapper_around_our_hook_stays() -> None:
     assert vars(_Owner)["own"] is theirs
 
 
-def test_where_one_of_several_cannot_be_replaced_none_is() -> None:
+def test_put_all_replaces_all_or_none() -> None:
     replaced = Replaced()
     with pytest.raises(TypeError):
         replaced.put_all([(_Base, "inherited", _ours), (int, "real", _ours)])

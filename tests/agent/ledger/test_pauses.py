@@ -14,7 +14,7 @@ from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
 
 
 @pytest.mark.parametrize("compiles", [0, 30])
-def test_a_long_evaluation_is_no_measure_of_a_stall(compiles: int) -> None:
+def test_a_long_evaluation_does_not_change_the_stall_limit(compiles: int) -> None:
     """Also where it compiles, as the first one does: a hang is detected after twice its time."""
     rank = Rank()
     for _ in range(8):
@@ -71,7 +71,7 @@ def test_a_save_on_another_thread_is_a_background_save_and_no_pause() -> None:
 
 
 @pytest.mark.parametrize("callbacks", [0, 1, 2])
-def test_what_a_framework_reports_ends_the_evaluation_that_its_eval_began(callbacks: int) -> None:
+def test_a_frameworks_report_ends_the_evaluation_that_its_eval_began(callbacks: int) -> None:
     """Lightning calls ``eval()`` and then its callbacks, and restores the mode without ``train``.
 
     A plain loop has no callbacks: ``train()`` ends its evaluation.
@@ -134,7 +134,7 @@ def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
     assert pauses.since(0) == 10
 
 
-def test_one_that_another_thread_began_before_the_first_step_hides_none_of_those_to_come() -> None:
+def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() -> None:
     words = [0] * COMPILE_WORDS
     pauses = Pauses(words)
     assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet

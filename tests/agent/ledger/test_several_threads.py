@@ -36,7 +36,7 @@ def _others() -> Iterator[list[ThreadPoolExecutor]]:
         pool.shutdown()
 
 
-def test_what_one_thread_began_another_may_end(others: list[ThreadPoolExecutor]) -> None:
+def test_activity_may_end_on_another_thread(others: list[ThreadPoolExecutor]) -> None:
     """Without this, a thread that never marks a step keeps the rank compiling for ever."""
     rank = Rank()
     others[0].submit(rank.ledger.begin, "callback ").result()
@@ -45,7 +45,7 @@ def test_what_one_thread_began_another_may_end(others: list[ThreadPoolExecutor])
     assert not rank.judge().compiling
 
 
-def test_each_end_ends_one_of_the_threads_that_have_it_open(
+def test_each_end_closes_the_event_of_one_thread(
     others: list[ThreadPoolExecutor],
 ) -> None:
     """Whichever is taken: as many ends as beginnings, and nothing is open before or after."""
@@ -62,7 +62,7 @@ def test_each_end_ends_one_of_the_threads_that_have_it_open(
     assert rank.slot().compile.begun == rank.slot().compile.ended == 1
 
 
-def test_an_end_of_ones_own_comes_before_that_of_another(others: list[ThreadPoolExecutor]) -> None:
+def test_an_end_closes_the_event_of_its_own_thread_first(others: list[ThreadPoolExecutor]) -> None:
     rank = Rank()
     others[0].submit(rank.ledger.begin, "dynamo").result()
     rank.ledger.begin("dynamo")
@@ -74,7 +74,7 @@ def test_an_end_of_ones_own_comes_before_that_of_another(others: list[ThreadPool
     assert not rank.judge().compiling
 
 
-def test_a_thread_that_is_gone_compiles_no_longer() -> None:
+def test_a_thread_that_has_ended_no_longer_compiles() -> None:
     rank = Rank()
     gone = threading.Thread(target=rank.ledger.begin, args=("dynamo",))
     gone.start()
@@ -180,7 +180,7 @@ def test_no_activity_is_missed_that_begins_while_a_step_is_marked_closely(
 
 
 @pytest.mark.parametrize("entering", [Activities.begin, PytorchState.at_begin])
-def test_no_activity_is_missed_whose_beginning_a_step_comes_into(
+def test_no_activity_is_missed_if_a_step_is_marked_during_its_begin(
     entering: FunctionType, others: list[ThreadPoolExecutor]
 ) -> None:
     """A step is marked on another thread before each instruction with which it is entered."""

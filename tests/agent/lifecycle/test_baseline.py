@@ -38,7 +38,7 @@ def compiled(rank: Rank, seconds: float) -> None:
     rank.ledger.end("dynamo")
 
 
-def test_none_of_its_steps_is_clean_and_none_makes_warm_or_eager() -> None:
+def test_baseline_steps_are_not_clean_and_never_make_the_rank_warm_or_eager() -> None:
     rank = Rank()
     rank.run_eagerly(20)
     assert rank.judge().state is State.STARTING
@@ -57,7 +57,7 @@ def test_none_of_its_steps_is_clean_and_none_makes_warm_or_eager() -> None:
     assert [event for event, _, _ in rank.store.notes] == ["step", "baseline"]
 
 
-def test_the_verdict_needs_no_word_of_the_agents_that_they_are_not_clean() -> None:
+def test_the_verdict_reads_from_the_record_that_baseline_steps_are_not_clean() -> None:
     """Whatever a record holds, no baseline step counts towards warm."""
     rank = stepped(Rank(), *[0.048] * 10)
     assert rank.judge().state is State.EAGER
@@ -67,7 +67,7 @@ def test_the_verdict_needs_no_word_of_the_agents_that_they_are_not_clean() -> No
     assert (rank.judge().state, rank.judge().clean_steps) == (State.WARMING, 2)
 
 
-def test_the_warm_up_begins_behind_it_and_the_speed_is_that_of_the_steps_after_it() -> None:
+def test_warm_up_and_speed_count_from_the_end_of_the_baseline() -> None:
     rank = Rank()
     rank.run_eagerly(5)
     stepped(rank, *[0.048] * 5)
@@ -86,7 +86,7 @@ def test_the_warm_up_begins_behind_it_and_the_speed_is_that_of_the_steps_after_i
     assert rank.warm_calls == 1
 
 
-def test_where_nothing_compiles_after_it_the_rank_is_eager_three_steps_later() -> None:
+def test_the_rank_is_eager_three_steps_after_a_baseline_without_compilation() -> None:
     rank = Rank()
     rank.run_eagerly(5)
     states = [stepped(rank, 0.05).judge().state for _ in range(8)]
@@ -94,7 +94,7 @@ def test_where_nothing_compiles_after_it_the_rank_is_eager_three_steps_later() -
     assert rank.warm_calls == 1
 
 
-def test_what_compiles_all_the_same_is_counted_and_its_step_measures_nothing() -> None:
+def test_a_baseline_step_that_compiles_is_counted_but_not_measured() -> None:
     """For example a Triton kernel, whose compilation no stance prevents."""
     rank = Rank()
     rank.run_eagerly(4)
@@ -108,7 +108,7 @@ def test_what_compiles_all_the_same_is_counted_and_its_step_measures_nothing() -
     assert stepped(rank, 0.05).judge().state is State.WARM
 
 
-def test_a_save_is_no_part_of_a_measured_step() -> None:
+def test_a_save_is_not_part_of_a_baseline_step() -> None:
     rank = Rank()
     rank.run_eagerly(4)
     stepped(rank, 0.05)
@@ -119,7 +119,7 @@ def test_a_save_is_no_part_of_a_measured_step() -> None:
     assert rank.eager[-1] == (2, 50_000_000)
 
 
-def test_a_training_that_stands_still_in_it_is_stalled() -> None:
+def test_a_training_without_steps_during_the_baseline_is_stalled() -> None:
     rank = Rank()
     rank.run_eagerly(20)
     stepped(rank, 0.05, 0.05)
@@ -127,7 +127,7 @@ def test_a_training_that_stands_still_in_it_is_stalled() -> None:
     assert rank.judge().state is State.STALLED
 
 
-def test_it_can_be_cut_short_and_the_next_step_is_clean() -> None:
+def test_the_baseline_can_be_ended_early_and_the_next_step_is_clean() -> None:
     rank = Rank()
     rank.run_eagerly(20)
     stepped(rank, *[0.05] * 4)
@@ -152,7 +152,7 @@ def test_the_agents_own_stance_is_not_reported_as_the_users() -> None:
 @pytest.mark.parametrize(
     ("lengths", "median"), [((0, 3, 9, 5), 5), ((0, 3, 9), 6), ((0, 7), 7), ((0, 0), None)]
 )
-def test_its_median_is_that_of_the_steps_whose_length_is_known(
+def test_the_baseline_is_the_median_of_the_known_lengths(
     lengths: tuple[int, ...], median: int | None
 ) -> None:
     stance = Stance()
@@ -162,7 +162,7 @@ def test_its_median_is_that_of_the_steps_whose_length_is_known(
     assert (baseline.median_ns, baseline.over, stance.in_force) == (median, True, False)
 
 
-def test_it_is_over_where_the_user_sets_another_stance() -> None:
+def test_the_baseline_ends_if_the_user_sets_another_stance() -> None:
     stance = Stance()
     baseline = Baseline(20, stance)
     assert not baseline.step(1, 0)
@@ -172,7 +172,7 @@ def test_it_is_over_where_the_user_sets_another_stance() -> None:
     assert (baseline.steps, baseline.median_ns, baseline.renewed()) == (3, 5, None)
 
 
-def test_where_the_stance_cannot_be_given_back_it_is_not_over() -> None:
+def test_the_baseline_continues_if_the_stance_cannot_be_restored() -> None:
     stance = Stance()
     baseline = Baseline(2, stance)
     stance.refuses = True
@@ -184,7 +184,7 @@ def test_where_the_stance_cannot_be_given_back_it_is_not_over() -> None:
     assert (baseline.steps, baseline.median_ns) == (3, 6)
 
 
-def test_a_forked_child_measures_its_own() -> None:
+def test_a_forked_child_measures_its_own_baseline() -> None:
     baseline = Baseline(4, Stance())
     baseline.step(1, 9)
     renewed = baseline.renewed()

@@ -30,7 +30,7 @@ class Strange:
 @pytest.mark.parametrize(
     "value", [491_520, np.int64(491_520), np.uint32(491_520), np.array(491_520), Shape.TOKENS]
 )
-def test_every_kind_of_whole_number_is_taken_as_a_plain_one(value: Any) -> None:
+def test_every_kind_of_integer_is_accepted(value: Any) -> None:
     taken, complaints = checked({"tokens_per_step": value, "samples_per_step": None})
     assert taken == {"tokens_per_step": 491_520}
     assert (type(taken["tokens_per_step"]), complaints) == (int, ())
@@ -53,7 +53,7 @@ def test_every_kind_of_whole_number_is_taken_as_a_plain_one(value: Any) -> None:
         (Strange(), "of type Strange"),
     ],
 )
-def test_what_is_no_size_is_refused_by_name(value: Any, words: str) -> None:
+def test_an_invalid_size_is_refused_by_name(value: Any, words: str) -> None:
     taken, (complaint,) = checked({"tokens_per_step": value, "samples_per_step": 4})
     assert taken == {"samples_per_step": 4}
     assert complaint.startswith(f"attach(tokens_per_step=...) is {words}")
@@ -83,7 +83,7 @@ def test_operations_are_any_number_above_0(value: Any) -> None:
     "value",
     [float("nan"), float("inf"), 1e305, 0.0, -1, "6e12", True, 10**400, 1j],
 )
-def test_operations_that_no_record_holds_are_refused(value: Any) -> None:
+def test_operations_too_large_for_the_record_are_refused(value: Any) -> None:
     taken, complaints = checked({"flops_per_step": value})
     assert (taken, len(complaints)) == ({}, 1)
 
@@ -97,7 +97,7 @@ def test_operations_that_no_record_holds_are_refused(value: Any) -> None:
         ("x" * 300, "x" * 200),
     ],
 )
-def test_a_name_keeps_what_can_be_printed(given: str, taken: str) -> None:
+def test_unprintable_characters_of_a_name_are_replaced(given: str, taken: str) -> None:
     found, complaints = checked({"run": given})
     assert (found, bool(complaints)) == ({"run": taken}, given != taken)
 
@@ -135,7 +135,7 @@ def test_a_refused_argument_costs_one_warning_at_the_users_line_and_no_record(
     assert slot.steps.steps == 4
 
 
-def test_a_user_who_turns_warnings_into_errors_gets_none_of_ours(records: Path) -> None:
+def test_a_warning_never_raises_even_if_warnings_are_errors(records: Path) -> None:
     body = "import warnings; warnings.simplefilter('error')\n" + STEPS
     body += "import warmwatch; warmwatch.attach(tokens_per_step='1'); steps(4)"
     run(records, body)
@@ -173,7 +173,7 @@ for value in {values!r}:
     assert read == [3, 3, 3, 3, 3, 5]
 
 
-def test_a_type_is_taken_by_name_or_as_pytorch_s_own() -> None:
+def test_a_dtype_is_accepted_by_name_or_as_torch_dtype() -> None:
     import torch
 
     for value in ("bfloat16", torch.bfloat16):
@@ -181,7 +181,7 @@ def test_a_type_is_taken_by_name_or_as_pytorch_s_own() -> None:
     assert checked({"dtype": torch.float8_e4m3fn}) == ({"dtype": "float8"}, ())
 
 
-def test_what_is_no_type_of_the_table_is_refused() -> None:
+def test_an_unknown_dtype_is_refused() -> None:
     import torch
 
     for value in ("bf16", torch.int8, 16, Strange()):

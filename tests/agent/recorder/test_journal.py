@@ -44,7 +44,7 @@ def opened(place: Path) -> Writer:
     return writer
 
 
-def test_a_journal_takes_no_more_than_its_room_and_what_is_essential(
+def test_a_full_journal_takes_only_essential_lines(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "JOURNAL_LIMIT", ROOM)
@@ -141,7 +141,7 @@ def test_a_filesystem_that_reports_no_size_leaves_a_journal_its_full_limit(
     files.cleanup_lock.release()
 
 
-def test_of_lines_that_wait_for_a_disk_there_are_so_many_and_the_essential_ones(
+def test_the_queue_of_lines_for_a_disk_is_bounded_except_for_essential_ones(
     tmp_path: Path,
 ) -> None:
     """A disk that never answers takes no more of the training's memory."""

@@ -54,7 +54,7 @@ def raising_at(number: int, call: object) -> bool:
     return True
 
 
-def test_a_name_is_stored_whatever_a_signal_handler_raises_while_another_was(
+def test_a_name_is_stored_even_if_a_signal_handler_raises_during_a_store(
     memory: Path,
 ) -> None:
     writer = Writer()
@@ -70,7 +70,7 @@ def test_a_name_is_stored_whatever_a_signal_handler_raises_while_another_was(
     assert over, "the last of them were not raised in any more"
 
 
-def test_a_name_that_was_interrupted_is_stored_with_the_next_rare_fact(memory: Path) -> None:
+def test_an_interrupted_store_of_a_name_is_repeated_at_the_next_rare_write(memory: Path) -> None:
     writer = Writer()
     identity = writer.open([str(memory)], HEADER, Identity(run="t"), named=True)
     for number in range(3, 60):
@@ -124,7 +124,7 @@ RARE = {
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 @pytest.mark.parametrize("rare", RARE)
-def test_a_lock_that_the_training_freed_is_taken_again_with_whatever_is_rare(
+def test_a_lock_that_the_training_freed_is_taken_again_at_the_next_rare_write(
     memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, rare: str
 ) -> None:
     place = memory

@@ -1,4 +1,4 @@
-"""Short hashes of code and of settings: what changes them, what does not, and what they hold."""
+"""Short hashes of code and of settings: what changes them and what does not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def code_of(source: str, name: str = "forward") -> CodeType:
 
 
 def test_code_is_the_same_in_every_process() -> None:
-    """Whatever the order of sets there is."""
+    """Whatever the order of sets in that process."""
     script = (
         "import sys; sys.path[:0] = ['agent', 'tests/agent/shared'];"
         "import test_code_hashes as t; print(t.of_code(t.code_of(t.FORWARD)))"
@@ -59,12 +59,12 @@ OTHER: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_where_it_stands_and_its_texts_do_not_matter(change: str) -> None:
+def test_line_numbers_comments_and_strings_do_not_change_the_hash(change: str) -> None:
     assert of_code(code_of(SAME[change](FORWARD))) == of_code(code_of(FORWARD))
 
 
 @pytest.mark.parametrize("change", OTHER)
-def test_what_it_does_matters(change: str) -> None:
+def test_changed_code_changes_the_hash(change: str) -> None:
     assert of_code(code_of(OTHER[change](FORWARD))) != of_code(code_of(FORWARD))
 
 
@@ -85,7 +85,7 @@ def test_different_settings_have_different_hashes_without_any_repr() -> None:
     assert of_value(endless)
 
 
-def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> None:
+def test_a_very_long_integer_has_a_hash() -> None:
     long = "0x" + "f" * 6_000
     table = FORWARD.replace("0.5", long)
     assert of_code(code_of(table)) == of_code(code_of(table))
@@ -94,7 +94,7 @@ def test_a_number_that_python_does_not_write_in_decimals_has_a_hash_too() -> Non
 
 
 def test_an_unbounded_nesting_is_read_to_a_limit() -> None:
-    """The training waits for it: looked at to its end, this would take longer than the universe."""
+    """The training waits for the hash, and this nesting has no end."""
     table: list[object] = [1]
     nested: dict[str, object] = {"a": 1}
     for _ in range(14):

@@ -1,4 +1,4 @@
-"""Recompile reasons in PyTorch's own words, and the category each belongs to."""
+"""Recompile reasons in PyTorch's own words, and their categories."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_reason_has_its_category(reason: str, category: str) -> None:
     assert category_of(reason) == category
 
 
-def test_the_entry_of_this_mode_outweighs_that_of_another() -> None:
+def test_the_guard_of_the_present_mode_comes_first() -> None:
     """After an evaluation its entry comes first, though the training's own guard is the cause."""
     size = "0/0: tensor 'x' size mismatch at index 0. expected 4, actual 6"
     reasons = most_specific_first(["0/1: GLOBAL_STATE changed: grad_mode ", size])
@@ -99,8 +99,8 @@ def test_an_event_has_its_phase(event: str, phase: str) -> None:
     assert PHASES[position] == phase
 
 
-def test_a_reason_of_several_lines_stays_together_behind_a_telling_one() -> None:
-    """With the user's stack, as PyTorch words it: its lines are no reasons of their own."""
+def test_a_multi_line_reason_stays_together_after_a_specific_one() -> None:
+    """As in PyTorch's text with the user's stack: its lines are not separate reasons."""
     other_mode = "0/1: GLOBAL_STATE changed: grad_mode \nUser stack trace:\n  File 'a.py', line 1"
     telling = "0/0: lr == 0.1  # sgd.py:1\nUser stack trace:\n    with torch.autocast('cpu'):"
     one_string = "0/3: GLOBAL_STATE changed: grad_mode \n0/2: lr == 0.3"
@@ -124,7 +124,7 @@ def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -
     assert "learning rate" in str(advice("python_value", "forward", "L['lr'] == 0.1"))
 
 
-def test_what_compiles_no_frame_is_no_forward() -> None:
+def test_a_compilation_without_a_frame_is_not_a_forward() -> None:
     """As the records of torch 2.13: of a frame, of one that hits the recompile limit, of a
     backward, of ahead-of-time Inductor.
     """

@@ -1,4 +1,4 @@
-"""The ring of the last step lengths: what the hot path stores, the speed that is read off it."""
+"""The ring of the last step lengths: what the hot path stores, and the speed computed from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def steps(rank: Rank, count: int, length: float) -> None:
         rank.step()
 
 
-def test_a_step_means_the_recent_speed_however_long_the_run_was_faster() -> None:
+def test_the_recent_speed_ignores_earlier_faster_steps() -> None:
     rank = warm()
     steps(rank, 60_00, 0.02)
     steps(rank, 40, 0.4)
@@ -51,7 +51,7 @@ def test_a_step_means_the_recent_speed_however_long_the_run_was_faster() -> None
     assert record.quantile_ns(slot.clean_bins, 0.5) == pytest.approx(20 * MS, rel=0.03)
 
 
-def test_it_is_the_median_of_the_last_64_steps_of_the_last_minute() -> None:
+def test_the_recent_speed_is_the_median_of_the_last_64_steps_of_the_last_minute() -> None:
     rank = warm()
     lengths = [0.02 + (n % 7) / 1000 for n in range(300)]
     for one in lengths:
@@ -63,7 +63,7 @@ def test_it_is_the_median_of_the_last_64_steps_of_the_last_minute() -> None:
     assert rank.slot().recent_step_ns == 9 * SECOND
 
 
-def test_slow_steps_count_three_though_they_take_more_than_a_minute() -> None:
+def test_at_least_three_steps_count_even_if_they_take_more_than_a_minute() -> None:
     rank = warm()
     steps(rank, 70, 0.02)
     steps(rank, 3, 90)
@@ -92,7 +92,7 @@ def test_after_a_recompile_the_steps_before_it_do_not_count() -> None:
     assert rank.slot().recent_step_ns == 50 * MS
 
 
-def test_a_pause_is_no_part_of_a_length_and_makes_what_came_before_older() -> None:
+def test_a_pause_is_not_part_of_a_step_but_ages_earlier_steps() -> None:
     rank = warm()
     steps(rank, 20, 0.5)
     rank.ledger.pause_began("evaluating")
@@ -112,7 +112,7 @@ def test_the_last_length_is_that_of_the_ring() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
-def test_newest_first_gives_the_steps_that_there_were(count: int) -> None:
+def test_newest_first_returns_only_steps_that_were_marked(count: int) -> None:
     ring = [0] * RING
     for step in range(1, count + 1):
         ring[(step - 1) % RING] = step
@@ -155,13 +155,13 @@ def test_only_clean_steps_of_the_window_count(words: list[int], lengths: list[in
     assert recent_lengths(words) == lengths
 
 
-def test_the_median_of_an_even_number_lies_between_the_middle_two() -> None:
+def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two() -> None:
     assert record.median_ns([9, 1, 5]) == 5
     assert record.median_ns([10, 1, 3, 2]) == 2.5
     assert record.median_ns([]) is None
 
 
-def test_each_step_was_marked_its_gap_before_the_next() -> None:
+def test_the_ring_gives_the_time_of_each_mark() -> None:
     words = [5, packed(7, 2 * SECOND), 11]
     marked = list(marks_ns(words, 10 * SECOND))
     assert marked == [(10 * SECOND, 5), (10 * SECOND - 5, words[1]), (8 * SECOND - 12, 11)]
@@ -211,7 +211,7 @@ def delay(before: list[float], after: list[float]) -> float:
 def test_a_slowdown_is_followed_after_five_steps_and_five_seconds(
     usual: float, times: float, seconds: float
 ) -> None:
-    """Or after 32 steps, or half a minute, where that is earlier. It took 13 s for 20 times."""
+    """Or after 32 steps or half a minute, if that is earlier."""
     fast, slow = varying(usual, 100), varying(usual * times, 80)
     assert delay(fast, slow) <= seconds
     assert delay(slow, fast) <= min(32 * usual * 1.1, 30), "a recovery brings short steps"
@@ -239,7 +239,7 @@ def hiccups() -> list[float]:
         "hiccups",
     ],
 )
-def test_steps_that_vary_are_no_slowdown(lengths: list[float]) -> None:
+def test_varying_steps_are_not_a_slowdown(lengths: list[float]) -> None:
     """The speed is the median of all steps in the window."""
     for n, (_, speed) in enumerate(followed(lengths), start=3):
         steps = lengths[max(0, n - RING) : n]
@@ -272,7 +272,9 @@ def test_each_stage_is_followed(before: list[float], after: float) -> None:
     ],
     ids=["an eighth before", "more than an eighth before", "less than 5 s", "fewer than 5"],
 )
-def test_what_a_slowdown_is(slow: list[int], before: list[int], counted: int) -> None:
+def test_a_slowdown_is_recognized_by_the_newest_steps(
+    slow: list[int], before: list[int], counted: int
+) -> None:
     before = [MS, *before[1:]]  # a short step ends the newest ones
     assert len(recent_lengths(slow + before)) == counted
 
@@ -365,7 +367,7 @@ def test_the_steps_of_a_run_count_up_to_its_last_synchronization() -> None:
 
 
 def test_two_hiccups_at_the_begin_of_a_run_are_not_the_end_of_a_period() -> None:
-    """From their end on, the mean would be 20 ms."""
+    """Counted from their end, the mean would be 20 ms."""
     lengths = [MS] * 30 + [40 * MS] * 2 + [MS] * 2
     bins = [0] * record.BINS
     for one in lengths:

@@ -108,7 +108,7 @@ def test_the_files_of_a_record_are_pinned() -> None:
     assert record.JOURNAL_LIMIT == 8_388_608
 
 
-def test_what_is_not_known_is_nothing() -> None:
+def test_unknown_values_have_their_defaults() -> None:
     """A missing count is 0, a missing name empty, a missing number that may be 0 ``None``."""
     assert flatten(record.CompileCounts()) == [0] * record.COMPILE_WORDS
     assert flatten(StepCounts()) == [0] * len(record.STEPS_INDEX)
@@ -165,7 +165,7 @@ def test_the_header_and_both_histograms_survive_the_round_trip() -> None:
     assert flatten(slot.compile) == list(DISTINCT), "nothing lies upon another"
 
 
-def test_what_is_known_to_be_the_same_is_not_read_again() -> None:
+def test_unchanged_blocks_are_not_unpacked_again() -> None:
     before = read(image(DISTINCT))
     after = bytes(image(identity=Identity(run="other"), touched=TOUCHED_BINS))
     slot = record.with_hot_words(before, after, before.compile_bins)
@@ -228,7 +228,7 @@ def test_a_block_stored_again_is_read_as_the_new_one() -> None:
 
 
 @given(st.data())
-def test_of_a_store_that_stopped_anywhere_the_block_before_is_read(data: st.DataObject) -> None:
+def test_an_interrupted_store_leaves_the_previous_block_readable(data: st.DataObject) -> None:
     """Any mixture of old and new bytes, in any order of the stores, is old or new and no third."""
     old = image(DISTINCT)
     new = bytearray(old)
@@ -243,7 +243,7 @@ def test_of_a_store_that_stopped_anywhere_the_block_before_is_read(data: st.Data
 
 
 @given(st.integers(0, record.COMPILE_BLOCK.room - 1))
-def test_a_writer_that_was_interrupted_spares_the_last_whole_block(stopped: int) -> None:
+def test_an_interrupted_writer_never_overwrites_the_last_complete_block(stopped: int) -> None:
     """It stores into the same place again, so a reader meanwhile finds the block before."""
     data = image(DISTINCT)
     torn = bytearray(data)
@@ -257,7 +257,7 @@ def test_a_writer_that_was_interrupted_spares_the_last_whole_block(stopped: int)
     assert flatten(read(data).compile) == [6] * record.COMPILE_WORDS
 
 
-def test_a_block_in_the_wrong_place_is_not_taken() -> None:
+def test_a_block_in_the_wrong_place_is_refused() -> None:
     data, block = image(DISTINCT), record.COMPILE_BLOCK
     store(data, block, bytes(8 * record.COMPILE_WORDS))
     older, newer = sorted((block.place(0), block.place(1)), key=lambda at: data[at])
@@ -386,19 +386,19 @@ def test_a_field_of_the_identity_that_is_wrong_is_named(name: str) -> None:
         ("torch", ""),
     ],
 )
-def test_a_field_of_the_identity_may_be_as_large_as_it_may_be(name: str, most: object) -> None:
+def test_a_field_of_the_identity_may_have_its_maximum(name: str, most: object) -> None:
     identity = record_identity.unpack_identity(json.dumps({"run": "gpt2", name: most}).encode())
     assert getattr(identity, name) == (tuple(most) if isinstance(most, list) else most)
 
 
-def test_what_a_terminal_would_obey_is_shown_instead_in_lists_too() -> None:
+def test_control_characters_are_escaped_in_lists_too() -> None:
     body = json.dumps({"run": "a", "hooks": ["a\x1b[0m"], "host": "b\x1b"}).encode()
     identity = record_identity.unpack_identity(body)
     assert identity.host.isprintable()
     assert [hook.isprintable() for hook in identity.hooks] == [True]
 
 
-def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
+def test_a_cache_of_a_newer_agent_is_ignored() -> None:
     reported = {"inductor": "warm", "aot": {"dir": 7}}
     identity = record_identity.unpack_identity(
         json.dumps({"run": "a", "caches": reported}).encode()
@@ -407,7 +407,7 @@ def test_a_cache_of_a_newer_agent_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("value", [1.001e300, 2e300, 10**301])
-def test_an_amount_beyond_any_is_refused(value: float) -> None:
+def test_an_impossibly_large_amount_is_refused(value: float) -> None:
     body = json.dumps({"run": "gpt2", "flops_per_step": value}).encode()
     with pytest.raises(record.RecordError, match="flops_per_step is not positive and finite"):
         record_identity.unpack_identity(body)
@@ -443,7 +443,7 @@ def test_an_invalid_field_is_described_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b"null", b"[" * 4000, b'"run"', b'{"run":{}}'])
-def test_what_is_no_identity_is_refused(body: bytes) -> None:
+def test_an_invalid_identity_is_refused(body: bytes) -> None:
     with pytest.raises(record.RecordError, match=r"its identity|no name"):
         record_identity.unpack_identity(body)
 
@@ -532,7 +532,7 @@ EDGES = (0, *record.BOUNDS_NS, record.BOUNDS_NS[-1])  # where each bin begins; t
         ({0: 1, LAST: 1}, 1.0, LAST, 1.0),
     ],
 )
-def test_a_quantile_lies_in_its_bin_as_far_on_as_its_rank(
+def test_a_quantile_is_interpolated_within_its_bin(
     counts: dict[int, int], q: float, place: int, part: float
 ) -> None:
     """As Prometheus reads one off a histogram: what is in a bin lies evenly in it."""
@@ -589,7 +589,7 @@ def test_prometheus_buckets_fall_on_bin_edges() -> None:
             assert round(mantissa * 10 ** (exponent + 9)) in record.BOUNDS_NS
 
 
-def test_a_chosen_directory_is_the_only_one() -> None:
+def test_an_explicit_directory_is_the_only_one() -> None:
     assert places.directories({"WARMWATCH_DIR": "/data"}, 7) == ("/data",)
     assert places.directories({}, 7) == (
         "/run/warmwatch",

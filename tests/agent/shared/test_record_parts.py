@@ -1,4 +1,4 @@
-"""The parts of a record that are read apart: its end, its lock, its sums, an identity too long."""
+"""Parts of a record that are read separately: end, lock, sums, an identity that is too long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def status(code: int) -> bytes:
         (status(7) + status(256 + 5), 5),
     ],
 )
-def test_the_exit_code_is_the_last_that_was_left(left: bytes, code: int | None) -> None:
+def test_the_last_exit_code_in_the_file_counts(left: bytes, code: int | None) -> None:
     assert record.exit_code(left) == code
 
 
@@ -55,7 +55,7 @@ def test_a_promise_is_broken_where_nothing_follows_it() -> None:
         (0, 0, 0),
     ],
 )
-def test_only_a_finish_without_an_exit_code_is_taken_back(
+def test_only_finished_without_an_exit_code_is_discarded(
     end: int, exit_code: int, recorded: int
 ) -> None:
     counts = CompileCounts(end_code=end, exit_code=exit_code, ended_ns=5)
@@ -74,7 +74,7 @@ def test_only_a_finish_without_an_exit_code_is_taken_back(
         (INTERRUPTED, 0, (INTERRUPTED, 1)),
     ],
 )
-def test_the_code_decides_how_a_process_ended(
+def test_the_exit_code_decides_how_a_process_ended(
     end: int, code: int | None, then: tuple[int, int]
 ) -> None:
     counts = record.with_exit_code(CompileCounts(end_code=end, ended_ns=5), code)
@@ -151,7 +151,7 @@ def test_clean_steps_are_summed_up_to_the_last_mark() -> None:
     assert behind.clean_sum_ns == 50
 
 
-def test_how_long_a_clean_step_takes_is_read_off_their_sum_and_their_bins() -> None:
+def test_the_length_of_a_clean_step_follows_from_sum_and_bins() -> None:
     known = slot(StepCounts(last_step_ns=14_030_000_000), irregular_step_ns=2_000_000_000)
     bins = [0] * record.BINS
     assert known._replace(clean_bins=tuple(bins)).typical_step_ns is None
@@ -159,7 +159,7 @@ def test_how_long_a_clean_step_takes_is_read_off_their_sum_and_their_bins() -> N
     assert known._replace(clean_bins=tuple(bins)).typical_step_ns == 4_010_000_000
 
 
-def test_tokens_and_samples_are_what_was_before_and_what_each_step_since_is_worth() -> None:
+def test_tokens_and_samples_add_up_over_changed_values() -> None:
     steps = StepCounts(steps=12)
     worth = slot(
         steps,
@@ -182,7 +182,7 @@ def test_an_identity_is_cut_to_what_fits_or_refused() -> None:
         pack_identity(long, 50)
 
 
-def test_an_identity_may_take_all_of_its_room_and_no_more() -> None:
+def test_an_identity_may_fill_its_room_exactly() -> None:
     short = Identity(run="gpt2")
     body = pack_identity(short, 1000)
     assert pack_identity(short, len(body)) == body
@@ -190,12 +190,12 @@ def test_an_identity_may_take_all_of_its_room_and_no_more() -> None:
         pack_identity(short, len(body) - 1)
 
 
-def test_what_is_not_known_of_an_identity_takes_no_room() -> None:
+def test_unknown_fields_of_an_identity_take_no_room() -> None:
     assert pack_identity(Identity(run="", rank=0), 1000) == (
         b'{"run": "", "rank": 0, "attempt": 0, "pid": 0}'
     )
 
 
-def test_a_rank_that_does_not_compile_has_been_at_it_since_never() -> None:
+def test_a_rank_without_activity_has_no_begin_of_activity() -> None:
     facts = Facts(attached_ns=1, warm_steps=3, steps=StepCounts(), compile=CompileCounts())
     assert open_since_ns(facts) is None

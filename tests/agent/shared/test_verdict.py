@@ -58,7 +58,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=3 * settings().max_examples)
 @given(ACTIONS)
-def test_any_history_is_judged_by_the_contract(actions: list[tuple[str, str]]) -> None:
+def test_any_history_has_the_states_of_the_model(actions: list[tuple[str, str]]) -> None:
     rank, model = Rank(), Model()
     for action, value in actions:
         if action == "wait":
@@ -146,7 +146,7 @@ def test_a_second_warmup_is_separate_and_the_first_stays() -> None:
     )
 
 
-def test_the_step_that_holds_activity_counts_from_the_first_activity() -> None:
+def test_a_step_with_activity_counts_from_its_first_activity() -> None:
     rank = Rank()
     rank.wait(30)  # for example loading data: no part of the first step
     compile_once(rank, 7)
@@ -155,7 +155,7 @@ def test_the_step_that_holds_activity_counts_from_the_first_activity() -> None:
 
 
 def test_the_sum_of_clean_steps_is_right_and_never_falls_between_two_stores() -> None:
-    """A reader may come between the two blocks' stores; Prometheus takes a fall for a reset."""
+    """A reader may read between the two blocks' stores; Prometheus takes a fall for a reset."""
     rank = Rank()
     sums: list[int] = []
     publish = rank.store.publish
@@ -191,8 +191,8 @@ def test_eager_is_warm_but_was_never_warmed_up() -> None:
     assert rank.judge().state is State.WARMING
 
 
-def test_activity_still_on_at_a_step_spoils_the_step_in_which_it_ends() -> None:
-    """Without a usual duration; the background tests cover the other case."""
+def test_a_step_in_which_earlier_activity_ends_is_not_clean() -> None:
+    """Without a usual step length; the background tests cover the other case."""
     rank = Rank()
     run_steps(rank, 1)
     rank.ledger.begin("dynamo")
@@ -209,7 +209,7 @@ def test_activity_still_on_at_a_step_spoils_the_step_in_which_it_ends() -> None:
     assert rank.judge().clean_steps == 1
 
 
-def test_an_end_that_never_came_does_not_compile_for_ever() -> None:
+def test_a_lost_end_event_does_not_leave_the_rank_compiling() -> None:
     rank = Rank()
     rank.ledger.begin("dynamo")
     rank.ledger.begin("inductor_compile")
@@ -221,7 +221,7 @@ def test_an_end_that_never_came_does_not_compile_for_ever() -> None:
     assert not rank.judge().compiling
 
 
-def test_an_end_without_a_begin_is_nothing() -> None:
+def test_an_end_without_a_begin_is_ignored() -> None:
     rank = Rank()
     rank.ledger.end("dynamo")
     assert rank.judge().state is State.STARTING
@@ -292,7 +292,7 @@ def test_three_touched_steps_of_the_last_ten_are_thrashing() -> None:
     assert rank.judge().conditions == ()
 
 
-def test_a_frame_at_the_recompile_limit_is_a_fallback_for_good() -> None:
+def test_a_frame_at_the_recompile_limit_stays_a_fallback() -> None:
     rank = Rank()
     rank.ledger.fallback({"name": "forward", "limit": 8})
     run_steps(rank, 50)
@@ -311,7 +311,7 @@ def test_a_background_compilation_is_never_reported_as_warm() -> None:
     assert rank.slot().compile.warmups == 0
 
 
-def test_a_rank_stalls_by_its_own_measure() -> None:
+def test_the_stall_limit_follows_from_the_ranks_own_steps() -> None:
     rank = Rank()
     run_steps(rank, 20, 10)
     rank.wait(95)  # ten medians are 100 s, read off bins that are 5 % wide
@@ -325,7 +325,7 @@ def test_a_rank_stalls_by_its_own_measure() -> None:
     assert rank.judge().state is State.EAGER
 
 
-def test_compile_time_does_not_stretch_the_stall_limit() -> None:
+def test_compile_time_does_not_raise_the_stall_limit() -> None:
     rank = Rank()
     run_steps(rank, 2)
     compile_once(rank, 500)
@@ -385,7 +385,7 @@ def test_a_process_gone_without_an_end_is_lost() -> None:
         ((State.FINISHED, State.FINISHED), State.FINISHED),
     ],
 )
-def test_a_run_is_where_its_least_advanced_living_rank_is(
+def test_a_run_has_the_state_of_its_least_advanced_living_rank(
     states: tuple[State, ...], run: State
 ) -> None:
     assert verdict.least_advanced(states) is run
@@ -414,11 +414,11 @@ def test_the_names_of_the_states_are_public() -> None:
     assert set(states.CONDITIONS) == {*needs, *others}
 
 
-def test_every_state_has_its_place() -> None:
+def test_every_state_is_in_the_order_of_advancement() -> None:
     assert {verdict.least_advanced([state]) for state in State} == set(State)
 
 
-def test_what_is_not_known_of_a_rank_is_nothing() -> None:
+def test_unknown_facts_of_a_rank_have_their_defaults() -> None:
     """An unknown time or length is 0."""
     known = {"attached_ns": 1, "warm_steps": K, "steps": StepCounts(), "compile": CompileCounts()}
     facts = Facts(**known)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Conditions at their limits: what just holds, and what does not yet."""
+"""Conditions just within and just beyond their limits."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_requested_compilation_never_happened_if_dynamo_did_nothing(
 def test_a_first_warm_up_is_slower_where_it_is_far_beyond_the_longest_before_it(
     earlier: tuple[int, ...], took: int, holds: bool
 ) -> None:
-    """By its own length, whatever the later ones took, and not before it has ended."""
+    """Its own length decides, not that of later ones, and only once it has ended."""
     counts = compiled(
         warmups=2,
         first_warmup=Warmup(began_ns=AT, ended_ns=AT + took * SECOND),

@@ -30,7 +30,7 @@ from warmwatch.shared.verdict import State, judge
     ],
     ids=["a minute", "short steps", "ten medians", "two steps", "two rests", "the longest counts"],
 )
-def test_a_rank_is_stalled_once_its_limit_is_over_and_since_then(
+def test_a_rank_is_stalled_from_the_end_of_its_limit_on(
     known: dict[str, object], limit: int
 ) -> None:
     rank = facts(**known)
@@ -72,7 +72,7 @@ def test_the_time_of_a_stall_begins_with_the_last_sign_of_progress(
 @pytest.mark.parametrize(
     ("pause", "patience"), [("saving", 10 * MINUTE), ("evaluating", 60 * MINUTE)]
 )
-def test_a_pause_under_way_is_no_stall_for_as_long_as_it_has_our_patience(
+def test_a_pause_in_progress_is_a_stall_only_beyond_its_own_limit(
     pause: str, patience: int
 ) -> None:
     """Since the last step or later: a pause before a step has ended without a report."""
@@ -140,7 +140,7 @@ def test_compiling_is_since_this_activity_and_recompiling_since_the_first_of_its
     ],
     ids=["eager", "not yet eager", "not yet warm", "not warm again", "warm", "warm just now"],
 )
-def test_each_state_is_since_what_began_it(
+def test_each_state_begins_with_its_cause(
     counts: dict[str, object], state: State, since: int, clean: int
 ) -> None:
     judged = judge(facts(compile=compiled(**counts)), AT)
@@ -166,7 +166,7 @@ def test_a_rank_that_compiles_or_has_done_nothing_has_no_clean_steps() -> None:
         ("", False, State.LOST),
     ],
 )
-def test_a_finish_alone_is_not_believed_before_the_process_is_gone(
+def test_finished_needs_the_end_of_the_process_not_only_its_report(
     end: str, alive: bool, state: State
 ) -> None:
     """An end leaves the clean steps that there were."""
@@ -221,7 +221,7 @@ def test_a_rank_compiles_since_its_warm_up_or_its_last_step(
 
 
 @pytest.mark.parametrize(("clean_after", "warm"), [(20 - K, True), (20 - K + 1, False)])
-def test_warm_takes_all_of_k_clean_steps(clean_after: int, warm: bool) -> None:
+def test_warm_needs_k_clean_steps(clean_after: int, warm: bool) -> None:
     assert judge(facts(compile=compiled(clean_after=clean_after)), AT).warm is warm
 
 
@@ -235,7 +235,7 @@ def test_a_slot_read_between_two_stores_has_no_clean_steps_below_zero() -> None:
     assert verdict.clean_steps(StepCounts(steps=4), compiled(clean_after=5)) == 0
 
 
-def test_a_rank_that_only_compiled_so_far_has_started() -> None:
+def test_a_rank_that_has_only_compiled_is_not_starting() -> None:
     rank = facts(steps=StepCounts(), compile=compiled(last_end_ns=AT))
     assert judge(rank, AT).state is State.WARMING
     assert judge(rank._replace(compile=CompileCounts()), AT).state is State.STARTING

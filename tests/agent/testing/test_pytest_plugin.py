@@ -1,4 +1,4 @@
-"""The plugin of pytest's, in a pytest of its own; counts are held against PyTorch's own."""
+"""The pytest plugin in a real pytest; its counts are compared with PyTorch's."""
 
 from __future__ import annotations
 

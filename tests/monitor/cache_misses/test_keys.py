@@ -1,4 +1,4 @@
-"""Keys of compile caches, of anybody's journal: bounded, and held against each other in words."""
+"""Keys of compile caches from any journal: bounded, and compared in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was compiled, held against a baseline; the baseline's file; how the outcome is shown."""
+"""Compilations compared with a baseline; the baseline's file; how the result is shown."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_the_chosen_record_does_not_depend_on_their_order() -> None:
     assert {speaker(*order) for order in permutations(rivals)} == {"rank"}
 
 
-def test_a_run_is_where_its_least_advanced_living_rank_is() -> None:
+def test_a_run_has_the_state_of_its_least_advanced_living_rank() -> None:
     warm = StepCounts(steps=9, last_step_ns=NOW)
     (run,) = group(
         [

@@ -260,7 +260,7 @@ def test_an_unreadable_history_affects_only_its_own_part(directory: str, tmp_pat
 
 @pytest.mark.slow
 def test_a_damaged_run_of_the_history_is_an_error_only_if_needed(tmp_path: Path) -> None:
-    """Its answer lacks what a report of it needs, and nothing that the next run is held against."""
+    """Its answer lacks what a report needs, but nothing that the next run is compared with."""
     state, empty = tmp_path / "state", str(tmp_path / "none")
     environ = {"WARMWATCH_STATE": str(state), "WARMWATCH_DIR": empty}
     known = {"run": "gpt2", "owner": "alice", "host": "node1", "what": a.H100}
