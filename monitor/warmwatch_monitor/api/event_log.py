@@ -54,13 +54,14 @@ class Recent:
         self.life = life or secrets.token_hex(4)
         self._events: deque[Event] = deque()
         self._bytes, self._lock = 0, threading.Lock()
+        self.changes: list[Change] = []  # of the last Snapshot
         self._before: Snapshot | None = None
         self._before_of_runs: Snapshot | None = None
         self.number = 0  # of the newest
 
     def take(self, snapshot: Snapshot) -> None:
         """Add the changes since the last Snapshot. A run that cannot be read is not gone."""
-        found: list[Change] = []
+        self.changes = found = list[Change]()
         if self._before is not None:
             found += (Change(event) for event in source_changes(self._before, snapshot))
         self._before = snapshot

@@ -233,7 +233,7 @@ def _serve(
     manager = ServiceManager(os.environ)
     poller.follow(manager.take)
     if log is not None:
-        poller.follow(log.take)
+        poller.follow(lambda snapshot: log.take(snapshot, recent.changes))
     signal.signal(signal.SIGHUP, lambda *_: _reload(door, manager, log))
     if keeper is not None:
         poller.follow(keeper.take)

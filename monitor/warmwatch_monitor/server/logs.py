@@ -16,12 +16,12 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
-from warmwatch_monitor.api.changes import changes, has_runs, source_changes
+from warmwatch_monitor.api.changes import Change
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.settings import LOG_FORMATS
 from warmwatch_monitor.status.schema.events import (
@@ -66,7 +66,6 @@ class DaemonLog:
         write: Callable[[bytes], Any] = lambda line: os.write(_STDERR, line),
     ) -> None:
         self._limits: dict[str, _Limit] = {}
-        self._before: Snapshot | None = None
         self._refused: frozenset[tuple[str, str]] = frozenset()
         self._stopped = False
         # The handler of SIGHUP logs too, perhaps during another line: ``put`` of this queue is
@@ -101,22 +100,12 @@ class DaemonLog:
         if not self._stopped and self._lines.qsize() < _QUEUED:  # else the log is not read
             self._lines.put_nowait(_Line(time.time(), level, event, fields))
 
-    def take(self, snapshot: Snapshot) -> None:
-        """Log the changes in a Snapshot; a follower of the publisher."""
-        before, self._before = self._before, snapshot
+    def take(self, snapshot: Snapshot, changes: Iterable[Change]) -> None:
+        """Log the refusals of a Snapshot, and its ``changes``."""
         self._refusals(snapshot)
-        if before is None:
-            return
-        for change in source_changes(before, snapshot):
-            self._source(change)
-        if has_runs(before) and has_runs(snapshot):
-            for event, _ in changes(before, snapshot):
-                for level, fields in _logged(event):
-                    self.note(event.kind, level, **fields)
-
-    def _source(self, event: SourceEvent) -> None:
-        level = logging.INFO if event.up else logging.WARNING
-        self.note(event.kind, level, source=event.source, up=event.up, error=event.error)
+        for event, _ in changes:
+            for level, fields in _logged(event):
+                self.note(event.kind, level, **fields)
 
     def _refusals(self, snapshot: Snapshot) -> None:
         refused = frozenset((one.path, one.reason) for one in snapshot.refusals)
@@ -127,7 +116,10 @@ class DaemonLog:
 
 def _logged(event: Event) -> Iterator[tuple[int, dict[str, Any]]]:
     """Level and fields of a change that is logged."""
-    if isinstance(event, RunEvent):
+    if isinstance(event, SourceEvent):
+        level = logging.INFO if event.up else logging.WARNING
+        yield level, {"source": event.source, "up": event.up, "error": event.error}
+    elif isinstance(event, RunEvent):
         if event.state is event.before:  # it compiles now, or no longer: the rank's lines have it
             return
         level = logging.WARNING if event.state in _TROUBLE else logging.INFO

@@ -24,6 +24,7 @@ from support.daemon import completed, daemon, daemon_process
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch import __version__
+from warmwatch_monitor.api.event_log import Recent
 from warmwatch_monitor.server.logs import DaemonLog
 
 
@@ -402,9 +403,10 @@ def test_a_run_whose_state_is_unchanged_is_not_logged_again() -> None:
     idle = replace(b.RECOMPILING.compile, active_since_ns=0, last_end_ns=b.ago(0.1))
     after = b.view(replace(b.RECOMPILING, compile=idle))
     lines: list[bytes] = []
-    log = DaemonLog("json", write=lines.append)
+    log, recent = DaemonLog("json", write=lines.append), Recent()
     for view in (b.view(b.WARM), b.view(b.RECOMPILING), after):
-        log.take(b.snapshot(view))
+        recent.take(b.snapshot(view))
+        log.take(b.snapshot(view), recent.changes)
     log.stop()
     runs = [one for line in lines if (one := json.loads(line))["event"] == "run"]
     assert [(one["before"], one["state"]) for one in runs] == [("warm", "recompiling")]
