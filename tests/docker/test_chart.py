@@ -122,6 +122,8 @@ def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
     assert [*rules] == [*dict.fromkeys(shipped)]
     chosen = values["prometheusRule"]
     assert f"> {chosen['warmUpSeconds']})" in rules["WarmwatchWarmUpTooLong"]["expr"]
+    recompiles = rules["WarmwatchRecompilesAfterWarm"]["expr"]
+    assert recompiles.endswith(f"> {chosen['recompilesAfterWarm']}")
     assert rules["WarmwatchSlower"]["expr"].endswith(f">= {chosen['slowerRatio']}")
     assert rules["WarmwatchStalledLong"]["for"] == chosen["stalledPageAfter"]
     share = chosen["compileWaitShare"]
@@ -129,7 +131,9 @@ def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
     assert f"> {share} * 600" in rules["WarmwatchCompileSkew"]["expr"]
     for name, shipped_value in (
         ("WarmUpTooLong", "30 minutes"),
+        ("RecompilesAfterWarm", " 3 "),
         ("Slower", "1.5"),
+        ("Stalled", "10 minutes"),
         ("StalledLong", "10 minutes"),
         ("CompileSkew", "70 %"),
     ):
@@ -154,7 +158,7 @@ def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
     [
         {"imagee": {}},
         {"token": {"enabled": "yes"}},
-        {"prometheusRule": {"slowerRatio": 1}},
+        {"prometheusRule": {"slowerRatio": 1.2}},
         {"podMonitor": {"interval": "15"}},
         {"env": {"lower": "x"}},
     ],

@@ -97,6 +97,19 @@ def test_the_chart_installs_the_image_of_its_release() -> None:
     assert publish["env"]["VERSION"] == version
 
 
+def test_only_wheel_and_sdist_are_signed_and_sent_to_the_package_index(tmp_path: Path) -> None:
+    """`pypi-attestations` refuses any other file before it signs the first."""
+    packages = {"dist/warmwatch-7.1.0-py3-none-any.whl", "dist/warmwatch-7.1.0.tar.gz"}
+    (tmp_path / "dist").mkdir()
+    for name in (*packages, "dist/man-pages.tar.gz", "dist/pylock.toml"):
+        (tmp_path / name).touch()
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    for program in ("pypi-attestations sign", "uv publish"):
+        (line,) = re.findall(rf"^{program} .*", jobs["publish"]["steps"][-1]["run"], re.MULTILINE)
+        shown = subprocess.check_output(["bash", "-c", f"echo {line}"], cwd=tmp_path, text=True)
+        assert {word for word in shown.split() if word.startswith("dist/")} == packages
+
+
 def test_the_sbom_of_the_wheel_names_the_library_that_the_build_puts_into_it() -> None:
     (part,) = json.loads((ROOT / "monitor/warmwatch.cdx.json").read_text())["components"]
     assert part["hashes"][0]["content"] in (ROOT / "monitor/hatch_build.py").read_text()

@@ -153,56 +153,61 @@ def document(lines: list[Line]) -> str:
 _INTRODUCTION = """
 # How right the verdict is
 
-Each line of the table is a small real training (`tests/process/scenarios/`). The agent records it,
-a monitor polls it 20 times a second, and both are compared with PyTorch's own account of the same
-training. Cells are *agent / PyTorch*. PyTorch's account shares no code with the agent. It consists
-of:
+How often the verdict, the counts and the figures agree with PyTorch's own account of the same
+training. *Scenarios* are small trainings on a CPU; then come [loops on a GPU](#on-a-gpu), [every
+feature of the compiler](#compiler-features) and [the estimate of the time
+left](#how-right-the-estimate-of-the-time-left-is).
 
-- PyTorch's compilation metrics, all of them, with their times;
-- PyTorch's structured trace, from a second run without the agent;
-- the training's own marks of its steps.
+## Scenarios
 
-The columns:
+Each row is a real training (`tests/process/scenarios/`). The agent records it and a monitor polls
+it 20 times a second. PyTorch's account shares no code with the agent: its compilation metrics,
+its structured trace from a second run without the agent, and the training's own marks of its
+steps. Cells are *agent / PyTorch*.
 
 - *steps*: marked by the agent, and by the training itself.
 - *false warm*: polls at which the monitor reported warm while PyTorch compiled, or too early.
 - *late warm*: for each warm-up, how many steps late the monitor noticed its end.
 - *compile seconds*: the agent's, divided by PyTorch's.
 - *phases*: the sum of the phases, divided by the compile seconds.
-- *guest*: whether losses, warnings, compilations, random state and output are bit for bit the same
-  without the agent.
+- *guest*: whether losses, warnings, compilations, random state and output are bit for bit the
+  same without the agent.
 
-At each poll, every claim of the sentence is compared with the training's own clock, too. A wrong
-claim is a disagreement:
+At each poll, every claim of the sentence is compared too. A wrong claim is a
+[disagreement](#disagreements):
 
 - the length of a step: within 10 % of the medians of the last 16, 32 and 64 real steps, plus 5 %
-  for a figure of two digits and 2 ms between the two clocks;
-- the same length: no shorter than each of the last 16 real steps, once these took over 6 s;
+  for a figure of two digits and 2 ms between the two clocks, and no shorter than each of the last
+  16 real steps, once these took over 6 s;
 - "nothing compiles": against PyTorch's records;
 - the age of the last step;
 - `silent`: it holds exactly if ten usual steps and 3 s have passed without a step, and nothing
   explains it.
 
-Each scenario reads its loss after every step, which synchronizes a GPU. Trainings that let the
-host run ahead of the GPU are not in this table. On a GPU, `python -m gpu growing_batch` makes the
-same checks of a training whose batch grows three times: twice with a recompile, the last time
-without. Its first run on an H100 had no disagreement (PyTorch 2.11.0, 2026-11-23). A later one had
-33 from the 5th to the 22nd step after the last growth: 0.56 to 0.65 s were shown, where the medians
-of the last 16 steps were 0.40 to 0.48 s. The speed of a training on GPUs is a mean, and these steps
-vary, because the CPU makes their batches. The steps were not stored, so whether the mean was right
-is unknown.
+PyTorch {torch}, Python {python}, {machine}; [other
+versions](../reference/pytorch-versions.md#what-was-run).
 
-A loop that never waits for its GPU was followed on an H100 for 70 s: 5.9 ms a step, 43 ms from
-22 s on, 5.9 ms again from 50 s on. Within 1.5 s of each change the speed was within 1 % of the CUDA
-events' mean. `slower`, with the right step, came after 22 s. In 8 of 71 polls the speed was 1.2 to
-3 times too long: two hiccups in a row counted as regular waits. That is mended, with tests on a CPU
-only.
+"""
 
-A loop that reads its loss every 50 steps, on an H100, showed 8.1 ms a step where 5.9 ms were true,
-in 68 of 144 polls: the mean ran from a step that synchronized to one that found the queue full. Now
-it runs from synchronization to synchronization. The same loop was within 5 % of the CUDA events'
-mean (5.98 ms) in 28 of 28 polls. The recorded steps of four more loops were replayed with this
-rule, at 58 polls a second. So many polls were within 5 and 10 % of the GPU's speed at the time:
+
+_FEATURES = """\
+## On a GPU
+
+Each scenario reads its loss after every step, which synchronizes a GPU. Loops that let the host
+run ahead of the GPU were compared with CUDA events on an H100 (PyTorch 2.11.0).
+[Speed](../reference/speed.md#with-gpus) has the known limits.
+
+- *reads its loss every 50 steps*: within 5 % of the events' mean (5.98 ms) in 28 of 28 polls.
+- *never waits; 5.9 ms a step, 43 ms from 22 s on, 5.9 ms again from 50 s on*: within 1 % after at
+  most 1.5 s; `slower`, with the right step, after 22 s. In 8 of 71 polls 1.2 to 3 times too long,
+  because of two hiccups in a row; mended since, and tested on a CPU only.
+- *a batch that grows three times (`python -m gpu growing_batch`)*: no disagreement in the first
+  run; 33 in a second, from the 5th to the 22nd step after the last growth: 0.56 to 0.65 s, where
+  medians of 16 steps were 0.40 to 0.48 s. On GPUs the speed is a mean; whether it was right is
+  unknown.
+
+Recorded steps of four more loops, replayed at 58 polls a second: the share of polls within 5 and
+10 % of the GPU's speed at the time.
 
 | the loop reads its loss | within 5 % | within 10 % |
 |---|---|---|
@@ -211,27 +216,16 @@ rule, at 58 polls a second. So many polls were within 5 and 10 % of the GPU's sp
 | every 100 steps | 96 % | 99.3 % |
 | never | 100 % | 100 % |
 
-With step lengths made up for periods of 2 to 64 steps, whatever fits into the queue, the speed was
-within 10 % at each phase, from the third period on. [Speed](../reference/speed.md#with-gpus) has
-the limits.
+With synthetic step lengths for periods of 2 to 64 steps, the speed was within 10 % at each phase,
+from the third period on.
 
-[PyTorch versions](../reference/pytorch-versions.md#what-was-run) has the results with other
-versions.
-
-PyTorch {torch}, Python {python}, {machine}.
-
-"""
-
-
-_FEATURES = """\
 ## Compiler features
 
 Each feature was compared with PyTorch's own records or the script's own marks. *Equal*: counts,
 phases and states are PyTorch's. What cannot be known is absent, never 0. The proof is a scenario
-of the table above or a test. A row without a proof describes what PyTorch's code does. The column
-*PyTorch* lists the versions with which all of the row's proofs passed
-([when](../reference/pytorch-versions.md)). `python -m gpu` checks what needs a GPU; it is not in
-this table.
+above or a test; a row without a proof describes what PyTorch's code does. *PyTorch* lists the
+versions with which all of the row's proofs passed ([when](../reference/pytorch-versions.md)).
+`python -m gpu` checks what needs a GPU.
 
 """
 

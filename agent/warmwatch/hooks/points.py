@@ -188,6 +188,18 @@ def look_up() -> Iterator[None]:
         raise HookPointAbsentError(str(error)) from error
 
 
+def first_of(owner: Any, names: Sequence[str]) -> str:
+    """The first of ``names`` that ``owner`` has: a function's names in PyTorch, newest first.
+
+    Raises:
+        AttributeError: it has none of them.
+    """
+    for name in names:
+        if hasattr(owner, name):
+            return name
+    raise AttributeError(f"{owner.__name__}.{names[0]}")
+
+
 class Replaced:
     """Attributes of modules and classes that a hook has replaced.
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from warmwatch.shared import record
 
-RESULTS = FINE, IN_PLACE, ABSENT, SKIPPED, WRONG = "ok", "in place", "absent", "skipped", "wrong"
+RESULTS = "ok", "in place", "absent", "skipped", "wrong", "not checked"
+FINE, IN_PLACE, ABSENT, SKIPPED, WRONG, NOT_CHECKED = RESULTS
 # Hook points of later PyTorch versions: in older ones their absence is expected.
 _CAME_WITH = {"runtime_compilations": (2, 8), "choices": (2, 8), "cache_verdicts": (2, 11)}
 _LIMIT = 3
@@ -233,19 +234,27 @@ class _Report:
         if hook not in self._found or result == WRONG:
             self._found[hook] = (result, words)
 
+    def add_all(self, hooks: Iterable[str], result: str, words: str) -> None:
+        """One result of all hooks of a part."""
+        for hook in hooks:
+            self.add(hook, result, words)
+
     def write(self, *, later: Iterable[str] = ()) -> None:
-        """Write the result of every hook except ``later``."""
+        """Write the result of every hook except ``later``; with none left, also what is in place.
+
+        A module that a part imports may lack a name: until the end no hook is in place.
+        """
         pending = self._written | set(later)
         for hook in self._check.missing:
             if hook not in pending:
                 self._found[hook] = self._absent(hook)
-        for hook in self._check.hooks:
+        for hook in self._check.hooks if not later else ():
             if hook not in pending:
                 self._found.setdefault(hook, (IN_PLACE, "none of its figures was compared"))
         for hook in [hook for hook in self._found if hook not in pending]:
             result, words = self._found[hook]
             self._written.add(hook)
-            self.fine &= result not in (WRONG, ABSENT)
+            self.fine &= result not in (WRONG, ABSENT, NOT_CHECKED)
             _write(hook, result, words)
 
     def _absent(self, hook: str) -> tuple[str, str]:
@@ -264,32 +273,28 @@ def main() -> int:
         import torch
         import torch._dynamo  # noqa: F401
     except ImportError as error:
-        _write("torch", SKIPPED, f"PyTorch cannot be imported: {error}")
+        result = SKIPPED if error.name == "torch" else NOT_CHECKED
+        _write("torch", result, f"PyTorch cannot be imported: {error}")
         return 1
     logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # the limit is hit on purpose
     check = _Check()
     report = _Report(check)
     for at, (part, hooks) in enumerate(_PARTS):
-        # before the first part: hooks that no part reports
+        # before the first part: absent hooks that no part reports
         report.write(later={hook for _, reported in _PARTS[at:] for hook in reported})
         try:
             for hook, made, truth in part(check):
                 report.add(hook, *_compared(made, truth))
         except _SkippedError as why:
-            _skip(report, hooks, str(why))
+            report.add_all(hooks, SKIPPED, str(why))
         except Exception as error:  # noqa: BLE001 - a failure is a result; the rest still runs
             head = str(error).strip().partition("\n")[0][:200]
-            _skip(report, hooks, f"{type(error).__name__}: {head}")
+            report.add_all(hooks, NOT_CHECKED, f"{type(error).__name__}: {head}")
     if check.errors:
         words = f"{check.errors} exceptions inside the agent, caught by it"
         report.add("agent", WRONG, words)
     report.write()
     return int(not report.fine)
-
-
-def _skip(report: _Report, hooks: Iterable[str], why: str) -> None:
-    for hook in hooks:
-        report.add(hook, SKIPPED, why)
 
 
 def _compared(made: Any, truth: Any) -> tuple[str, str]:

@@ -72,6 +72,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     mark: Mark
     what: str
     advice: str = ""
+    names: tuple[str, ...] = ()  # within `what`, by the user: a report for an issue hides them
 
 
 _READ_SECONDS = 10.0
@@ -96,7 +97,7 @@ def installation() -> Iterator[Finding]:
     yield from _torch(version, f"torch {version} is installed here")
 
 
-def _torch(version: str, what: str) -> Iterator[Finding]:
+def _torch(version: str, what: str, *names: str) -> Iterator[Finding]:
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
@@ -104,9 +105,10 @@ def _torch(version: str, what: str) -> Iterator[Finding]:
             mark=Mark.TROUBLE,
             what=f"{what}, which is too old",
             advice=f"compile activity is seen from torch {oldest} on: pip install -U torch",
+            names=names,
         )
     else:
-        yield Finding(mark=Mark.FINE, what=what)
+        yield Finding(mark=Mark.FINE, what=what, names=names)
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -252,6 +254,7 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
             what=f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
             "training without the agent",
             advice=ATTACH,
+            names=(training["command"] or "",),
         )
     for source in answer["sources"]:
         if not source["up"] and not _without_gpu(source):
@@ -327,12 +330,13 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
     identity, errors = reading.slot.identity, reading.slot.compile.agent_errors
     who = f"run {identity.run}, rank {identity.rank}"
     if identity.torch:
-        yield from _torch(identity.torch, f"{who} uses torch {identity.torch}")
+        yield from _torch(identity.torch, f"{who} uses torch {identity.torch}", identity.run)
     if identity.missing:
         yield Finding(
             mark=Mark.NOTE,
             what=f"{who}: its torch lacks {', '.join(identity.missing)}",
             advice="figures that need those are missing; a newer torch has them",
+            names=(identity.run,),
         )
     if errors:
         journal = Journal()
@@ -343,6 +347,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
             what=f"{who}: the agent caught {errors} errors of its own; the last: "
             f"{journal.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
+            names=(identity.run,),
         )
 
 
@@ -361,4 +366,5 @@ def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
             f"{quiet_ns / 1e9:.0f} s since then it has marked no step",
             advice="steps are seen where an optimizer of torch.optim steps; where none does, call "
             "warmwatch.step() at the end of each step",
+            names=(identity.run,),
         )

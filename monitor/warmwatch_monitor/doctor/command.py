@@ -108,7 +108,8 @@ def doctor(
     if report is not None:
         place = place_of("--report", report)
         answer = _answer_or_none(address=address, dir=dir, access=access)
-        _write_report(issue_report(_installation(settings), [*hooks(os.environ)], answer), place)
+        checked = _installation(settings), [*hooks(os.environ)]
+        _write_report(issue_report(*checked, answer, settings.address.host), place)
         return
     findings: list[Finding] = []
     checks, interrupted = _checks(settings, command, check_hooks=check_hooks)

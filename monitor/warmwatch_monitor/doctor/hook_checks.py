@@ -20,6 +20,7 @@ _SECONDS = 600.0
 _MARKS = {"ok": Mark.FINE, "in place": Mark.FINE, "skipped": Mark.NOTE}
 _ADVICE = {
     "absent": "renamed in this PyTorch: its figures are absent; report it with the version",
+    "not checked": "the check, or PyTorch itself, fails with this version: report it",
     "wrong": "figures of this hook are wrong with this PyTorch: report it with the version",
 }
 

@@ -1,16 +1,16 @@
 """``warmwatch doctor --report FILE``: what a maintainer needs to reproduce a problem, as Markdown.
 
-The record is reduced to numbers, booleans and words of closed lists. Names that the user chose
-(runs, functions, files, hosts, users, directories) are left out.
+The record is reduced to counts, times, sizes, booleans and words of closed lists. Numbers that a
+guard compared, and names that the user chose (runs, functions, files, hosts, directories), are
+left out.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -27,10 +27,18 @@ CLOSED_LISTS = frozenset(
         *("signal", "source", "state", "warm_by"),
     }
 )
+# keys with numbers that a guard of the user's program compared
+VALUES = frozenset({"values", "smallest", "largest"})
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+# of a path only the first folder stays: later ones name users, projects and runs
+_PATH = re.compile(r"(?<![\w.:/])(~|/[\w.-]+)/[^\s,;:'\"()]+")
 
 
 def issue_report(
-    installation: Sequence[Finding], hooks: Sequence[Finding], answer: dict[str, Any] | None
+    installation: Sequence[Finding],
+    hooks: Sequence[Finding],
+    answer: dict[str, Any] | None,
+    host: str,
 ) -> str:
     """The report as Markdown: versions, findings, and the reduced ``/status`` document.
 
@@ -38,13 +46,16 @@ def issue_report(
         installation: the findings of ``doctor``.
         hooks: the findings of ``doctor --hooks``.
         answer: the ``/status`` document; ``None`` if it could not be read.
+        host: where a daemon was looked for.
     """
     records = (
         "could not be read"
         if answer is None
         else f"```json\n{json.dumps(reduced(answer), indent=1)}\n```"
     )
-    stand_ins = _names(answer or {})
+    stand_ins = {} if host in _LOOPBACK else {host: "HOST"}
+    for number, run in enumerate((answer or {}).get("runs", ()), 1):
+        stand_ins[run.get("name", "")] = f"run-{number}"
     text = "\n\n".join(
         (
             "# Warmwatch: report for an issue",
@@ -62,9 +73,9 @@ def issue_report(
 
 
 def reduced(value: Any, key: str = "") -> Any:
-    """``value`` of a ``/status`` document without strings, except those of closed lists."""
+    """``value`` of a ``/status`` document, without what the user's program chose."""
     if isinstance(value, dict):
-        items = {name: reduced(one, name) for name, one in value.items()}
+        items = {name: reduced(one, name) for name, one in value.items() if name not in VALUES}
         return {name: one for name, one in items.items() if one not in (None, [], {})}
     if isinstance(value, list):
         return [one for one in (reduced(one, key) for one in value) if one not in (None, [], {})]
@@ -83,21 +94,16 @@ def _versions() -> list[str]:
     return lines
 
 
-def _listed(findings: Sequence[Finding], stand_ins: dict[str, str]) -> str:
-    longest_first = sorted(stand_ins, key=len, reverse=True)
+def _listed(findings: Sequence[Finding], stand_ins: Mapping[str, str]) -> str:
+    lines = [f"- {one.mark.value}: {_hidden(one, stand_ins)}" for one in findings]
+    return "\n".join(lines) or "- nothing"
+
+
+def _hidden(finding: Finding, stand_ins: Mapping[str, str]) -> str:
+    """What was found, without the user's names and paths."""
+    found = {**dict.fromkeys(finding.names, "NAME"), **stand_ins}
+    longest_first = sorted(filter(None, found), key=len, reverse=True)
     # whole names only: a run that is called "a" leaves other words as they are
     names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
-
-    def hidden(text: str) -> str:
-        return names.sub(lambda match: stand_ins[match[0]], text) if stand_ins else text
-
-    return "\n".join(f"- {one.mark.value}: {hidden(one.what)}" for one in findings) or "- nothing"
-
-
-def _names(answer: dict[str, Any]) -> dict[str, str]:
-    """Names that a finding may mention, and what the report has in their place."""
-    runs = answer.get("runs", [])
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises for a user without one
-    return ({home: "~"} if home.count("/") and home != "/" else {}) | {
-        run["name"]: f"run-{number}" for number, run in enumerate(runs, 1) if run.get("name")
-    }
+    text = names.sub(lambda match: found[match[0]], finding.what) if longest_first else finding.what
+    return _PATH.sub(r"\1/…", text)

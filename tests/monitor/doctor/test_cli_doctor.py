@@ -290,15 +290,26 @@ class TestReportForAnIssue:
         assert "# Warmwatch: report for an issue" in result.output
         assert not list(elsewhere.iterdir())
 
-    @pytest.mark.parametrize(("run", "home"), [("e", "/"), ("torch 1", "relative"), ("ranks", "/")])
-    def test_words_that_contain_a_name_stay(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, home: str
-    ) -> None:
-        monkeypatch.setenv("HOME", home)
+    @pytest.mark.parametrize("run", ["e", "torch 1", "ranks"])
+    def test_words_that_contain_a_name_stay(self, tmp_path: Path, run: str) -> None:
         text = self.report(tmp_path, "-", None, run=run).output
         (judged,) = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
         assert judged["ranks"][0]["state"] == "warm"
         assert "- trouble: hook events: absent: no listener" in text
+
+    def test_it_has_no_name_of_the_user(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A daemon elsewhere does not answer, so ``/status`` names no run."""
+        monkeypatch.setenv("WARMWATCH_ADDRESS", "secret-host.invalid:1")
+        monkeypatch.setenv("WARMWATCH_DIR", str(folder := tmp_path / "secret-project"))
+        with held(write_record(folder, warm("secret-run"))):
+            text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
+        report = text[text.index("# Warmwatch") :]
+        assert "run NAME, rank 0 uses torch" in report
+        assert "no daemon answers at HOST:1" in report
+        assert f"write their records to /{tmp_path.parts[1]}/…" in report
+        assert "secret" not in report
 
     def test_a_file_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
@@ -306,16 +317,18 @@ class TestReportForAnIssue:
         assert "--report: the directory of" in result.stderr
 
 
-def test_a_report_keeps_numbers_and_words_of_closed_lists_only() -> None:
+def test_a_report_keeps_counts_and_words_of_closed_lists_only() -> None:
     answer = {
         "state": "warm",
         "run": "secret-run",
         "functions": [{"name": "secret_function", "compilations": 3, "breaks": None}],
+        "varying": [{"values": [987654321], "smallest": 987654321, "largest": 5, "count": 1}],
         "evidence": ["secret"],
         "missing": ["autotune"],
     }
     assert reduced(answer) == {
         "state": "warm",
         "functions": [{"compilations": 3}],
+        "varying": [{"count": 1}],
         "missing": ["autotune"],
     }

@@ -1,6 +1,6 @@
 """One journal entry for each compilation, from PyTorch's ``CompilationMetrics``.
 
-If PyTorch renames ``log_compilation_event``, change this file.
+If PyTorch renames ``log_compilation_event``, put the new name first in ``_FUNCTIONS``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ from typing import Any
 from warmwatch._guard import report
 from warmwatch.hooks.dynamo.events import read_breaks, read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    first_of,
+    look_up,
+)
 from warmwatch.shared.user_code import place
 
+_FUNCTIONS = ("log_compilation_event",)  # its names in PyTorch, newest first
 _SLOWEST = 3
 # outermost first; each with the phase of its time outside the next one
 _NESTED = (
@@ -110,13 +118,14 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import config, utils
         from torch.compiler import disable
 
-        original, counters = utils.log_compilation_event, utils.counters
+        name, counters = first_of(utils, _FUNCTIONS), utils.counters
+        original = getattr(utils, name)
         reasons = getattr(utils, "graph_break_reasons", None)
-    listening = True
+    replaced = Replaced()
     lacking = set() if reasons is not None else {"graph_break_places"}
 
-    def log_compilation_event(metrics: Any, *args: Any, **kwargs: Any) -> Any:
-        if listening:
+    def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
+        if replaced.listening:
             try:
                 lacking.update(missing_counters(counters, metrics))
                 listener.compilation(kind_of(metrics), entry(metrics))
@@ -130,17 +139,9 @@ def install(listener: Listener) -> Installed:
             lacking.update(("compilations", RECORDS_SETTING))
         return sorted(lacking)
 
-    ours = disable(log_compilation_event)
-
-    def uninstall() -> None:
-        nonlocal listening
-        listening = False
-        if utils.log_compilation_event is ours:
-            utils.log_compilation_event = original
-
-    utils.log_compilation_event = ours
+    replaced.put(utils, name, disable(log_compilation))
     return Installed(
-        uninstall=uninstall,
+        uninstall=replaced.undo,
         lacks=lacks,
         counters=functools.partial(read_counters, counters),
         graph_breaks=functools.partial(read_breaks, counters),

@@ -23,7 +23,7 @@ from typing import Any
 from warmwatch._guard import report
 from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
 from warmwatch.hooks.installation import is_imported
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 
 # Its name in torch 2.7 and later, and the one in 2.6: the same arguments, the same pair.
 _FUNCTIONS = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
@@ -34,7 +34,7 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo import config, convert_frame
 
-        name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
+        name = first_of(convert_frame, _FUNCTIONS)
         original = getattr(convert_frame, name)
     replaced = Replaced()
     hit: weakref.WeakSet[CodeType] = weakref.WeakSet()

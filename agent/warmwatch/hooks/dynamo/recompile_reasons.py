@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.user_code import place
 
@@ -30,7 +30,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import convert_frame
         from torch.compiler import disable
 
-        name = next((name for name in _FUNCTIONS if hasattr(convert_frame, name)), _FUNCTIONS[0])
+        name = first_of(convert_frame, _FUNCTIONS)
         original = getattr(convert_frame, name)
     replaced = Replaced()
 
