@@ -325,7 +325,8 @@ def test_rules_and_variables_keep_clusters_and_nodes_apart(many_nodes: str) -> N
         if label == "cluster":
             assert offered == {*CLUSTERS}
         elif label == "instance":
-            assert offered == {f"east-{node}:10464" for node in range(NODES_EACH)}
+            nodes = {f"east-{node}:10464" for node in range(NODES_EACH)}
+            wait_until(lambda east=east, nodes=nodes: found(east, "instance") == nodes)
         else:
             assert offered, target.where
             assert not any("west" in one for one in offered), target.where

@@ -13,8 +13,11 @@ FOLDER = Path(__file__).parent.parent / "golden"
 
 
 def check(name: str, actual: str, scratch: Path) -> None:
-    """Compare with the reviewed file; on a difference, describe how to view and accept it."""
-    golden, new = FOLDER / name, scratch / name
+    """Compare with the reviewed file; on a difference, describe how to view and accept it.
+
+    ``name``: in ``FOLDER``, or an absolute path.
+    """
+    golden, new = FOLDER / name, scratch / Path(name).name
     if golden.exists() and golden.read_text() == actual:
         return
     if os.environ.get("ACCEPT_GOLDEN"):

@@ -24,12 +24,13 @@ from warmwatch.shared.record import (
 )
 from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
 from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
-from warmwatch_monitor.model.estimate import Done, EarlierWarmup, RankHistory
 from warmwatch_monitor.model.figures import (
     BACKENDS,
     Agent,
     Baseline,
     Compile,
+    Done,
+    EarlierWarmup,
     Figures,
     Gain,
     Life,
@@ -37,6 +38,7 @@ from warmwatch_monitor.model.figures import (
     Memory,
     OpenActivity,
     Progress,
+    RankHistory,
     Underway,
     Who,
     Workers,

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from warmwatch.shared.record.stack_file import Frame
-from warmwatch_monitor.model.records import OF_GRAPHS, Compilation, CompileTarget, Journaled
+from warmwatch_monitor.model.records import (
+    OF_GRAPHS,
+    Compilation,
+    CompileTarget,
+    Death,
+    Journaled,
+)
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
 from warmwatch_monitor.published import Counted
 
@@ -325,3 +331,51 @@ class Figures(Struct, frozen=True, kw_only=True):
         return Gain(
             speed_up=speed_up, break_even_steps=needed, paid_back_at=baseline.steps + needed
         )
+
+
+# What an estimate of the time left is based on.
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """A compilation that has ended, of this run or of an earlier one.
+
+    ``kind``, ``name``, ``code``, ``cache``, ``seconds``, ``phase_seconds``: as in
+    ``run_summary.Compiled``.
+    """
+
+    kind: str | None = None
+    name: str | None = None
+    code: str | None = None
+    cache: str | None = None
+    seconds: float | None = None
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class EarlierWarmup(Struct, frozen=True, kw_only=True):
+    """A first warm-up of an earlier run, or of another rank, to compare with one in progress.
+
+    Attributes:
+        seconds: wall time, from its first compile activity to the end of its last.
+        phase_seconds: of that, exclusive. compiled: in order; ``None`` if not all are known.
+        later: compilations after it. of_rank: it is from another rank of the same run.
+    """
+
+    seconds: float
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    compiled: tuple[Done, ...] | None = None
+    later: tuple[Done, ...] = ()
+    of_rank: bool = False
+
+
+class RankHistory(Struct, frozen=True, kw_only=True):
+    """What the history has for a rank: earlier starts of its run, newest first, and its end.
+
+    Attributes:
+        same: the first warm-ups of those that compiled the same under the same conditions.
+        warmup_seconds: of the first warm-ups of all comparable ones.
+        death: of its process, as an earlier daemon saw it.
+    """
+
+    same: tuple[EarlierWarmup, ...] = ()
+    warmup_seconds: tuple[float, ...] = ()
+    death: Death | None = None

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.model import Compilation, RankHistory, RankView, RecordReading, RunView
-from warmwatch_monitor.model.estimate import Done, EarlierWarmup
+from warmwatch_monitor.model.figures import Done, EarlierWarmup
 from warmwatch_monitor.published import Estimate
 from warmwatch_monitor.sources.records.followed_journal import MOST_EVENTS
 
