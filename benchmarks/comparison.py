@@ -314,9 +314,9 @@ def _folder(name: str) -> str:
 
 def main(names: list[str]) -> None:
     """Print a row of a Markdown table for each tool."""
-    print("| tool | compiled for | shows it after | shows its end after | step | CPU | own CPU |")
-    print("|---|---|---|---|---|---|---|")
     installed = {}
+    if unknown := [name for name in names if name not in TOOLS]:
+        sys.exit(f"unknown: {', '.join(unknown)}; known are {', '.join(TOOLS)}")
     for name in (NOTHING, *(names or [one for one in TOOLS if one != NOTHING])):
         with suppress(PackageNotFoundError):
             installed[name] = version(TOOLS[name].package)
@@ -326,6 +326,8 @@ def main(names: list[str]) -> None:
             name: _run(name, Path(folder) / _folder(name), cache) for name, cache in caches.items()
         }
         costs = _costs(list(installed), Path(folder), caches[NOTHING])
+    print("| tool | compiled for | shows it after | shows its end after | step | CPU | own CPU |")
+    print("|---|---|---|---|---|---|---|")
     for name, one in seen.items():
         compiled = ", ".join(f"{ended - began:.1f} s" for began, ended in one.episodes)
         shown = f"{_delays(one, True)} | {_delays(one, False)}"
