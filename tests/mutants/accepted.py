@@ -28,10 +28,6 @@ _SEEN = "last = max(last_sign_ns(slot), slot.compile.ended_ns, reading.gone_ns o
 _SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest()"
 
 ACCEPTED: dict[str, dict[str, str]] = {
-    "warmwatch.shared.record.liveness": {
-        "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
-        "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
-    },
     "warmwatch.shared.record.sealed_blocks": {
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
         "raise TornError(None)": "caught: what is said is that of both places",
@@ -68,6 +64,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         ),
     },
     "warmwatch.shared.record.layout": {
+        "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
+        "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
         f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "
         f"_WORDS = struct.Struct(f'{{{_WORDS}}}Q')": _ORDER,
         "module: _BINS = struct.Struct(f'<{BINS}Q') -> _BINS = struct.Struct(f'{BINS}Q')": _ORDER,
