@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 import sys
@@ -12,6 +13,7 @@ from warmwatch_monitor.errors import OutputError
 
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))
+_IN_ASCII = {"█": "#", "▒": "w", "·": ".", "±": "+-"}  # for an encoding without them
 
 
 def say(text: str, *, end: str = "\n") -> None:
@@ -123,12 +125,24 @@ def reader_left() -> bool:
         return False
 
 
+def _encodable(error: UnicodeError) -> tuple[str | bytes, int]:
+    """A mark of the bars in ASCII, anything else as an escape."""
+    if isinstance(error, UnicodeEncodeError):
+        mark = _IN_ASCII.get(error.object[error.start])
+        if mark is not None:
+            return mark, error.start + 1
+    return codecs.backslashreplace_errors(error)
+
+
+codecs.register_error("warmwatch.console", _encodable)
+
+
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is None:  # it was closed before the start
         return
     encoding = stream.encoding or "utf-8"
     try:
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.write(text.encode(encoding, "warmwatch.console").decode(encoding))
         stream.flush()
     except OSError as error:
         if stream is sys.stderr and not isinstance(error, BrokenPipeError):

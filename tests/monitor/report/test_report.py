@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
+import sys
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from support.values import replace
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.output.console import as_json
+from warmwatch_monitor.output.console import as_json, draw
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.report import goodput
@@ -587,6 +589,17 @@ def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
 def test_the_bar_has_a_character_and_a_colour_for_each_share() -> None:
     assert {*SIGNS} == {*goodput.NAMES}
     assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
+
+
+def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    draw("".join(sign for sign, _ in SIGNS.values()) + "é")
+    printed_signs = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    assert printed_signs == "#d_!.wRES?\\xe9\n"
+    assert len(set(printed_signs[: len(SIGNS)])) == len(SIGNS)
 
 
 def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
