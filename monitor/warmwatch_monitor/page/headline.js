@@ -83,7 +83,7 @@ export function showAnswer(newest, place) {
   const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
   const state = one ? shadeOf(one) : worst(living.length || awaited ? living : runs);
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
-  text(document.getElementById("headline"), headline);
+  text(document.getElementById("headline"), unbroken(headline));
   const sentence = document.getElementById("summary");
   text(sentence, one ? beyond(one, worded(one, newest)) : newest.summary);
   sentence.hidden = missing || !sentence.textContent || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
@@ -93,6 +93,9 @@ export function showAnswer(newest, place) {
   details.hidden = details.children.length === 0;
   showWindow(missing ? "" : headline, state);
 }
+
+// no line ends between a number and its unit
+const unbroken = (words) => words.replace(/(\d) (?=(?:µs|ms|s|min|h|d)(?!\w))/g, "$1\u00a0");
 
 // a run's sentence without its name, which the row already shows
 export function unnamed({ run, summary = "" }) {

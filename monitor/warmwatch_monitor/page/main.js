@@ -68,6 +68,7 @@ function soon() {
 }
 
 function present(answer, kind) {
+  document.querySelector("main").dataset.answered = "true";
   const first = status === null && place.from === null && place.at === null;
   status = answer;
   past.phased(answer);
@@ -142,6 +143,7 @@ function change(event, kind) {
 
 function connection(is) {
   if (by("connection").dataset.is !== is) by("connection").dataset.is = is;
+  if (is === "lost" && !newest) text(by("headline"), "The daemon does not answer");
 }
 
 function go(next) {

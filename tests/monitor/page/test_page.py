@@ -70,6 +70,20 @@ def test_the_page_reports_a_missing_daemon_and_reconnects(browser: Browser, tmp_
             page.until(shows("gpt2: compiling"))
 
 
+def test_the_page_shows_no_table_before_the_first_answer(browser: Browser, tmp_path: Path) -> None:
+    with training(tmp_path), daemon(tmp_path) as url, browser.new_context() as context:
+        page = context.new_page()
+        page.route("**/events*", lambda route: route.abort())
+        page.goto(url)
+        page.wait_for_selector("#headline:text-is('The daemon does not answer')")
+        assert "No run found" not in page.inner_text("body")
+        assert not page.is_visible("#ranks")
+        page.unroute("**/events*")
+        page.wait_for_selector("#headline:text('gpt2: compiling')")
+        assert page.is_visible("#ranks")
+        assert re.search(r"\d\u00a0(ms|s|min)\b", page.text_content("#headline") or "")
+
+
 def test_a_link_to_an_unknown_run_reports_that(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url, visit(browser, url, "#run=bert") as page:
         page.until(shows("bert is not seen here. gpt2: compiling"))
