@@ -54,7 +54,7 @@ def kinds(comparison: Comparison) -> list[Kind]:
     return [one.kind for one in comparison.remarks]
 
 
-def test_a_run_is_as_its_own_baseline_has_it_and_passes() -> None:
+def test_a_run_passes_against_its_own_baseline() -> None:
     comparison = against(DONE, DONE)
     assert (comparison.grew, comparison.fell, comparison.remarks) == ((), (), ())
     assert [one.measure for one in comparison.held] == [
@@ -77,7 +77,7 @@ def test_a_run_is_as_its_own_baseline_has_it_and_passes() -> None:
         ("cudagraph_skips", {"cudagraph_skips": 4}, "CUDA graphs left out: 4, was 0"),
     ],
 )
-def test_what_grew_fails_and_what_fell_does_not(
+def test_a_count_that_grew_fails_and_one_that_fell_does_not(
     measure: str, counts: dict[str, object], words: str
 ) -> None:
     (grown,) = against(DONE, counting(**counts)).grew
@@ -86,7 +86,7 @@ def test_what_grew_fails_and_what_fell_does_not(
     assert (back.grew, [one.measure for one in back.fell]) == ((), [measure])
 
 
-def test_kernels_are_those_of_the_functions_which_say_where_it_grew() -> None:
+def test_the_causes_of_more_kernels_name_the_functions() -> None:
     def functions(**kernels: int) -> tuple[FunctionCost, ...]:
         return tuple(
             FunctionCost(name=name, file="model.py", line=number, compilations=2)
@@ -217,7 +217,7 @@ def test_ranks_and_runs_of_one_side_alone_are_reported() -> None:
     assert kinds(compared(one, held(*one, *other))) == [Kind.NO_RUN]
 
 
-def test_what_a_torch_does_not_tell_of_is_no_0() -> None:
+def test_a_count_that_torch_does_not_report_is_not_0() -> None:
     missing = replace(DONE, identity=replace(DONE.identity, missing=("kernels", "compilations")))
     comparison = against(DONE, missing)
     assert set(kinds(comparison)) == {Kind.NO_COUNT}
@@ -226,7 +226,7 @@ def test_what_a_torch_does_not_tell_of_is_no_0() -> None:
     assert set(kinds(against(missing, DONE))) == {Kind.UNKNOWN_COUNT}
 
 
-def test_kernels_in_lines_that_were_not_written_do_not_pass() -> None:
+def test_lost_journal_lines_do_not_pass_a_comparison_of_kernels() -> None:
     comparison = against(DONE, counting(journal_dropped=1))
     assert kinds(comparison) == [Kind.LOST_LINES]
     assert comparison.incomplete
@@ -234,7 +234,7 @@ def test_kernels_in_lines_that_were_not_written_do_not_pass() -> None:
     assert "kernels" not in {one.measure for one in comparison.held}
 
 
-def test_what_never_compiled_or_was_never_warm_does_not_pass() -> None:
+def test_a_run_that_never_compiled_or_was_never_warm_does_not_pass() -> None:
     assert kinds(against(DONE, b.ended("finished", b.EAGER))) == [Kind.NOT_COMPILED]
     assert Kind.NEVER_WARM in kinds(against(DONE, b.ended("finished", b.WARMING)))
 
@@ -247,7 +247,7 @@ def test_another_torch_version_is_reported_and_changes_no_result() -> None:
     assert all(map(remark, comparison.remarks))
 
 
-def test_what_an_agent_counted_that_erred_does_not_pass() -> None:
+def test_counts_of_an_agent_with_errors_do_not_pass() -> None:
     comparison = against(DONE, counting(DONE, agent_errors=1))
     assert kinds(comparison) == [Kind.AGENT_ERRORS]
     assert comparison.incomplete
@@ -269,7 +269,7 @@ def test_what_an_agent_counted_that_erred_does_not_pass() -> None:
         ("schema = 1\n[runs.a.ranks.0.functions]\nf = 3", "functions holds tables"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_refused_with_the_place(file: str, words: str) -> None:
+def test_an_invalid_baseline_file_is_refused_with_the_place(file: str, words: str) -> None:
     with pytest.raises(UsageError, match=words.replace(".", r"\.")):
         baseline.parsed(file)
 
@@ -283,12 +283,12 @@ def test_an_update_preserves_settings_and_writes_no_ignored_ratio() -> None:
 
 
 @given(st.sets(st.integers(0, 2_000), min_size=1))
-def test_ranks_are_read_as_they_were_written(of: set[int]) -> None:
+def test_written_ranks_are_read_back_unchanged(of: set[int]) -> None:
     assert numbers(named(of)) == sorted(of)
 
 
 @given(st.text(min_size=1, max_size=20))
-def test_a_run_of_any_name_is_read_as_it_was_written(name: str) -> None:
+def test_any_run_name_is_read_back_unchanged(name: str) -> None:
     found = run_of(DONE)
     assert list(held(replace(found[0], run=name)).runs) == [name]
 
@@ -301,7 +301,7 @@ def result() -> Result:
     )
 
 
-def test_the_outcome_for_people_and_programs() -> None:
+def test_the_outcome_is_text_markdown_and_junit() -> None:
     failed = result()
     shown = text(failed)
     assert "failed: 1 number grew beyond ci/base.toml" in shown
@@ -317,8 +317,8 @@ def test_the_outcome_for_people_and_programs() -> None:
     assert [one["measure"] for one in printed["compared"] if one["grew"]] == ["recompiles"]
 
 
-def test_no_name_of_a_run_is_read_as_markdown() -> None:
-    """Neither a cell more in the table, nor code that begins in one text and ends in the next."""
+def test_a_run_name_is_never_markdown() -> None:
+    """No text adds a cell to the table or opens code that ends in the next text."""
     name = "a|b`@team<img>"
 
     def called(*slots: b.Slot) -> tuple[MeasuredRun, ...]:
@@ -331,7 +331,7 @@ def test_no_name_of_a_run_is_read_as_markdown() -> None:
     assert r"| a\|b\`\@team\<img\>, rank 0 | 0 | **1** |" in markdown(made)
 
 
-def test_what_could_not_be_compared_never_looks_like_a_pass() -> None:
+def test_an_impossible_comparison_is_a_failure_in_every_format() -> None:
     failed = Result(against="ci/base.toml", problem="no run was seen")
     assert "failed: it cannot be compared" in text(failed)
     assert "no run was seen" in markdown(failed)

@@ -38,7 +38,7 @@ def side(
 EAGER = side("eager", 0.4, 0.0527, mode="eager")
 
 
-def test_it_is_paid_back_at_the_step_of_the_hand_made_table() -> None:
+def test_the_break_even_is_at_the_step_of_the_hand_made_table() -> None:
     """docs/how-to/choose-a-mode.md: 17.5 s and 35.6 ms against 52.7 ms, 1,016 steps."""
     paid = break_even(side("default", 17.75, 0.0356), EAGER)
     assert paid.outcome == "paid_back"
@@ -101,7 +101,7 @@ def test_a_run_that_was_slower_for_a_while_is_a_warning() -> None:
     assert not any("slower" in one for one in page(compare((compiled, eager))).warnings)
 
 
-def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
+def test_an_eager_run_is_the_baseline_at_every_position() -> None:
     made = compare(two())
     assert made.baseline == "gpt2"
     compiled, eager = made.sides
@@ -113,7 +113,7 @@ def test_an_eager_run_is_the_baseline_wherever_it_stands() -> None:
     assert not made.incomparable
 
 
-def test_a_run_is_eager_where_it_has_run_and_nothing_of_it_was_compiled() -> None:
+def test_a_run_that_took_steps_without_compiling_is_eager() -> None:
     """Not before its first step, nor where it was attached when all had been compiled."""
     slot = replace(b.EAGER, compile=replace(b.EAGER.compile, graphs_before=3))
     late = a.run_summary(b.view(b.ended("finished", slot), alive=False), run="late")

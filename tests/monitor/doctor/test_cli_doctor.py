@@ -56,7 +56,7 @@ def troubles(result: Result) -> list[str]:
     return [line for line in result.stdout.splitlines() if line.startswith("DO")]
 
 
-def test_with_nothing_wrong_it_exits_0(tmp_path: Path) -> None:
+def test_it_exits_0_without_a_problem(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())):
         result = doctor()
     assert (result.exit_code, troubles(result)) == (0, [])
@@ -73,14 +73,14 @@ def one_trouble(result: Result) -> str:
     return line
 
 
-def test_a_torch_too_old_is_a_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_too_old_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     with_torch(monkeypatch, "2.5.1")
     result = doctor()
     assert "torch 2.5.1 is installed here, which is too old" in one_trouble(result)
     assert "pip install -U torch" in result.stdout
 
 
-def test_no_torch_beside_the_monitor_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_monitor_without_torch_is_not_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     with_torch(monkeypatch, None)
     assert doctor().exit_code == 0
 
@@ -96,21 +96,21 @@ def test_a_directory_that_cannot_be_created_is_a_problem(
     assert f"{tmp_path}/file/below: it cannot be accessed: Not a directory" in result.stdout
 
 
-def test_an_unknown_variable_is_a_trouble_and_names_the_nearest(
+def test_an_unknown_variable_is_a_problem_and_the_nearest_is_suggested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WARMWATCH_RUM", "x")
     assert "did you mean WARMWATCH_RUN?" in one_trouble(doctor())
 
 
-def test_what_is_no_record_is_a_trouble(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_record_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / record.SLOT).write_bytes(b"x" * record.SIZE)
     line = one_trouble(doctor())
     assert f"{tmp_path}/bad: not a warmwatch record" in line
 
 
-def test_what_a_dead_run_of_another_release_left_is_no_trouble_and_leaves_by_itself(
+def test_a_dead_record_of_another_release_is_not_a_problem_and_expires(
     tmp_path: Path,
 ) -> None:
     folder = write_record(tmp_path, warm())
@@ -131,7 +131,7 @@ def test_records_of_ended_runs_are_counted_and_reported_as_expiring(tmp_path: Pa
     assert "1 of them are of processes that have ended: shown for 900 s" in result.stdout
 
 
-def test_errors_of_the_agent_are_a_trouble_with_the_last_one(tmp_path: Path) -> None:
+def test_errors_of_the_agent_are_a_problem_and_the_last_one_is_shown(tmp_path: Path) -> None:
     slot = warm()
     slot = replace(slot, compile=replace(slot.compile, agent_errors=2))
     events = [{"t": 1, "event": "error", "where": "events", "message": "KeyError: 'x'"}]
@@ -175,14 +175,14 @@ def test_a_rank_that_compiled_without_steps_gets_advice(tmp_path: Path) -> None:
     ("seconds_ago", "more"),
     [(1, {}), (100, {"steps": 1}), (100, {"active": True}), (100, {"quiet_ns": 30 * 10**9})],
 )
-def test_one_that_has_just_compiled_or_steps_or_compiles_is_not(
+def test_a_rank_that_just_compiled_or_steps_or_compiles_gets_no_advice(
     tmp_path: Path, seconds_ago: float, more: dict[str, Any]
 ) -> None:
     with held(write_record(tmp_path, compiled(seconds_ago, **more))):
         assert doctor().exit_code == 0
 
 
-def test_missing_hook_points_are_noted_and_an_old_torch_in_a_training_is_a_trouble(
+def test_missing_hook_points_are_noted_and_an_old_torch_in_a_training_is_a_problem(
     tmp_path: Path,
 ) -> None:
     with held(write_record(tmp_path, warm(torch="2.4.1", missing=("callbacks",)))):
@@ -204,7 +204,7 @@ def test_a_daemon_that_watches_the_same_directory_is_fine_until_the_directory_di
         away.rename(tmp_path)
 
 
-def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) -> None:
+def test_a_daemon_that_watches_another_directory_is_a_problem(tmp_path: Path) -> None:
     other = tmp_path.with_name(f"{tmp_path.name}-other")
     other.mkdir()
     with daemon(other) as url:
@@ -213,7 +213,7 @@ def test_a_daemon_that_watches_another_directory_is_a_trouble(tmp_path: Path) ->
     assert "the same WARMWATCH_DIR" in result.stdout
 
 
-def test_this_host_is_looked_at_as_one_to_compile_on(
+def test_obstacles_to_compiling_on_this_host_are_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path.with_name(f"{tmp_path.name}-file")
@@ -226,7 +226,7 @@ def test_this_host_is_looked_at_as_one_to_compile_on(
     assert f"{file} cannot be used: {file} is no directory" in found[1]
 
 
-def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
+def test_json_has_the_same_findings_and_exit_code() -> None:
     words, reported = (
         CliRunner().invoke(cli, ["doctor"]),
         CliRunner().invoke(cli, ["doctor", "--json"]),
@@ -238,7 +238,7 @@ def test_the_findings_are_there_as_json_with_the_same_exit_code() -> None:
     assert all(one["what"].splitlines()[0] in words.stdout for one in answer["findings"][:3])
 
 
-def test_a_record_directory_that_is_open_to_all_is_to_be_a_file_system_of_its_own(
+def test_a_shared_record_directory_gets_advice_unless_it_is_its_own_file_system(
     tmp_path: Path,
 ) -> None:
     expected = f"any user can fill the file system of {tmp_path}, which others need too"
@@ -267,7 +267,7 @@ class TestReportForAnIssue:
             options = ["--dir", str(tmp_path), "--report", path]
             return CliRunner().invoke(cli, ["doctor", *options], input=answer)
 
-    def test_it_is_shown_and_written_with_consent(self, tmp_path: Path) -> None:
+    def test_the_report_is_shown_and_written_with_consent(self, tmp_path: Path) -> None:
         target = tmp_path / "report.md"
         result = self.report(tmp_path, str(target), "y\n")
         assert result.exit_code == 0, result.output
@@ -280,7 +280,7 @@ class TestReportForAnIssue:
         assert not [word for word in self.SECRETS if word in text]
 
     @pytest.mark.parametrize(("path", "answer"), [("report.md", "n\n"), ("-", None)])
-    def test_nothing_is_written_without_consent(
+    def test_no_report_is_written_without_consent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, answer: str | None
     ) -> None:
         elsewhere = tmp_path / "elsewhere"
@@ -291,13 +291,15 @@ class TestReportForAnIssue:
         assert not list(elsewhere.iterdir())
 
     @pytest.mark.parametrize("run", ["e", "torch 1", "ranks"])
-    def test_words_that_contain_a_name_stay(self, tmp_path: Path, run: str) -> None:
+    def test_words_that_contain_a_redacted_name_are_unchanged(
+        self, tmp_path: Path, run: str
+    ) -> None:
         text = self.report(tmp_path, "-", None, run=run).output
         (judged,) = json.loads(text.partition("```json\n")[2].partition("```")[0])["runs"]
         assert judged["ranks"][0]["state"] == "warm"
         assert "- trouble: hook events: absent: no listener" in text
 
-    def test_it_has_no_name_of_the_user(
+    def test_the_report_contains_no_name_of_the_user(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A daemon elsewhere does not answer, so ``/status`` names no run."""
@@ -311,13 +313,13 @@ class TestReportForAnIssue:
         assert f"write their records to /{tmp_path.parts[1]}/…" in report
         assert "secret" not in report
 
-    def test_a_file_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
+    def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
         assert (result.exit_code, result.stdout) == (2, "")
         assert "--report: the directory of" in result.stderr
 
 
-def test_a_report_keeps_counts_and_words_of_closed_lists_only() -> None:
+def test_a_report_contains_only_counts_and_words_of_closed_lists() -> None:
     answer = {
         "state": "warm",
         "run": "secret-run",

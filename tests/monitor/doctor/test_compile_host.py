@@ -31,7 +31,7 @@ def graver(host: CompileHost) -> list[Finding]:
     return [one for one in judged(host) if one.mark is not Mark.FINE]
 
 
-def test_of_a_good_host_nothing_is_to_be_done() -> None:
+def test_a_good_host_has_no_findings() -> None:
     assert graver(HOST) == []
     assert graver(replace(HOST, quota=32.0, memory_limit=64 * GIB, memory_used=GIB)) == []
 
@@ -96,12 +96,12 @@ def test_a_cold_cache_is_reported_if_other_nodes_wait_for_it() -> None:
     assert graver(replace(HOST, nodes=8)) == []
 
 
-def test_what_is_not_known_is_not_judged() -> None:
+def test_unknown_values_are_not_judged() -> None:
     unknown = CachePlace(name="Triton", variable="TRITON_CACHE_DIR", path="/t")
     assert graver(CompileHost(processors=2, caches=(unknown,))) == []
 
 
-def test_a_directory_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_never_answers_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warmwatch_monitor.doctor.host_checks._PATIENCE_SECONDS", 0.05)
     hangs = threading.Event()
 
@@ -125,7 +125,7 @@ def files(root: Path, **contents: str) -> None:
         place.write_text(content)
 
 
-def test_limits_of_cgroup_v2_are_the_tightest_of_the_group_and_those_above(tmp_path: Path) -> None:
+def test_cgroup_v2_limits_are_the_lowest_of_the_group_and_its_ancestors(tmp_path: Path) -> None:
     files(
         tmp_path,
         proc__self__cgroup="0::/a/b\n",
@@ -142,7 +142,7 @@ def test_limits_of_cgroup_v2_are_the_tightest_of_the_group_and_those_above(tmp_p
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_cached_files_do_not_count_as_used_memory(version: int, tmp_path: Path) -> None:
-    """A training that has read its data set fills a container with it, whatever the limit is."""
+    """A training that has read its data set fills a container with it up to any limit."""
     if version == 2:
         files(
             tmp_path,
@@ -163,7 +163,7 @@ def test_cached_files_do_not_count_as_used_memory(version: int, tmp_path: Path) 
     assert (host.memory_limit, host.memory_used) == (8 * GIB, 2 * GIB)
 
 
-def test_limits_of_cgroup_v1_also_where_the_kernel_names_the_hosts_group(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_are_read_even_if_the_kernel_names_the_hosts_group(tmp_path: Path) -> None:
     files(
         tmp_path,
         proc__self__cgroup="4:memory:/docker/x\n2:cpu,cpuacct:/docker/x\n0::/\n",
@@ -181,13 +181,13 @@ def test_limits_of_cgroup_v1_also_where_the_kernel_names_the_hosts_group(tmp_pat
 
 
 @pytest.mark.slow
-def test_inductors_directory_is_the_one_that_pytorch_takes() -> None:
+def test_inductors_directory_matches_pytorchs_default() -> None:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     assert compile_host({}).caches[0].path == default_cache_dir()
 
 
-def test_directories_are_those_that_were_chosen(tmp_path: Path) -> None:
+def test_cache_directories_follow_the_environment(tmp_path: Path) -> None:
     assert compile_host({"TRITON_HOME": "/h"}).caches[1].path == "/h/.triton/cache"
     chosen = {"TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/i", "TRITON_CACHE_DIR": str(tmp_path)}
     inductor, triton = compile_host(chosen).caches
@@ -204,14 +204,14 @@ def test_the_number_of_nodes_comes_from_the_launcher() -> None:
     assert compile_host({"GROUP_WORLD_SIZE": "2"}).nodes == 2
 
 
-def test_a_place_in_memory_is_known_as_one() -> None:
+def test_a_directory_in_memory_is_recognized() -> None:
     if MEMORY is None:
         pytest.skip("no /dev/shm here")
     (cache, _) = compile_host({"TORCHINDUCTOR_CACHE_DIR": f"{MEMORY}/not/there"}).caches
     assert cache.filesystem == "tmpfs"
 
 
-def test_a_real_filesystem_that_is_mounted_noexec_is_known_as_one() -> None:
+def test_a_real_noexec_mount_is_recognized() -> None:
     try:
         with mounted("ext4") as disk:
             assert os.system(f"mount -o remount,noexec {disk.place}") == 0
@@ -223,7 +223,9 @@ def test_a_real_filesystem_that_is_mounted_noexec_is_known_as_one() -> None:
         pytest.skip(str(error))
 
 
-def test_what_this_user_may_not_write_to_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_without_write_permission_is_an_obstacle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     (cache, _) = compile_host({"TORCHINDUCTOR_CACHE_DIR": "/not/there"}).caches
     assert cache.obstacle == "this user may not write to / and cannot be made"

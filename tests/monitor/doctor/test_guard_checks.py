@@ -30,19 +30,19 @@ def found(**known: Any) -> tuple[Mark, str]:
     ("frames", "where"),
     [({"0": 0.003, "1": 0.0006}, "forward (model.py:31)"), ({"7": 0.003}, "frame 7")],
 )
-def test_above_one_percent_of_the_step_the_function_with_the_most_is_named(
+def test_above_one_percent_of_a_step_the_most_expensive_function_is_named(
     frames: dict[str, float], where: str
 ) -> None:
     expected = f"guard checks take 3.6 ms of each step (10 %), 3 ms of it in {where}"
     assert found(guard_seconds=0.0036, guard_frames=frames) == (Mark.NOTE, expected)
 
 
-def test_below_it_nothing_is_to_be_done() -> None:
+def test_below_one_percent_of_a_step_guard_checks_are_fine() -> None:
     expected = "guard checks take 0.036 ms of each step (0.1 %)"
     assert found(guard_seconds=36e-6, guard_frames={"0": 36e-6}) == (Mark.FINE, expected)
 
 
-def test_the_share_is_that_of_the_step_of_the_same_rank() -> None:
+def test_the_share_is_of_the_step_of_the_measured_rank() -> None:
     slower = rank(rank=1, answer={"step_seconds": {"median": 0.36}})
     both = run_summary(ranks=(rank(), slower))
     expected = "guard checks take 0.18 ms of each step (0.5 %)"

@@ -1,4 +1,4 @@
-"""What a run is exported as: a trace that its own programs open, tables that others read."""
+"""The exported files of a run: a trace that Perfetto opens and tables as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_json_lists_the_files(tmp_path: Path) -> None:
     assert refused.exit_code == 2
 
 
-def test_every_event_is_one_of_the_trace_event_format() -> None:
+def test_every_event_is_valid_in_the_trace_event_format() -> None:
     made = json.loads(json.dumps(trace(rich())))
     assert made["traceEvents"]
     for event in made["traceEvents"]:
@@ -73,7 +73,7 @@ def test_every_event_is_one_of_the_trace_event_format() -> None:
 
 
 @pytest.mark.parametrize("seconds", [1e308, float("inf"), -1e300])
-def test_times_that_no_clock_has_are_written_within_64_bits(seconds: float) -> None:
+def test_impossible_times_are_clamped_to_64_bits(seconds: float) -> None:
     account = rich()
     odd = tuple(replace(one, seconds=seconds) for one in account.ranks[0].compiled)
     ranks = (replace(account.ranks[0], compiled=odd), *account.ranks[1:])
@@ -81,8 +81,8 @@ def test_times_that_no_clock_has_are_written_within_64_bits(seconds: float) -> N
         assert abs(event.get("ts", 0)) + abs(event.get("dur", 0)) < 2**63
 
 
-def test_slices_of_a_thread_lie_in_each_other_or_apart() -> None:
-    """A reader drops one that crosses another."""
+def test_slices_of_a_thread_are_nested_or_disjoint() -> None:
+    """Perfetto drops a slice that overlaps another one."""
     threads: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for event in trace(rich())["traceEvents"]:
         if event["ph"] == "X":
@@ -129,7 +129,7 @@ SLICES = """select slice.name as name, dur as dur, thread.name as thread, proces
 
 
 @pytest.mark.slow
-def test_perfettos_own_trace_processor_reads_all_of_it(perfetto: tuple[str, Path]) -> None:
+def test_perfettos_trace_processor_reads_every_event(perfetto: tuple[str, Path]) -> None:
     from support.browser import chromium
 
     url, path = perfetto
@@ -165,13 +165,13 @@ def test_unknown_values_are_empty_in_csv_tables(tmp_path: Path) -> None:
     assert rows[0]["autotune_seconds"] == rows[0]["reason"] == ""
 
 
-def test_no_text_of_a_record_becomes_a_formula(tmp_path: Path) -> None:
+def test_a_recorded_text_is_never_a_spreadsheet_formula(tmp_path: Path) -> None:
     evil = replace(a.FORWARD, name="=HYPERLINK(1)")
     write_csv(tables(a.finished(compiled=(evil,))), tmp_path)
     assert "'=HYPERLINK" in (tmp_path / "compilations.csv").read_text()
 
 
-def test_no_text_of_a_table_steers_a_terminal(tmp_path: Path) -> None:
+def test_a_table_contains_no_terminal_escape_sequence(tmp_path: Path) -> None:
     evil = replace(a.FORWARD, name="\x1b]0;evil\x07\u202e")
     write_csv(tables(a.finished(compiled=(evil,))), tmp_path)
     assert r",\x1b]0;evil\x07\u202e," in (tmp_path / "compilations.csv").read_text()

@@ -1,4 +1,4 @@
-"""From a Prometheus' samples to figures: what no series tells is not known."""
+"""Figures from the samples of a Prometheus: a value without a series is unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def through_prometheus(view: RankView) -> RankView:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_the_sentence_is_the_same_without_what_no_series_reports(state: str) -> None:
+def test_the_sentence_is_the_same_except_for_values_without_a_series(state: str) -> None:
     """Reasons are in no label: they are not bounded."""
     snapshot = b.snapshot(STATES[state])
     what, reason = " `forward` (model.py:31)", f": {b.WHY}"
@@ -112,7 +112,7 @@ def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent()
     assert [view.judgement.conditions for view in run.ranks] == [(), ()]
 
 
-def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
+def test_a_slower_rank_has_its_numbers_without_a_cause() -> None:
     reported = assemble(samples(b.snapshot(slower())), b.EPOCH)
     assert summary(reported).startswith(
         "gpt2: warm but slower: 400 ms a step (24 ms before, 17x); nothing compiles"
@@ -127,7 +127,7 @@ def test_a_slower_rank_has_its_numbers_and_no_cause_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_figures_are_those_of_the_record_or_not_known(state: str) -> None:
+def test_figures_equal_those_of_the_record_or_are_unknown(state: str) -> None:
     known, reported = STATES[state].figures, through_prometheus(STATES[state]).figures
     assert reported.steps.clean.median == known.steps.clean.median
     assert reported.progress.stall_limit_seconds == known.progress.stall_limit_seconds
@@ -149,14 +149,14 @@ def test_figures_are_those_of_the_record_or_not_known(state: str) -> None:
     assert reported.who.attempt is reported.life.pid is None
 
 
-def test_what_no_series_reports_is_null_in_the_answer() -> None:
+def test_values_without_a_series_are_null_in_the_answer() -> None:
     (run,) = status(assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH))["runs"]
     (rank,) = run["ranks"]
     assert run["compile_joules"] is rank["energy"] is rank["process"] is rank["attempt"] is None
     assert rank["cost"]["beyond_steady_seconds"] is rank["cost"]["steps_touched"] is None
 
 
-def test_a_count_that_its_torch_does_not_keep_is_not_known_here_either() -> None:
+def test_a_count_that_torch_lacks_is_unknown_in_a_fleet_too() -> None:
     identity = replace(b.WARM.identity, missing=("compilations", "recompile_limit"))
     figures = through_prometheus(b.view(replace(b.WARM, identity=identity))).figures
     assert figures.compile.graphs is figures.compile.recompiles is figures.compile.fallbacks is None
@@ -168,8 +168,8 @@ def test_a_rank_without_a_state_is_left_out() -> None:
     assert assemble(retained, b.EPOCH).runs == ()
 
 
-def test_a_state_is_copied_and_never_judged_again() -> None:
-    """Its last step is long past what this clock would call a stall."""
+def test_the_state_is_copied_without_a_second_verdict() -> None:
+    """By this clock, the last step is old enough for a stall."""
     (run,) = assemble(samples(b.snapshot(STATES["warm"])), b.EPOCH + 1000).runs
     assert run.state is State.WARM
 
@@ -190,8 +190,8 @@ def called(label: str) -> tuple[str, str | None, str | None]:
         ("@alice", "@alice", None),
     ],
 )
-def test_the_label_of_a_run_has_its_own_name_and_its_owner(
+def test_the_label_of_a_run_is_split_into_name_and_owner(
     label: str, name: str, owner: str | None
 ) -> None:
-    """Whatever a user calls his run, what is behind the last @ is whose it is."""
+    """The owner follows the last @, even if the name of the run contains one."""
     assert called(label) == (label, name, owner)

@@ -63,7 +63,7 @@ def test_status_and_wait_end_in_time(
         assert f"{url} has not answered within 0.5 s" in result.stderr
 
 
-def test_a_wait_s_timeout_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_a_wait_applies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "FLEET_SECONDS", 3600.0)
     began = time.monotonic()
     with server(b"", b"") as url:
@@ -86,7 +86,7 @@ def test_a_wait_s_timeout_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["endless", "deeply nested", "not HTTP"],
 )
-def test_what_is_no_answer_is_one_sentence(
+def test_an_invalid_answer_is_one_sentence(
     answer: bytes, rest: bytes, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "MiB" in words:

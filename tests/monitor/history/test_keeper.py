@@ -1,4 +1,4 @@
-"""The daemon's keeper: what lives and what has ended is in the history, whatever befalls it."""
+"""The daemon's history writer: live and ended runs are stored even after failures."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_no_run_waits_for_runs_of_its_user_that_are_due_again(
     assert {one.run for one in remembered(tmp_path)} == {"run0", "run1", "run2"}
 
 
-def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_path: Path) -> None:
+def test_an_ended_run_is_written_again_when_its_end_becomes_known(tmp_path: Path) -> None:
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
     keeper.take(seen(b.WARM, alive=False))
     keeper.write_due()
@@ -175,7 +175,7 @@ def test_a_run_that_ended_is_written_again_where_more_is_known_of_its_end(tmp_pa
     assert [one.state for one in remembered(tmp_path)] == ["finished"]
 
 
-def test_that_memory_was_short_is_written_after_the_end_for_the_next_daemon(tmp_path: Path) -> None:
+def test_an_out_of_memory_end_is_stored_for_the_next_daemon(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     keeper = Keeper(store, lambda *_: NO_PAST, Time().clock())
     killed = b.view(b.WARM, alive=False, journal={"death": Death(signal=9, at_ns=b.NOW)})
@@ -222,8 +222,8 @@ def test_the_trace_continues_across_two_daemons(tmp_path: Path) -> None:
     assert sum(float(one or 0) for one in samples.columns["compile_seconds"]) == 20.0
 
 
-def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> None:
-    """Which is what is seen by that name until this one's record appears."""
+def test_the_trace_of_a_start_has_nothing_of_an_earlier_start(tmp_path: Path) -> None:
+    """Until the new record appears, the name still belongs to the earlier start."""
     began = b.EPOCH - 300
     seconds = past(100, began)
     (rank,) = seconds["ranks"]
@@ -239,7 +239,7 @@ def test_how_an_earlier_start_ended_is_nothing_of_this_one(tmp_path: Path) -> No
     assert samples.epochs[0] == began + 60
 
 
-def test_a_second_is_stored_when_it_is_over(tmp_path: Path) -> None:
+def test_a_second_is_stored_once_it_has_passed(tmp_path: Path) -> None:
     began = b.EPOCH - 300
     keeper = Keeper(a.store(tmp_path), lambda *_: past(100, began), Time().clock())
     keeper.take(seen(b.WARM, epoch=began + 99))
@@ -312,7 +312,7 @@ def test_a_daemon_stores_live_runs_when_it_is_terminated(memory: Path, state: Pa
         assert states(state) == ["warm"]
 
 
-def test_a_daemon_that_is_killed_loses_a_minute_and_goes_on_when_it_comes_back(
+def test_a_killed_daemon_loses_at_most_a_minute_and_continues_after_a_restart(
     memory: Path, state: Path
 ) -> None:
     slot = warm()
@@ -331,9 +331,7 @@ def test_a_daemon_that_is_killed_loses_a_minute_and_goes_on_when_it_comes_back(
 
 
 @pytest.mark.slow
-def test_a_history_that_cannot_be_written_is_a_source_that_is_down_and_no_more(
-    memory: Path, state: Path
-) -> None:
+def test_an_unwritable_history_is_only_a_failed_source(memory: Path, state: Path) -> None:
     write_record(memory, ended(warm(), "finished"))
     (state / "history.db").mkdir(parents=True)
     with keeping(memory, state) as (process, url):
@@ -356,7 +354,7 @@ def _state(url: str) -> str:
 
 
 def test_a_record_without_a_disk_is_summarized_from_its_slot(tmp_path: Path) -> None:
-    """As one that was removed between the look and the keeping."""
+    """For example, a record that was removed between poll and write."""
     keeper = Keeper(a.store(tmp_path), lambda *_: NO_PAST, Time().clock())
     keeper.take(seen(replace(b.WARM), alive=True))
     keeper.write_due()

@@ -1,4 +1,4 @@
-"""The history: what is written is read again, by whom ever it was written, and stays in bounds."""
+"""The history database: summaries are read back unchanged, writers are safe, size is bounded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows(directory: Path, question: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def test_what_is_written_is_read_again_whole(tmp_path: Path) -> None:
+def test_a_stored_summary_is_read_back_unchanged(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     whole = a.run_summary(
         ranks=(a.rank(samples=a.samples(), left_out=7), a.rank(1, compiled=())),
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_again_whole(tmp_path: Path) -> None:
     assert loaded(store) == whole
 
 
-def test_where_nothing_was_written_there_is_nothing_and_no_file(tmp_path: Path) -> None:
+def test_an_empty_history_reads_as_empty_and_creates_no_file(tmp_path: Path) -> None:
     store = a.store(tmp_path / "state")
     assert (store.load("abcdefgh"), store.listed(), store.ended(["x"])) == (None, [], set())
     assert not (tmp_path / "state").exists()
@@ -79,7 +79,7 @@ def test_the_tables_can_be_read_by_any_tool(tmp_path: Path) -> None:
     ]
 
 
-def test_what_was_seen_later_wins_and_an_end_is_not_taken_back(tmp_path: Path) -> None:
+def test_the_later_summary_wins_and_an_end_is_final(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living()])
     store.save([a.living(seen=BEGAN + 10, summary="before")])
@@ -102,7 +102,9 @@ def test_a_process_that_attaches_again_continues_after_the_end(tmp_path: Path) -
     assert loaded(store).state == "warm"
 
 
-def test_what_only_a_daemon_can_know_outlives_a_command_that_looks_later(tmp_path: Path) -> None:
+def test_facts_that_only_a_daemon_measures_survive_a_later_write_by_a_command(
+    tmp_path: Path,
+) -> None:
     store = a.store(tmp_path)
     measured = {"compile_joules": 900.0, "covered_seconds": 18.0, "joules_per_clean_step": 12.0}
     rank = a.rank(answer=a.answer(energy=measured), samples=a.samples())
@@ -142,7 +144,7 @@ LATER = {**SLOWER, "since_step": 500, "until_step": 999}
         ([{**EARLIER, **LASTING, "before": 0.024}], [], [{**EARLIER, **LASTING, "before": 0.024}]),
     ],
 )
-def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
+def test_slowdowns_that_a_daemon_saw_survive_a_later_write_by_a_command(
     tmp_path: Path, daemon: list[Any], command: list[Any], found: list[Any]
 ) -> None:
     store = a.store(tmp_path)
@@ -158,7 +160,7 @@ def test_slowdowns_that_a_daemon_saw_outlive_a_command_that_did_not_see_them(
     assert loaded(store).ranks[0].answer["slower_periods"] == found
 
 
-def test_the_signal_that_a_daemon_saw_stays_after_a_later_monitor_did_not_see_it(
+def test_a_signal_that_a_daemon_saw_survives_a_later_write_without_it(
     tmp_path: Path,
 ) -> None:
     store, death = a.store(tmp_path), Death(signal=6, at_ns=10)
@@ -184,7 +186,7 @@ def test_a_damaged_signal_hides_no_other(tmp_path: Path, damaged: str | bytes) -
         store.load("damaged")
 
 
-def test_a_run_that_is_called_otherwise_now_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
+def test_a_renamed_run_replaces_its_former_row(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living("first", start="launch", run="train")])
     store.save([a.living("other", start="launch", run="eval", ranks=(a.rank(answer={}),))])
@@ -201,7 +203,7 @@ def test_a_flood_of_one_user_evicts_no_run_of_another(tmp_path: Path) -> None:
     assert {one.id for one in store.listed()} == {"honest0", "honest1", "flood7", "flood8"}
 
 
-def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
+def test_the_oldest_runs_are_removed_above_the_limit(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, runs=3))
     store.save(a.run_summary(str(n), seen=BEGAN + n) for n in range(5))
     assert {one.id for one in store.listed()} == {"2", "3", "4"}
@@ -212,7 +214,7 @@ def test_the_oldest_leave_where_there_are_too_many(tmp_path: Path) -> None:
     ]
 
 
-def test_those_that_were_seen_too_long_ago_leave(tmp_path: Path) -> None:
+def test_runs_older_than_the_retention_are_removed(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
     now = time.time()
     store.save([a.run_summary("old", seen=now - 3 * 86400)])
@@ -227,7 +229,7 @@ def test_after_a_long_idle_time_no_run_expires_immediately(tmp_path: Path) -> No
     assert store.count() == 25
 
 
-def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
+def test_a_clock_set_far_ahead_expires_no_run(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, days=2))
     ahead = time.time() + 2 * 365 * 86400
     store.save(a.run_summary(f"of-now-{n}") for n in range(5))
@@ -235,7 +237,7 @@ def test_a_clock_that_is_set_far_ahead_ends_no_memory(tmp_path: Path) -> None:
     assert store.count() == 10
 
 
-def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
+def test_an_oversized_file_is_reduced_to_its_limit(tmp_path: Path) -> None:
     store = Store(a.history_settings(tmp_path, megabytes=1))
     text = "x" * 20_000
     for batch in range(4):
@@ -248,7 +250,7 @@ def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
     assert "0" not in stored
 
 
-def test_it_is_for_its_owner_alone_and_logs_ahead_where_it_can(tmp_path: Path) -> None:
+def test_the_file_is_private_and_uses_a_write_ahead_log_if_possible(tmp_path: Path) -> None:
     with_parents = tmp_path / "a" / "state"
     a.store(with_parents).save([a.run_summary()])
     assert stat.S_IMODE(with_parents.stat().st_mode) == 0o700
@@ -272,7 +274,7 @@ def test_a_network_home_is_distinguished_from_a_local_disk() -> None:
     assert kind_of("/var", table) == "ext4"
 
 
-def test_where_memory_is_not_shared_it_is_written_all_the_same(
+def test_without_shared_memory_the_history_is_written_without_a_write_ahead_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "shares_memory", lambda _: False)
@@ -330,7 +332,7 @@ def test_two_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     assert rows(tmp_path, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_a_writer_that_is_killed_in_the_middle_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_writer_killed_during_a_write_leaves_the_previous_content(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save([a.living(summary="whole")])
     killed = python(DIE, str(tmp_path))
@@ -352,7 +354,7 @@ def test_a_reader_finds_complete_data_after_a_writer_was_killed(
     assert loaded(store).summary == "whole"
 
 
-def test_a_database_of_an_older_version_is_brought_to_this_one(tmp_path: Path) -> None:
+def test_a_database_of_an_older_version_is_migrated(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.run_summary()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT DEFAULT 'good'",))
     store = a.store(tmp_path, migrations=newer)
@@ -378,7 +380,7 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert "mood" not in str(rows(tmp_path, "SELECT name FROM pragma_table_info('runs')"))
 
 
-def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_version_is_refused_with_a_message(tmp_path: Path) -> None:
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT",))
     a.store(tmp_path, migrations=newer).save([a.run_summary()])
     known = len(MIGRATIONS)
@@ -391,14 +393,14 @@ def test_a_database_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> No
         assert not [path for path in open_files if path.startswith(str(tmp_path))]
 
 
-def test_a_directory_of_any_name_holds_a_history(tmp_path: Path) -> None:
-    """Names of files are bytes, and not all are UTF-8."""
+def test_any_directory_name_can_hold_a_history(tmp_path: Path) -> None:
+    """File names are bytes and may be invalid UTF-8."""
     store = a.store(tmp_path / os.fsdecode(b"m\xfcnchen?%20#"))
     store.save([a.run_summary()])
     assert [one.id for one in store.listed()] == ["abcdefgh"]
 
 
-def test_what_is_wanted_is_listed_newest_first(tmp_path: Path) -> None:
+def test_selected_runs_are_listed_newest_first(tmp_path: Path) -> None:
     store = a.store(tmp_path)
     store.save(
         [
@@ -472,7 +474,7 @@ def test_foreign_values_are_reported(tmp_path: Path) -> None:
         ("samples SET began = 'x'", "can only concatenate str"),
     ],
 )
-def test_a_row_that_is_damaged_is_named_and_holds_up_no_other(
+def test_a_damaged_row_is_named_and_does_not_hide_other_rows(
     tmp_path: Path, damage: str, expected: str
 ) -> None:
     store = a.store(tmp_path)
@@ -521,10 +523,10 @@ def test_another_users_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mo
             use()
 
 
-def test_root_makes_nothing_in_anothers_home(
+def test_root_creates_no_file_in_the_home_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by sudo, which may keep HOME."""
+    """For example under sudo, which may preserve HOME."""
     default = a.history_settings(tmp_path / ".local" / "state" / "warmwatch")._replace(chosen=False)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(StoreError, match="would be in another user's"):
@@ -547,7 +549,7 @@ def test_a_busy_writer_is_awaited_and_then_reported(tmp_path: Path) -> None:
     a.store(tmp_path, patience=0.05).save([a.run_summary()])
 
 
-def test_a_reader_waits_for_no_writer(tmp_path: Path) -> None:
+def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     if not database.shares_memory(tmp_path):
         pytest.skip("no log ahead of writing here")
     store = a.store(tmp_path, patience=0.0)
@@ -590,7 +592,7 @@ def test_an_older_end_does_not_apply_to_ranks_that_attached_later(tmp_path: Path
     ],
     ids=["a number", "a rank", "a text", "no number"],
 )
-def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
+def test_a_run_that_fits_no_row_does_not_stop_the_write_of_others(
     tmp_path: Path, bad: RankSummary
 ) -> None:
     store = a.store(tmp_path)
@@ -600,9 +602,7 @@ def test_a_run_that_no_row_holds_keeps_no_other_from_being_written(
 
 
 @pytest.mark.parametrize("ending", ["-journal", "-wal"])
-def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
-    tmp_path: Path, ending: str
-) -> None:
+def test_a_pipe_in_place_of_a_sqlite_side_file_does_not_block(tmp_path: Path, ending: str) -> None:
     a.store(tmp_path).save([a.run_summary()])
     beside = tmp_path / f"history.db{ending}"
     beside.unlink(missing_ok=True)
@@ -617,7 +617,7 @@ def test_a_pipe_in_the_place_of_sqlite_s_other_files_is_not_waited_for(
             act()
 
 
-def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_the_database_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "history.db")
     for act in (
         lambda: a.store(tmp_path).listed(),

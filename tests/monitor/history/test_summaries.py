@@ -111,7 +111,7 @@ def test_the_cache_of_an_unused_triton_is_left_out(
     assert made(slot, [], tmp_path).what.caches == known
 
 
-def test_what_was_not_reported_is_absent(tmp_path: Path) -> None:
+def test_unreported_values_are_absent(tmp_path: Path) -> None:
     account = made(b.COMPILING, [], tmp_path)
     assert (account.ended, account.what.code, account.what.commit) == (None, None, None)
     assert account.ranks[0].samples is None
@@ -156,7 +156,7 @@ def test_a_process_that_attaches_again_is_another_run_and_one_renamed_is_not() -
 
 
 @pytest.mark.parametrize("world_size", [None, 1])
-def test_trainings_that_a_batch_script_starts_one_after_another_are_runs_each(
+def test_each_training_that_a_batch_script_starts_is_a_run(
     world_size: int | None,
 ) -> None:
     launched = {"launch": "slurm:77.", "launcher": "slurm", "world_size": world_size}
@@ -197,10 +197,10 @@ def test_too_many_compilations_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dropped", "left_out"), [(310, 78), (0, 0)])
-def test_compilations_that_the_journal_had_no_room_for_are_counted(
+def test_compilations_that_a_full_journal_omitted_are_counted(
     tmp_path: Path, dropped: int, left_out: int
 ) -> None:
-    """Where no line was dropped, those that it does not tell of yet are still to come."""
+    """Without a dropped line, the missing compilations are still being written."""
     done = b.ended("finished")
     counted = {"compilations": b.kinds(forward=40, backward=40), "journal_dropped": dropped}
     full = replace(done, compile=replace(done.compile, **counted))
@@ -208,10 +208,10 @@ def test_compilations_that_the_journal_had_no_room_for_are_counted(
     assert (len(rank.compiled), rank.left_out) == (2, left_out)
 
 
-def test_of_a_journal_of_any_length_so_many_lines_are_read(
+def test_a_bounded_number_of_lines_is_read_of_any_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each costs the daemon, which reads whole journals once a minute."""
+    """The daemon reads whole journals once a minute, so each line costs time."""
     read: list[bytes] = []
     parse = journal_lines.parse
     monkeypatch.setattr(journal_lines, "parse", lambda one: read.append(one) or parse(one))
