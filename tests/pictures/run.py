@@ -39,17 +39,35 @@ _RESUMED = replace(
 )
 
 
+_PHASES = {
+    **dict.fromkeys(range(50, 56), "dynamo"),
+    **dict.fromkeys(range(56, 58), "aot_autograd"),
+    **dict.fromkeys(range(58, 151), "inductor"),
+    **dict.fromkeys(range(151, 170), "kernel_compile"),
+    236: "dynamo",
+    **dict.fromkeys(range(237, 250), "inductor"),
+}
+_SECONDS = range(300)
+
+
+def _samples(**columns: tuple[float | str | None, ...]) -> Samples:
+    epochs = tuple(EPOCH - 300 + at for at in _SECONDS)
+    return Samples(seconds=1.0, epochs=epochs, columns=columns)
+
+
 def _power() -> Samples:
     """It waits at 118 W while it compiles."""
-    waits = {*range(50, 170), *range(236, 250)}
-    return Samples(
-        seconds=1.0,
-        epochs=tuple(EPOCH - 300 + at for at in range(300)),
-        columns={
-            "power_watts": tuple(
-                118.0 if at in waits or at < 50 else 684.0 + at * 7 % 13 for at in range(300)
-            )
-        },
+    waits = {*range(50), *_PHASES}
+    return _samples(
+        power_watts=tuple(118.0 if at in waits else 684.0 + at * 7 % 13 for at in _SECONDS)
+    )
+
+
+def _steps() -> Samples:
+    """36 ms a step from the end of the warm-up."""
+    return _samples(
+        step_seconds=tuple(None if at < 170 else 0.036 + at * 7 % 13 / 2e4 for at in _SECONDS),
+        phase=tuple(_PHASES.get(at) for at in _SECONDS),
     )
 
 
@@ -63,6 +81,7 @@ RUN = a.run_summary(
         a.AGAIN_BACK,
     ),
     answers=_ANSWERS,
+    samples=_steps(),
     gpu_samples={"GPU-0": _power()},
     what=replace(
         a.H100, world_size=2, gpus=a.H100.gpus * 2, caches={"inductor": "cold", "triton": "cold"}
