@@ -107,9 +107,14 @@ def _size(of: Drift) -> float:
 def _of_rank(
     rank: int, losses: Sequence[tuple[int, float]], eager: Sequence[tuple[int, float]]
 ) -> Drift | None:
-    pairs = [(step, eager_loss, loss) for (step, eager_loss), (_, loss) in zip(eager, losses)]  # noqa: B905 - one run may be longer
+    """Passes whose losses are finite in neither run are not compared: nothing is known of them."""
+    pairs = [
+        (step, eager_loss, loss)
+        for (step, eager_loss), (_, loss) in zip(eager, losses)  # noqa: B905 - one run may be longer
+        if math.isfinite(eager_loss) or math.isfinite(loss)
+    ]
     finite = [abs(eager_loss) for _, eager_loss, _ in pairs if math.isfinite(eager_loss)]
-    if not pairs or not finite:
+    if not finite:
         return None
     scale = sum(finite) / len(finite)
     step, eager_loss, loss = max(pairs, key=lambda one: _difference(*one[1:]))
@@ -126,7 +131,6 @@ def _of_rank(
 
 
 def _difference(eager_loss: float, loss: float) -> float:
-    """Infinite if only one is finite; losses that are both not finite do not differ."""
-    if math.isfinite(eager_loss) != math.isfinite(loss):
-        return math.inf
-    return abs(loss - eager_loss) if math.isfinite(loss) else 0.0
+    """Infinite if only one is finite."""
+    difference = abs(loss - eager_loss)
+    return difference if math.isfinite(difference) else math.inf

@@ -50,9 +50,9 @@ def test_a_loss_that_is_finite_in_one_run_only_has_no_size(bad: float, good: flo
     assert None in (known.loss, known.eager_loss)
 
 
-def test_losses_that_are_not_finite_in_both_do_not_differ() -> None:
-    known = found(losses(1.0, math.nan), losses(1.0, math.inf))
-    assert known.relative == 0
+def test_losses_that_are_finite_in_neither_run_are_not_compared() -> None:
+    known = found(losses(1.0, 1.0, math.nan, math.nan), losses(1.0, 1.0, math.inf, math.nan))
+    assert (known.relative, known.last_step, known.passes) == (0, 2, 2)
 
 
 def test_the_worst_rank_counts() -> None:
