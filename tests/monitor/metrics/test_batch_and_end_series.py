@@ -49,21 +49,21 @@ def left(how: str, code: int | None = None) -> Slot:
     return replace(slot, compile=replace(slot.compile, exit_code=0 if code is None else 1 + code))
 
 
-def test_batches_are_counted_with_the_time_in_which_the_training_waited_for_them() -> None:
+def test_batches_and_the_wait_for_them_are_counted() -> None:
     view = b.view(FED)
     assert values(view, "batches_total") == [({}, 3610)]
     assert values(view, "data_wait_seconds_total") == [({}, 2.5)]
     assert values(view, "last_batch_timestamp_seconds") == [({}, b.EPOCH - 3)]
 
 
-def test_without_a_data_loader_the_wait_is_not_known() -> None:
+def test_without_a_data_loader_the_wait_is_unknown() -> None:
     view = b.view(b.WARM)
     assert values(view, "batches_total") == [({}, 0)]
     assert values(view, "data_wait_seconds_total") == []
     assert values(view, "last_batch_timestamp_seconds") == []
 
 
-def test_batches_are_not_known_where_this_torch_lacks_the_hook_point() -> None:
+def test_batches_are_unknown_if_torch_lacks_the_hook_point() -> None:
     blind = b.view(replace(FED, identity=replace(FED.identity, missing=("batches",))))
     assert values(blind, "batches_total") == values(blind, "data_wait_seconds_total") == []
 
@@ -79,7 +79,7 @@ def test_batches_are_not_known_where_this_torch_lacks_the_hook_point() -> None:
         (b.view(b.WARM, alive=False, gone=5), "lost", ""),
     ],
 )
-def test_an_end_has_its_exit_code_where_that_is_known(view: RankView, end: str, code: str) -> None:
+def test_an_end_has_its_exit_code_if_known(view: RankView, end: str, code: str) -> None:
     known = {"end": end, "exit_code": code}
     assert values(view, "end_info") == [(known, 1)]
 
@@ -90,7 +90,7 @@ def test_a_living_rank_has_no_end() -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False, None])
-def test_a_lost_rank_was_oom_killed_or_not_where_that_is_known(killed: bool | None) -> None:
+def test_a_lost_rank_shows_whether_it_was_oom_killed_if_known(killed: bool | None) -> None:
     lost = replace(b.view(b.WARM, alive=False, gone=5), oom_killed=killed)
     assert values(lost, "oom_killed") == ([] if killed is None else [({}, killed)])
     assert back(b.snapshot(lost)).ranks[0].oom_killed is killed
@@ -125,7 +125,7 @@ def test_whether_the_ranks_of_a_run_ended_together_is_a_series_of_the_run(
     assert back(snapshot).ended_together is together
 
 
-def test_a_prometheus_gives_back_batches_and_the_end() -> None:
+def test_batches_and_the_end_are_read_back_from_a_prometheus() -> None:
     fed = back(b.snapshot(b.view(FED))).ranks[0].figures.steps
     assert (fed.batches, fed.batch_wait_seconds, fed.last_batch_at) == (3610, 2.5, b.EPOCH - 3)
     for how, code in (("failed", 3), ("interrupted", None)):
@@ -149,7 +149,7 @@ def test_a_rank_keeps_its_series_until_a_scrape_has_seen_their_final_values() ->
     }
 
 
-def test_of_an_ended_rank_only_labels_that_are_not_0_stay_and_a_0_is_still_known() -> None:
+def test_an_ended_rank_retains_nonzero_labels_and_a_0_is_read_back() -> None:
     settled = samples(replace(ENDED, epoch=ENDED.epoch + 180))
     columns = {
         name: {s.labels[label]: s.value for s in settled if s.name == name}
@@ -160,7 +160,7 @@ def test_of_an_ended_rank_only_labels_that_are_not_0_stay_and_a_0_is_still_known
     assert len([s for s in settled if "rank" in s.labels]) < 60
 
 
-def test_a_prometheus_gives_back_the_counters_of_an_ended_rank() -> None:
+def test_counters_of_an_ended_rank_are_read_back_from_a_prometheus() -> None:
     whole, settled = back(ENDED), back(replace(ENDED, epoch=ENDED.epoch + 180))
     before, after = whole.ranks[0].figures.compile, settled.ranks[0].figures.compile
     assert (after.cache_hits, after.cache_misses) == (before.cache_hits, before.cache_misses)

@@ -65,7 +65,9 @@ def families(draw: st.DrawFn) -> tuple[list[Family], list[Metric]]:
 
 
 @given(families(), st.sampled_from(("text/plain", OPENMETRICS, "")))
-def test_the_text_is_the_library_s(both: tuple[list[Family], list[Metric]], accept: str) -> None:
+def test_the_text_equals_the_library_s(
+    both: tuple[list[Family], list[Metric]], accept: str
+) -> None:
     made, metrics = both
     encoder, content_type = choose_encoder(accept)
     assert encode(made, accept) == (encoder(Registry(metrics)), content_type)
@@ -83,7 +85,7 @@ def test_an_unsupported_version_is_never_negotiated(kind: str, version: str) -> 
 
 @pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
 @pytest.mark.parametrize("state", [*b.in_every_state(), "with a GPU", "nothing"])
-def test_a_registry_that_the_collector_is_in_serves_the_same_bytes(state: str, accept: str) -> None:
+def test_a_registry_with_the_collector_serves_the_same_bytes(state: str, accept: str) -> None:
     gpu = b.gpu(clocks_hertz=(("sm", 1.9e9),), throttled=(("power", True), ("heat", False)))
     states = b.in_every_state('odd "\\\n run')
     states |= {"with a GPU": b.view(b.WARM, gpus=(gpu,))}
@@ -94,7 +96,7 @@ def test_a_registry_that_the_collector_is_in_serves_the_same_bytes(state: str, a
     assert (encoder(registry), content_type) == render(snapshot, accept, version="0.1.0")
 
 
-def test_a_family_without_a_sample_is_not_there() -> None:
+def test_a_family_without_a_sample_is_omitted() -> None:
     mute = Family(name="warmwatch_y", help="help", type="gauge", label="kind", columns=("a", "b"))
     mute.rows.append((Labels({"run": "gpt2"}), (None, None)))
     assert encode([Family(name="warmwatch_x", help="help", type="gauge"), mute], None)[0] == b""

@@ -51,7 +51,7 @@ def converted(snapshot: Snapshot, by: Converter | None = None) -> ExportMetricsS
     return ExportMetricsServiceRequest.FromString(encode_metrics(data).SerializeToString())
 
 
-def test_the_series_are_those_of_metrics_with_their_types_values_and_help() -> None:
+def test_the_series_equal_those_of_metrics_with_type_value_and_help() -> None:
     body, _ = render(everything(), None, version="0.1.0")
     families = list(text_string_to_metric_families(body.decode()))
     request = converted(everything())
@@ -64,7 +64,7 @@ def test_the_series_are_those_of_metrics_with_their_types_values_and_help() -> N
     assert helps == {family.name: family.documentation for family in families}
 
 
-def test_all_points_are_of_the_moment_of_the_snapshot() -> None:
+def test_every_point_has_the_time_of_the_snapshot() -> None:
     times = {point.time_unix_nano for metric in _all(converted(everything())) for point in metric}
     assert times == {round(b.EPOCH * 1e9)}
 
@@ -103,7 +103,7 @@ def _all(request: ExportMetricsServiceRequest) -> list[_Points]:
         ("warmwatch_host_load1", ""),
     ],
 )
-def test_the_unit_is_that_of_the_name(name: str, unit: str) -> None:
+def test_the_unit_matches_the_name(name: str, unit: str) -> None:
     assert otlp.metrics(converted(everything()))[name].unit == unit
 
 
@@ -113,7 +113,7 @@ def starts(request: ExportMetricsServiceRequest, name: str) -> list[float]:
     return [b.EPOCH - point.start_time_unix_nano / 1e9 for point in metric]
 
 
-def test_a_ranks_counters_began_when_its_agent_attached() -> None:
+def test_a_ranks_counters_start_when_its_agent_attached() -> None:
     late = replace(b.WARM, header=replace(b.WARM.header, attached_epoch_ns=10**18))
     snapshot = b.snapshot(b.view(b.as_rank(b.WARM, 0, 2)), b.view(b.as_rank(late, 1, 2)))
     began = [pytest.approx(300), pytest.approx(b.EPOCH - 10**9)]
@@ -122,12 +122,12 @@ def test_a_ranks_counters_began_when_its_agent_attached() -> None:
     assert spread == [began[0], began[0], began[1], began[1]]
 
 
-def test_gauges_have_no_start() -> None:
+def test_gauges_have_no_start_time() -> None:
     gauges = [one for one in _all(converted(everything())) if one.kind == "gauge"]
     assert {point.start_time_unix_nano for one in gauges for point in one} == {0}
 
 
-def test_a_counter_of_unknown_start_begins_when_it_is_first_sent() -> None:
+def test_a_counter_of_unknown_start_starts_when_it_is_first_sent() -> None:
     by, name = Converter("0.1.0", "x"), "warmwatch_gpu_energy_joules_total"
 
     def began(joules: float, later: float) -> list[float]:
@@ -145,27 +145,27 @@ def test_a_counter_of_unknown_start_begins_when_it_is_first_sent() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NOT_SINCE_ATTACHING))
-def test_what_a_rank_counts_from_elsewhere_does_not_begin_with_its_agent(name: str) -> None:
+def test_counters_from_outside_the_agent_do_not_start_when_it_attached(name: str) -> None:
     assert starts(converted(everything()), name) == [0]
 
 
-def test_the_series_that_starts_are_taken_from_exist() -> None:
+def test_the_series_that_give_start_times_exist() -> None:
     assert {ATTACHED, *NOT_SINCE_ATTACHING} <= {series.name for series in RANK_SERIES}
 
 
-def test_no_least_and_greatest_step_is_made_up() -> None:
+def test_a_histogram_has_no_invented_minimum_or_maximum() -> None:
     metric = otlp.metrics(converted(everything()))["warmwatch_step_seconds"]
     for point in metric.histogram.data_points:
         assert not point.HasField("min")
         assert not point.HasField("max")
 
 
-def test_a_snapshot_with_nothing_in_it_is_sent_too() -> None:
+def test_an_empty_snapshot_is_sent() -> None:
     names = set(otlp.metrics(converted(b.snapshot(sources=()))))
     assert names == {"warmwatch_records_refused", "warmwatch_build_info"}
 
 
-def test_without_the_option_the_monitor_imports_none_of_it() -> None:
+def test_without_the_option_the_monitor_imports_no_otlp_module() -> None:
     code = (
         "import sys, warmwatch_monitor.server.command, warmwatch_monitor.api.routes, uvicorn\n"
         "print([n for n in sys.modules if n.startswith(('opentelemetry.sdk',"

@@ -90,11 +90,11 @@ def rich() -> Snapshot:
     )
 
 
-def test_the_output_is_the_reviewed_one(tmp_path: Path) -> None:
+def test_the_output_matches_the_reviewed_one(tmp_path: Path) -> None:
     golden.check("metrics_rich.txt", text(rich()), tmp_path)
 
 
-def test_the_output_without_a_run_is_the_reviewed_one(tmp_path: Path) -> None:
+def test_the_output_without_a_run_matches_the_reviewed_one(tmp_path: Path) -> None:
     empty = b.snapshot(sources=(SourceHealth(source="records", up=True),))
     golden.check("metrics_empty.txt", text(empty), tmp_path)
 
@@ -120,14 +120,14 @@ def test_promtool_reports_nothing(state: str) -> None:
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,*/*;q=0.2",
     ],
 )
-def test_openmetrics_is_sent_where_requested_and_has_the_same_values(accept: str) -> None:
+def test_openmetrics_is_sent_if_requested_and_has_the_same_values(accept: str) -> None:
     body, content_type = render(rich(), accept, version="0.1.0")
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
     samples = [s for family in openmetrics(body.decode()) for s in family.samples]
     assert {(s.name, frozenset(s.labels.items())): s.value for s in samples} == series(rich())
 
 
-def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -> None:
+def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
     user = replace(b.WARM.identity, samples_per_step=16, world_size=1)
     counts = replace(b.WARM.compile, samples_per_step=16)
     steps = replace(b.WARM.steps, batches=3610, last_batch_ns=b.ago(3))
@@ -162,7 +162,7 @@ def test_every_series_of_the_contract_that_a_rank_has_without_a_gpu_is_there() -
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_exactly_the_series_of_the_present_state_is_1(state: str) -> None:
+def test_only_the_series_of_the_present_state_is_1(state: str) -> None:
     found = series(b.snapshot(STATES[state]))
     states = {dict(labels)["state"]: v for (n, labels), v in found.items() if n.endswith("_state")}
     assert states == {name: float(name == state) for name in STATES}
@@ -191,7 +191,7 @@ def test_the_metrics_agree_with_status(state: str) -> None:
     assert ended_at == rank["warmup"]["ended_at"]
 
 
-def test_what_is_not_known_has_no_series() -> None:
+def test_unknown_values_have_no_series() -> None:
     starting = STATES["starting"]
     for name in (
         *("warmup_seconds", "warmup_steps", "warmup_end_timestamp_seconds", "tokens_total"),
@@ -202,17 +202,17 @@ def test_what_is_not_known_has_no_series() -> None:
     assert of_rank(starting, "warmwatch_compile_workers", state="busy") is None
 
 
-def test_workers_that_were_read_only_once_are_neither_busy_nor_idle() -> None:
+def test_workers_read_only_once_are_not_counted_as_busy_or_idle() -> None:
     once = b.view(b.WARM, process=replace(PROCESS, workers_busy=None, workers_idle=None))
     assert of_rank(once, "warmwatch_compile_workers", state="idle") is None
     assert of_rank(once, "warmwatch_process_cpu_seconds_total") == 180.25
 
 
-def test_tokens_are_steps_times_those_of_a_step() -> None:
+def test_tokens_are_steps_times_tokens_per_step() -> None:
     assert of_rank(b.view(b.WARM), "warmwatch_tokens_total") == 3602 * 16384
 
 
-def test_tokens_of_a_changed_value_are_those_before_and_those_since() -> None:
+def test_tokens_before_and_after_a_changed_value_are_added() -> None:
     changed = {"tokens_per_step": 10, "tokens_before": 3600 * 16384, "worth_since": 3600}
     later = replace(b.WARM, compile=replace(b.WARM.compile, **changed))
     assert of_rank(b.view(later), "warmwatch_tokens_total") == 3600 * 16384 + 2 * 10
@@ -240,7 +240,7 @@ def test_buckets_count_the_steps_up_to_their_bound(durations: list[int]) -> None
         assert count == sum(duration <= bound for duration in durations)
 
 
-def test_step_time_sums_are_those_of_the_record() -> None:
+def test_step_time_sums_equal_those_of_the_record() -> None:
     warm = b.view(b.WARM)
     assert of_rank(warm, "warmwatch_step_seconds_sum", kind="clean") == pytest.approx(129.68)
     assert of_rank(warm, "warmwatch_step_seconds_count", kind="clean") == 3601
@@ -248,13 +248,13 @@ def test_step_time_sums_are_those_of_the_record() -> None:
     assert of_rank(warm, "warmwatch_step_seconds_count", kind="compile") == 1
 
 
-def test_a_run_named_with_bytes_that_are_not_utf_8_does_not_spoil_the_scrape() -> None:
+def test_a_run_name_with_invalid_utf_8_is_replaced_in_a_label() -> None:
     odd = replace(b.WARM, identity=replace(b.WARM.identity, run="caf\udce9"))
     names = {dict(labels).get("run") for _, labels in series(b.snapshot(b.view(odd)))}
     assert "caf?" in names
 
 
-def test_a_run_named_with_quotes_and_newlines_is_escaped() -> None:
+def test_a_run_name_with_quotes_and_newlines_is_escaped() -> None:
     name = 'a"b\\c\nd'
     odd = replace(b.WARM, identity=replace(b.WARM.identity, run=name))
     assert name in {dict(labels).get("run") for _, labels in series(b.snapshot(b.view(odd)))}
@@ -286,7 +286,7 @@ def test_without_a_version_there_is_no_build_info() -> None:
         ),
     ],
 )
-def test_what_a_torch_cannot_count_has_no_series(hook_point: str, gone: set[str]) -> None:
+def test_counts_that_a_torch_lacks_have_no_series(hook_point: str, gone: set[str]) -> None:
     identity = replace(b.WARM.identity, missing=(hook_point,))
     whole = series(b.snapshot(b.view(b.WARM)))
     less = series(b.snapshot(b.view(replace(b.WARM, identity=identity))))

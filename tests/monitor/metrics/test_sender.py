@@ -1,4 +1,4 @@
-"""The sender: what is sent when, and that whatever goes wrong becomes health."""
+"""The sender: what is sent when, and how each error appears in the health."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Outbox:
         self.closed = True
 
 
-def test_what_is_stopped_before_the_first_look_sends_nothing() -> None:
+def test_a_sender_stopped_before_the_first_poll_sends_nothing() -> None:
     outbox, nothing = Outbox(), replace(b.snapshot(), epoch=0.0)
     sender = Sender(outbox, lambda: nothing)
     sender.start()
@@ -38,7 +38,7 @@ def test_what_is_stopped_before_the_first_look_sends_nothing() -> None:
     assert sender.latest().exports[0].up is None
 
 
-def test_it_waits_for_the_first_look_then_sends_each_with_its_own_health() -> None:
+def test_each_snapshot_after_the_first_poll_is_sent_with_its_own_health() -> None:
     latest = [replace(b.snapshot(), epoch=0.0)]
     outbox = Outbox()
     sender = Sender(outbox, lambda: latest[0])

@@ -1,4 +1,4 @@
-"""A command that is ended when enough was seen: it, and whatever it started."""
+"""A command that is ended after enough steps, with every process that it started."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ended(
         )
 
 
-def test_it_is_interrupted_like_with_ctrl_c(tmp_path: Path) -> None:
+def test_a_command_is_interrupted_as_with_ctrl_c(tmp_path: Path) -> None:
     line = "trap 'echo bye; exit 3' INT; READY; while :; do sleep 0.05; done"
     assert ended(tmp_path, line) == (3, "seen")
     assert (tmp_path / "output").read_text() == "bye\n"
@@ -52,15 +52,15 @@ def test_a_process_that_ignores_the_interrupt_is_terminated_or_killed(
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
 
-def test_what_nothing_ends_is_waited_for_no_longer(tmp_path: Path) -> None:
-    """As a process that waits within a driver."""
+def test_a_process_that_cannot_be_killed_does_not_block(tmp_path: Path) -> None:
+    """For example, a process that waits within a driver."""
     line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"
     assert ended(tmp_path, line, ()) == (-signal.SIGKILL, "seen")
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
-def test_what_it_started_goes_too_in_whatever_session(tmp_path: Path) -> None:
-    """As torchrun's workers have sessions of their own, and may not listen."""
+def test_child_processes_in_other_sessions_are_ended_too(tmp_path: Path) -> None:
+    """The workers of torchrun have their own sessions and may ignore signals."""
     own = f"trap '' INT; echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
     (tmp_path / "own.sh").write_text(own.replace("READY", f"touch {tmp_path}/ready"))
     ended(tmp_path, f"setsid sh {tmp_path}/own.sh & wait", QUICK)
@@ -68,8 +68,8 @@ def test_what_it_started_goes_too_in_whatever_session(tmp_path: Path) -> None:
     wait_until(lambda: not psutil.pid_exists(worker) or dead(worker))
 
 
-def test_what_it_left_to_init_goes_too(tmp_path: Path) -> None:
-    """A script's background job, whose shell is gone, and which no Ctrl-C reaches."""
+def test_orphaned_processes_are_ended_too(tmp_path: Path) -> None:
+    """For example, a script's background job after its shell exited; Ctrl-C does not reach it."""
     job = f"echo $$ > {tmp_path}/worker; READY; while :; do sleep 0.05; done"
     (tmp_path / "job.sh").write_text(job.replace("READY", f"touch {tmp_path}/ready"))
     ended(tmp_path, f"(sh {tmp_path}/job.sh &); while :; do sleep 0.05; done", QUICK)
@@ -88,11 +88,11 @@ def dead(pid: int) -> bool:
         return True
 
 
-def test_one_that_ends_by_itself_was_not_ended(tmp_path: Path) -> None:
+def test_a_command_that_exits_by_itself_is_not_reported_as_ended(tmp_path: Path) -> None:
     assert ended(tmp_path, "exit 7") == (7, None)
 
 
-def test_received_signals_are_counted_and_end_nothing() -> None:
+def test_received_signals_are_counted_and_do_not_end_the_process() -> None:
     before = signal.getsignal(signal.SIGINT)
     with counted_signals() as stops:
         os.kill(os.getpid(), signal.SIGINT)
@@ -101,8 +101,8 @@ def test_received_signals_are_counted_and_end_nothing() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_what_is_ignored_stays_ignored() -> None:
-    """As under nohup."""
+def test_an_ignored_signal_remains_ignored() -> None:
+    """For example under nohup."""
     snippet = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "from warmwatch_monitor.modes.bounded import counted_signals\n"

@@ -29,7 +29,7 @@ def test_drift_is_the_largest_difference_by_the_mean_magnitude_of_eager() -> Non
     assert (known.last_step, known.passes, known.noise) == (4, 4, None)
 
 
-def test_a_factor_of_all_losses_changes_nothing() -> None:
+def test_scaling_all_losses_does_not_change_the_drift() -> None:
     eager, mode = (4.0, 2.0, 1.0), (4.5, 2.0, 1.0)
     scaled = found(losses(*(1024 * x for x in mode)), losses(*(1024 * x for x in eager)))
     assert scaled.relative == found(losses(*mode), losses(*eager)).relative
@@ -61,7 +61,7 @@ def test_the_worst_rank_counts() -> None:
     assert (found(mode, eager).relative, found(mode, eager).rank) == (0.5, 1)
 
 
-def test_without_losses_in_both_nothing_is_known() -> None:
+def test_without_losses_of_both_runs_the_drift_is_unknown() -> None:
     assert drift({}, losses(1.0)) is None
     assert drift(losses(1.0), losses(1.0, rank=3)) is None
     assert drift(losses(1.0), losses(math.nan)) is None
@@ -71,8 +71,8 @@ def rows(*values: tuple[int, float]) -> bytes:
     return b"".join(loss_file.ROW.pack(*one) for one in values) + loss_file.UNUSED_ROW * 3
 
 
-def test_a_file_ends_at_the_first_loss_that_has_not_arrived(tmp_path: Path) -> None:
-    """Not a number is a loss like any other; the longest file of a rank counts."""
+def test_a_file_is_read_up_to_the_first_missing_loss(tmp_path: Path) -> None:
+    """NaN is a valid loss; the longest file of a rank counts."""
     late = loss_file.STEP.pack(3) + loss_file.UNUSED_ROW[loss_file.STEP.size :]
     (tmp_path / loss_file.name_of(0, 7)).write_bytes(
         rows((1, 2.5), (2, math.nan))[: 2 * loss_file.ROW.size] + late + rows((4, 1.0))

@@ -82,7 +82,7 @@ def text(of: Modes) -> str:
 CELLS = re.compile(r"[\d.]+ ± [\d.]+ ms")
 
 
-def test_the_table_has_a_column_for_each_mode_where_the_width_is_small() -> None:
+def test_a_narrow_table_has_a_column_for_each_mode() -> None:
     wide, narrow = (lines(page(made(*usual())), width=w, colour=False) for w in (160, 80))
     assert re.search(r"^  mode +first step +its peak memory", wide, re.MULTILINE)
     assert re.search(r"^  mode +eager +default +reduce-overhead", narrow, re.MULTILINE)
@@ -101,7 +101,7 @@ def notes(of: Modes) -> dict[str, str]:
     return {mode: "; ".join((words, *more)) for mode, _, words, more in reported}
 
 
-def test_the_table_is_the_hand_made_one() -> None:
+def test_the_table_matches_the_hand_made_one() -> None:
     """choose-a-mode.md: the default mode has paid after 1,016 steps, each 1.48 times shorter."""
     of = made(*usual(), training_steps=100_000)
     eager, default, overhead = of.rows
@@ -123,7 +123,7 @@ def test_the_table_is_the_hand_made_one() -> None:
     assert notes(of) == {}
 
 
-def test_what_is_within_the_spread_is_no_faster() -> None:
+def test_a_difference_within_the_spread_is_not_faster() -> None:
     noisy = run_summary("default", 17.2, 0.0520, off=0.05)
     of = made(
         tried("eager", run_summary("eager", *H100_TABLE["eager"], off=0.05)),
@@ -158,14 +158,14 @@ def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
     assert page(of).answer.startswith("1,000 steps take 52.7 s in ")
 
 
-def test_an_end_by_us_is_no_failure() -> None:
+def test_a_mode_that_was_ended_after_enough_steps_did_not_fail() -> None:
     gone = replace(run_summary("default", 17.2, 0.0356), state="lost")
     assert made(tried("default", gone, ended_by="steady")).rows[0].outcome == "measured"
     assert made(tried("default", gone, ended_by="itself", code=0)).rows[0].outcome == "failed"
 
 
 def test_a_run_without_an_exit_record_is_not_reported_as_failed() -> None:
-    """As ``os._exit(0)`` does; one whose command failed has."""
+    """``os._exit(0)`` ends without a record; a command that failed has one."""
     summary = "gpt2/default: lost after 200 steps; no exit record"
     gone = replace(run_summary("default", 17.2, 0.0356), state="lost", summary=summary)
     for code, words in ((0, f"{summary}; what it printed is in x"), (3, "it failed (exit code 3)")):
@@ -204,8 +204,8 @@ def test_a_call_that_did_not_get_the_mode_is_reported() -> None:
     assert "default held as well" in message
 
 
-def test_what_captured_nothing_is_never_the_faster_one() -> None:
-    """Its steps differ by what the machine does meanwhile, and by nothing else."""
+def test_a_mode_that_captured_nothing_is_never_called_faster() -> None:
+    """Its steps differ only by the load of the machine."""
     idle = run_summary("default", 2.5, 0.0300, **{"compile.graphs": 0})
     of = made(*usual()[:1], tried("default", idle))
     assert page(of).answer == "Nothing was compiled in any mode, so there is nothing to choose."
@@ -223,7 +223,7 @@ def test_a_mode_without_any_data_is_reported() -> None:
     assert "not tried: default" in shown
 
 
-def test_it_is_json_and_markdown_as_well() -> None:
+def test_the_table_is_available_as_json_and_markdown() -> None:
     of = cleaned(made(*usual(), imposed=("TORCHINDUCTOR_MAX_AUTOTUNE",)))
     reported = json.loads(as_json(of))
     assert [row["mode"] for row in reported["rows"]] == list(H100_TABLE)
@@ -245,7 +245,7 @@ def drifting(**others: tuple[float, ...]) -> list[Tried]:
     ]
 
 
-def test_the_inference_time_of_a_batch_is_shown_where_it_is_known() -> None:
+def test_the_inference_time_of_a_batch_is_shown_if_known() -> None:
     pauses = {"pauses.evaluations": 2, "pauses.evaluation_seconds": 3.0}
     known = {**pauses, "pauses.evaluation_batch_seconds": 0.0125}
     of = made(
@@ -273,7 +273,7 @@ def test_guard_checks_are_named_above_one_percent_of_a_step() -> None:
         assert (shown["guard_seconds"], shown["guard_share"]) == (seconds, pytest.approx(share))
 
 
-def test_the_share_of_guard_checks_is_that_of_the_step_of_their_rank() -> None:
+def test_the_share_of_guard_checks_is_of_the_step_of_the_measured_rank() -> None:
     summary = run_summary("default", *H100_TABLE["default"])
     (one,) = summary.ranks
     length = one.answer["step_seconds"]["typical"]
@@ -345,7 +345,7 @@ def test_a_mode_that_is_not_significantly_faster_is_not_recommended() -> None:
     assert made(*noisy).recommended == "default"
 
 
-def test_what_does_not_fit_in_the_budget_is_named() -> None:
+def test_modes_that_do_not_fit_in_the_budget_are_named() -> None:
     over = ("max-autotune",)
     of = made(*usual(), untried=(*over, "static"), over_budget=over, budget_seconds=600.0)
     shown = text(of)
@@ -353,7 +353,7 @@ def test_what_does_not_fit_in_the_budget_is_named() -> None:
     assert "not tried: static" in shown
 
 
-def test_a_mode_is_expected_to_take_as_long_as_one_that_compiles_no_more() -> None:
+def test_the_expected_time_of_a_mode_is_that_of_a_similar_measured_one() -> None:
     before = [tried("eager", seconds=20.0), tried("max-autotune", seconds=300.0)]
     assert expected_seconds("default", []) is None
     assert expected_seconds("default", before) == 20.0
@@ -436,7 +436,7 @@ def test_a_run_is_long_enough_when_every_rank_is_warm_and_its_step_known() -> No
     assert not enough(run_of(view(), view(number=1, off=0.02)))
 
 
-def test_so_many_steps_are_enough_whatever_they_are() -> None:
+def test_a_maximum_number_of_steps_is_always_enough() -> None:
     odd = run_of(view(warm=False, count=50), view(number=1, warm=False, count=48))
     assert enough(odd, 49)
     assert not enough(odd, 50)
@@ -454,7 +454,7 @@ def test_so_many_steps_are_enough_whatever_they_are() -> None:
         ("./launch", "launch"),
     ],
 )
-def test_a_run_is_called_after_the_script(line: str, name: str) -> None:
+def test_a_run_is_named_after_the_script(line: str, name: str) -> None:
     assert script_name(line.split()) == name
 
 
@@ -484,7 +484,7 @@ def test_uncounted_graphs_do_not_make_a_run_eager() -> None:
     assert made(*usual()[:1], tried("default", unknown)).rows[1].captured
 
 
-def test_the_graphs_of_what_was_ended_in_its_first_compilation_are_unknown() -> None:
+def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> None:
     cut_off = Row(
         mode="default", outcome="unmeasured", ended_by="interrupted", compiled=True, graphs=0
     )

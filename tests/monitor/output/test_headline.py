@@ -1,4 +1,4 @@
-"""The headline fits 120 characters, whatever it is about; the details hold the rest, in order."""
+"""The headline always fits 120 characters; the details contain the rest in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = sorted(b.in_every_state())
 
 
 @given(NAMES, st.text(max_size=300), CLAUSES)
-def test_any_clauses_behind_any_words_fit(name: str, head: str, clauses: list[Clause]) -> None:
+def test_any_clauses_after_any_head_fit(name: str, head: str, clauses: list[Clause]) -> None:
     text = headline(name, head, clauses)
     assert len(text.summary) <= LONGEST
     rest = [one for one in sorted(clauses, key=lambda one: one.importance) if one.text]
@@ -43,7 +43,7 @@ def test_any_clauses_behind_any_words_fit(name: str, head: str, clauses: list[Cl
         assert left in ([], [head])
 
 
-def test_a_clause_that_does_not_fit_keeps_less_important_ones_out() -> None:
+def test_a_clause_that_does_not_fit_excludes_less_important_ones() -> None:
     text = headline(
         "gpt2",
         "warm",
@@ -57,7 +57,7 @@ def test_a_clause_that_does_not_fit_keeps_less_important_ones_out() -> None:
     assert text == ("gpt2: warm; rank 1 is lost; b", ("a" * 200, "GPU 0 at 99 %", "call it"))
 
 
-def test_what_to_do_is_never_in_the_headline() -> None:
+def test_advice_is_never_in_the_headline() -> None:
     text = headline("gpt2", "warm", [Clause("call it", Importance.REMEDY)])
     assert text == ("gpt2: warm", ("call it",))
 
@@ -123,7 +123,7 @@ def test_the_headline_of_any_runs_fits(runs: list[tuple[str, str]], words: str) 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from("abcdef")), min_size=1))
-def test_what_has_ended_is_not_in_the_headline_of_what_lives(runs: list[tuple[str, str]]) -> None:
+def test_ended_runs_are_not_in_the_headline_of_live_runs(runs: list[tuple[str, str]]) -> None:
     views = {run: b.in_every_state(f"run-{run}")[state] for state, run in runs}
     snapshot = b.snapshot(*views.values())
     text = answer(snapshot).summary
@@ -134,7 +134,7 @@ def test_what_has_ended_is_not_in_the_headline_of_what_lives(runs: list[tuple[st
             assert any(d.startswith("earlier: ") for d in answer(snapshot).details)
 
 
-def test_a_long_name_keeps_both_its_ends() -> None:
+def test_a_long_name_is_shortened_in_the_middle() -> None:
     name = "gpt2-" + "sweep-" * 20 + "lr3e-4"
     assert shortened(name).startswith("gpt2-sweep")
     assert shortened(name).endswith("lr3e-4")

@@ -65,7 +65,7 @@ def at_seconds(at: float, **other: object) -> Surroundings:
         ({"breaks": 1}, {"breaks": 3}, ["2 more graph breaks"]),
     ],
 )
-def test_a_cause_is_what_differs_from_before(
+def test_a_cause_is_a_difference_from_before(
     before: dict[str, object], now: dict[str, object], words: list[str]
 ) -> None:
     assert list(causes_since(at_seconds(100, **before), at_seconds(200, **now))) == words
@@ -120,6 +120,6 @@ def test_the_surroundings_of_a_rank_come_from_its_record_its_gpus_and_its_host()
     assert bare.retries is bare.limit_watts is bare.clock_hertz is bare.others is bare.load is None
 
 
-def test_without_a_poll_before_the_change_only_what_is_plainly_wrong_is_a_cause() -> None:
+def test_without_an_earlier_poll_only_abnormal_values_are_causes() -> None:
     now = at_seconds(200, throttled=("hw_slowdown", "sw_power_cap"), load=8.9, fallbacks=3)
     assert list(causes_since(None, now)) == ["GPU throttled (hw_slowdown)", "load 8.9 on 2 CPUs"]

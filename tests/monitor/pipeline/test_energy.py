@@ -111,7 +111,7 @@ def spent(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
     st.lists(st.tuples(st.sampled_from(HAPPENS), st.floats(0.1, 2_000.0)), max_size=40),
 )
 def test_the_joules_of_a_record_never_fall(events: list[tuple[str, float]]) -> None:
-    """Whatever fails between two looks that see it, and however long that lasts."""
+    """This holds for any failure between two polls, of any length."""
     training = Training()
     most: dict[str, tuple[float, float]] = {}
     for how, seconds in [("seen", 1.0), *events, ("seen", 1.0), ("seen", 1.0)]:
@@ -131,7 +131,7 @@ def test_the_joules_of_a_record_never_fall(events: list[tuple[str, float]]) -> N
     assert sum(map(sum, most.values())) <= training.joules + 1e-6
 
 
-def test_a_thousand_joules_outlive_a_failed_look_and_a_daemon_that_stood_still() -> None:
+def test_measured_joules_survive_a_failed_poll_and_a_paused_daemon() -> None:
     training = Training()
     training.look("seen")
     training.passes(1_000 / COMPILE_WATTS)

@@ -1,4 +1,4 @@
-"""How long what compiles may take yet: by what the same took before, and nothing made up."""
+"""The time left of a compilation, estimated from earlier runs of the same program."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def left(now: Now, *earlier: EarlierWarmup) -> float | None:
     return found.left_seconds
 
 
-def test_the_rest_is_that_of_the_compilation_in_progress_and_what_came_after_it() -> None:
+def test_the_time_left_is_of_the_current_compilation_and_the_later_ones() -> None:
     assert left(now(20), BEFORE) == pytest.approx(60 + 30 + 3)  # 3 s in which nothing compiled
     assert left(now(85, 5, FORWARD), BEFORE) == pytest.approx(25 + 3)
 
 
-def test_a_host_that_is_slower_than_last_time_is_expected_to_stay_so() -> None:
-    """Twice as slow so far; less is made of it where less has ended."""
+def test_a_host_slower_than_last_time_scales_the_time_left() -> None:
+    """The host is half as fast so far; with less evidence the factor is smaller."""
     before = replace(BEFORE, compiled=(replace(FORWARD, seconds=20.0), BACKWARD, BACKWARD))
     slower = now(45, 5, replace(FORWARD, seconds=40.0))
     doubt = 0.05 * 80
@@ -79,17 +79,15 @@ def test_a_host_that_is_slower_than_last_time_is_expected_to_stay_so() -> None:
 
 
 @pytest.mark.parametrize(("then", "took", "times"), [(1.0, 80.0, 4), (80.0, 1.0, 1 / 4)])
-def test_what_stood_still_in_a_compilation_is_not_expected_of_the_rest(
-    then: float, took: float, times: float
-) -> None:
-    """A machine that was suspended, a process that was stopped: now, or last time."""
+def test_a_suspension_does_not_scale_the_time_left(then: float, took: float, times: float) -> None:
+    """The machine was suspended or the process stopped, now or in the earlier run."""
     known = (replace(FORWARD, seconds=then), BACKWARD, BACKWARD)
     before = replace(BEFORE, seconds=110.0, compiled=known)
     found = left(now(took + 5, 5, replace(FORWARD, seconds=took)), before)
     assert found == pytest.approx(30 * times - 5 + 30 * times)
 
 
-def test_where_compilations_are_not_known_one_by_one_the_rest_is_that_of_the_phases() -> None:
+def test_without_single_compilations_the_time_left_is_from_the_phases() -> None:
     known = replace(now(20), compiled=None)
     found = estimate(known, [BEFORE])
     assert found is not None
@@ -97,12 +95,12 @@ def test_where_compilations_are_not_known_one_by_one_the_rest_is_that_of_the_pha
     assert found.phases == {"inductor": 60.0, "kernel_compile": 30.0}
 
 
-def test_what_takes_longer_than_it_ever_did_has_no_rest() -> None:
+def test_a_compilation_longer_than_every_earlier_one_has_no_time_left() -> None:
     found = estimate(now(120, 10, FORWARD), [BEFORE])
     assert found == Estimate(of="warmup", so_far_seconds=120, last_seconds=113.0)
 
 
-def test_several_precedents_give_a_spread_and_those_that_are_over_no_rest() -> None:
+def test_several_earlier_runs_give_a_range_without_the_exceeded_ones() -> None:
     longer = replace(BEFORE, seconds=133.0, compiled=(replace(FORWARD, seconds=100.0), BACKWARD))
     shorter = EarlierWarmup(seconds=15.0)
     found = estimate(now(20), [BEFORE, longer, shorter])
@@ -120,21 +118,21 @@ def test_several_precedents_give_a_spread_and_those_that_are_over_no_rest() -> N
         {"kind": "backward"},
     ],
 )
-def test_what_was_compiled_otherwise_is_no_precedent(otherwise: dict[str, str]) -> None:
+def test_a_different_compilation_gives_no_estimate(otherwise: dict[str, str]) -> None:
     assert estimate(now(20, 5, replace(FORWARD, **otherwise)), [BEFORE]) is None
     if "cache" not in otherwise:  # this is unknown while it compiles
         assert estimate(now(20, underway=Done(**otherwise)), [BEFORE]) is None
 
 
-def test_another_rank_that_has_done_it_goes_before_the_history() -> None:
+def test_a_finished_rank_of_the_run_takes_precedence_over_the_history() -> None:
     peer = replace(BEFORE, seconds=50.0, of_rank=True, compiled=None)
     found = estimate(now(20), [peer, BEFORE])
     assert found is not None
     assert (found.of_rank, found.last_seconds, found.precedents) == (True, 50.0, 1)
 
 
-def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() -> None:
-    """Of a model that is compiled layer by layer, another rank waits behind the first."""
+def test_a_rank_that_still_compiles_is_not_used_for_the_time_left() -> None:
+    """If a model is compiled layer by layer, another rank may wait for the first."""
     peer = EarlierWarmup(seconds=85.0, phase_seconds=PHASES, compiled=(FORWARD,), of_rank=True)
     assert left(now(20), peer) == pytest.approx(60)
     found = estimate(now(20), [peer, BEFORE])
@@ -143,14 +141,14 @@ def test_a_rank_that_is_not_at_the_end_itself_is_no_measure_of_what_is_left() ->
 
 
 @pytest.mark.parametrize("ended", [(), (FORWARD,)], ids=["under way", "ended"])
-def test_what_compiles_beyond_all_of_a_precedent_ends_the_estimate(ended: tuple[Done, ...]) -> None:
+def test_compiling_more_than_the_earlier_run_ends_the_estimate(ended: tuple[Done, ...]) -> None:
     done = replace(FORWARD, seconds=30.0), replace(BACKWARD, seconds=10.0), *ended
     underway = Done() if ended else Done(kind="forward", name="loss")
     assert estimate(now(60, 15, *done, underway=underway), [BEFORE]) is None
     assert estimate(now(45, 5, *done[:2]), [BEFORE]) is not None
 
 
-def test_a_recompile_is_held_against_the_same_function() -> None:
+def test_a_recompile_is_estimated_from_the_same_function() -> None:
     own = replace(FORWARD, seconds=12.0), replace(FORWARD, name="loss", seconds=99.0)
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
     found = estimate(again, ())
@@ -160,7 +158,7 @@ def test_a_recompile_is_held_against_the_same_function() -> None:
     assert estimate(replace(again, underway=Done()), [BEFORE]) is None
 
 
-def test_where_the_cache_had_a_compilation_of_this_run_no_miss_is_a_precedent() -> None:
+def test_after_a_cache_hit_of_this_run_no_cache_miss_is_used() -> None:
     """Here the first compilation took 2 s instead of 24 s; the recompile 1 s instead of 35 s."""
     hit, miss = replace(FORWARD, cache="hit", seconds=2.0), replace(FORWARD, seconds=24.0)
     again = Now(activity_seconds=0.5, underway=Done(name="forward", code="c0de"), own=(hit,))
@@ -228,7 +226,7 @@ def before(id: str = "abcdefgh", seconds: float = 113.0, **what: Any) -> RunSumm
     )
 
 
-def test_the_first_warm_up_of_a_run_is_a_precedent_without_what_came_later() -> None:
+def test_only_the_first_warm_up_of_an_earlier_run_is_used() -> None:
     found = first_warmup(before(), 0)
     assert found is not None
     assert found.compiled is not None
@@ -250,7 +248,7 @@ def test_the_first_warm_up_of_a_run_is_a_precedent_without_what_came_later() -> 
         ({"script": "other.py"}, False),
     ],
 )
-def test_only_the_same_under_the_same_conditions_takes_as_long(
+def test_only_the_same_program_under_the_same_conditions_is_used(
     otherwise: dict[str, Any], comparable: bool
 ) -> None:
     mine = known_of(before())
@@ -272,7 +270,7 @@ def test_a_model_of_another_depth_is_not_comparable(ops: int | None, comparable:
     assert is_comparable(known_of(deep(100)), deep(ops)) is comparable
 
 
-def test_another_host_is_another_device_where_there_is_no_gpu() -> None:
+def test_without_a_gpu_another_host_is_another_device() -> None:
     mine = known_of(before())
     assert not compiles_the_same(mine, replace(before(), host="node2"))
     gpus = {"gpus": ("NVIDIA H100",)}
@@ -314,14 +312,14 @@ def look_up(tmp_path: Path) -> Any:
     return ask
 
 
-def test_the_history_gives_what_is_like_it_and_all_that_is_comparable(look_up: Any) -> None:
+def test_the_history_returns_equal_runs_and_all_comparable_warm_ups(look_up: Any) -> None:
     warm = before("warm", 9.0, caches={"inductor": "warm", "triton": "warm"})
     found = look_up(before("cold"), warm, before("two", compile_threads=2))
     assert [one.seconds for one in found.same] == [113.0]
     assert sorted(found.warmup_seconds) == [9.0, 113.0, 113.0]
 
 
-def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path) -> None:
+def test_each_rank_is_compared_with_every_rank_of_an_earlier_run(tmp_path: Path) -> None:
     gpus = b.gpu(0), b.gpu(1)
     (tmp_path / "events.jsonl").write_text(WRAPPED)
     history = store(tmp_path)
@@ -334,12 +332,12 @@ def test_each_rank_of_a_run_is_held_against_all_of_an_earlier_one(tmp_path: Path
         assert found.warmup_seconds == (113.0,)
 
 
-def test_a_run_is_no_precedent_of_itself(look_up: Any) -> None:
+def test_a_run_is_not_an_earlier_run_of_itself(look_up: Any) -> None:
     own = replace(before(), began=BEGAN + 6000)
     assert look_up(own) == RankHistory()
 
 
-def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
+def test_a_torch_compile_call_in_each_step_does_not_read_the_history_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, reads = store(tmp_path), list[int]()
@@ -352,7 +350,7 @@ def test_a_loop_that_calls_torch_compile_at_each_step_costs_no_question_each(
     assert 0 < len(reads) < 50
 
 
-def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
+def test_the_history_is_read_once_for_all_ranks_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a host with 512 of them the daemon was busy with its history for 20 s."""
@@ -376,7 +374,7 @@ def test_the_ranks_of_a_run_cost_one_question_and_not_one_each(
 def test_the_records_of_one_user_do_not_delay_the_estimates_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each query parses a journal; all at once took 0.2 of a core for minutes."""
+    """Each query parses a journal; parsing all in one poll took 0.2 of a core for minutes."""
     history, parsed = store(tmp_path), list[str]()
     monkeypatch.setattr(earlier_runs, "parse_journal", lambda one: parsed.append(one) or NOTHING)
     records = [
@@ -392,7 +390,7 @@ def test_the_records_of_one_user_do_not_delay_the_estimates_of_another(
     assert parsed == ["a", "honest", "b", "c"]
 
 
-def test_a_history_that_cannot_be_read_leaves_the_estimate_out_and_nothing_else(
+def test_an_unreadable_history_removes_only_the_estimate(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "history.db").write_text("no database")
@@ -482,7 +480,7 @@ def test_the_sentence_contains_the_time_left(known: Estimate, expected: str) -> 
     assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {expected}"
 
 
-def test_the_answer_and_the_series_have_it_where_it_is_known() -> None:
+def test_the_time_left_is_in_status_and_in_series_if_known() -> None:
     reported = status(seen(MANY))["runs"][0]["ranks"][0]["compile"]["estimate"]
     assert reported == {
         "of": "warmup",
@@ -508,7 +506,7 @@ def _metrics(snapshot: Snapshot) -> str:
     return render(snapshot, None)[0].decode()
 
 
-def test_a_peer_that_has_done_it_is_the_precedent_of_a_rank_that_is_at_it() -> None:
+def test_a_finished_peer_gives_the_estimate_of_a_compiling_rank() -> None:
     slow = b.view(b.as_rank(b.COMPILING, 1, 2))
     done = replace(
         b.WARMING.compile, first_begin_ns=b.ago(120), last_end_ns=b.ago(60), ended=2, begun=2
@@ -523,7 +521,7 @@ def test_a_peer_that_has_done_it_is_the_precedent_of_a_rank_that_is_at_it() -> N
     assert alone.ranks[0].estimate is None
 
 
-def test_a_rank_that_still_compiles_is_no_precedent() -> None:
+def test_a_compiling_peer_gives_no_estimate() -> None:
     both: tuple[RunView, ...] = b.runs(
         b.view(b.as_rank(b.COMPILING, 0, 2)), b.view(b.as_rank(b.COMPILING, 1, 2))
     )

@@ -1,4 +1,4 @@
-"""One source, read again and again: its value, its health, and for how long either counts."""
+"""One source that is read repeatedly: its value, its health, and how long both are valid."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def feed(
     return Feed("gpus", source, hands.clock(), interval)
 
 
-def test_before_the_first_read_it_is_down_with_a_reason() -> None:
+def test_a_source_is_down_with_a_reason_before_the_first_read() -> None:
     hands = Hands()
     assert feed(hands).current(hands.ns) == (
         None,
@@ -50,7 +50,7 @@ def test_before_the_first_read_it_is_down_with_a_reason() -> None:
     )
 
 
-def test_a_value_that_lacks_what_was_there_counts_and_its_source_is_down() -> None:
+def test_an_incomplete_value_is_used_and_its_source_is_down() -> None:
     hands = Hands()
     outcomes = iter(("all", "half", "all"))
     problem = {"all": None, "half": "a directory has disappeared"}
@@ -65,7 +65,7 @@ def test_a_value_that_lacks_what_was_there_counts_and_its_source_is_down() -> No
     assert one.current(hands.ns)[1].up
 
 
-def test_a_read_gives_the_value_and_how_long_it_took() -> None:
+def test_a_read_returns_the_value_and_its_duration() -> None:
     hands = Hands()
     one = feed(hands, "value", takes=0.25)
     one.read()
@@ -75,7 +75,7 @@ def test_a_read_gives_the_value_and_how_long_it_took() -> None:
     )
 
 
-def test_what_a_source_raises_is_its_error_and_the_last_success_stays() -> None:
+def test_an_exception_of_a_source_is_its_error_and_the_last_success_remains() -> None:
     hands = Hands()
     one = feed(hands, "value", SourceError("it is away"), KeyError("x"))
     one.read()
@@ -90,7 +90,7 @@ def test_what_a_source_raises_is_its_error_and_the_last_success_stays() -> None:
         )
 
 
-def test_it_is_believed_for_five_seconds_or_three_intervals_and_no_longer() -> None:
+def test_a_value_is_valid_for_five_seconds_or_three_intervals() -> None:
     for interval, patience in ((1.0, 5.0), (4.0, 12.0)):
         hands = Hands()
         one = feed(hands, "value", interval=interval)
@@ -109,7 +109,7 @@ def test_it_is_believed_for_five_seconds_or_three_intervals_and_no_longer() -> N
         )
 
 
-def test_while_it_is_read_it_is_not_read_again() -> None:
+def test_a_source_is_not_read_again_during_a_read() -> None:
     begun, go_on, calls = threading.Event(), threading.Event(), []
 
     def source() -> str:
@@ -132,7 +132,7 @@ def test_while_it_is_read_it_is_not_read_again() -> None:
     assert len(calls) == 2
 
 
-def test_a_hung_read_is_given_what_is_left_of_its_time_and_a_name() -> None:
+def test_a_hung_read_gets_the_rest_of_its_timeout_and_a_thread_name() -> None:
     hands, go_on, waited = Hands(), threading.Event(), []
     one = Feed("gpus", lambda: go_on.wait(600), hands.clock(), 1.0)
     assert not one.read_within(0.0)
@@ -163,7 +163,7 @@ class Stopping:
         self.pauses.append(round(seconds, 6))
 
 
-def test_it_reads_at_its_interval_and_notifies_after_each_read() -> None:
+def test_a_source_is_read_at_its_interval_and_notifies_after_each_read() -> None:
     for takes, pause in ((0.25, 0.75), (3.0, 0.01)):
         hands, outcomes, stopping = Hands(), [], Stopping(2)
         one = feed(hands, "a", "b", takes=takes)

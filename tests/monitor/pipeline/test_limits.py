@@ -97,7 +97,7 @@ def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
 
 @pytest.mark.parametrize(("share", "named"), [(0.4, True), (0.1, False)])
 def test_reduced_clocks_are_named_beside_another_limit(share: float, named: bool) -> None:
-    """An overhead comes first: the GPU waits for it, whatever its clocks are."""
+    """An overhead comes first, because the GPU waits for it at any clock."""
     throttled = {"hw_thermal_slowdown": share, "sw_power_cap": 1.0}
     found = limited_by(replace(TINY, waiting=0.65, throttled=throttled))
     assert found is not None
@@ -227,7 +227,7 @@ class Training:
         return load_of(self.window, self.view(), None)
 
 
-def test_averages_are_those_of_the_polls() -> None:
+def test_averages_are_of_the_polls() -> None:
     load = Training(tensor_active_ratio=0.3).after(40, batch_wait_ns=0.25, saving_ns=0.1, cpu=0.7)
     assert load.waiting == pytest.approx(0.25)
     assert load.saving == pytest.approx(0.1)
@@ -250,7 +250,7 @@ def test_a_few_seconds_give_no_verdict() -> None:
 
 
 @pytest.mark.parametrize("name", ["saving", "evaluating"])
-def test_one_pause_soon_after_the_warm_up_is_no_verdict(name: str) -> None:
+def test_one_pause_soon_after_the_warm_up_gives_no_verdict(name: str) -> None:
     training = Training()
     training.after(8)
     assert limited_by(training.after(4, **{f"{name}_ns": 1.0})) is None
@@ -291,10 +291,10 @@ def test_gpu_readings_during_a_save_do_not_count() -> None:
         (60.0, 62.0, 20.0, None),  # the evaluations may have compiled
     ],
 )
-def test_a_reader_that_comes_late_has_the_shares_of_the_whole_run(
+def test_a_late_reader_has_the_shares_of_the_whole_run(
     compiling: float, touched: float, evaluating: float, share: float | None
 ) -> None:
-    """As ``warmwatch status`` without a daemon has, however long it compiled before."""
+    """As in ``warmwatch status`` without a daemon, after compiling for any time."""
     training = Training()
     training.seconds = 30
     view = training.view()
@@ -355,7 +355,7 @@ def test_other_programs_on_the_gpu(
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_in_a_collective_name_the_one_that_they_wait_for(ranks: int) -> None:
+def test_ranks_in_a_collective_name_the_rank_that_they_wait_for(ranks: int) -> None:
     waits = {
         "sm_active_ratio": 0.27,
         "tensor_active_ratio": 0.0,
@@ -410,7 +410,7 @@ def test_the_recorded_gpt2_has_no_single_limit() -> None:
     assert limited_by(load) is None
 
 
-def test_the_sentence_names_it_shortly_and_the_details_in_full() -> None:
+def test_the_sentence_has_the_short_verdict_and_the_details_the_full_one() -> None:
     training = Training(**AS_READ)
     training.after(20)
     view = replace(training.view(), limited_by=limited_by(AT_WORK))
@@ -423,7 +423,7 @@ def test_the_sentence_names_it_shortly_and_the_details_in_full() -> None:
 HOST = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
 
 
-def test_the_load_of_the_host_is_for_each_cpu() -> None:
+def test_the_load_of_the_host_is_per_cpu() -> None:
     training = Training()
     training.after(10)
     assert training.window is not None

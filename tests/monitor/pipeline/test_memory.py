@@ -93,7 +93,7 @@ def test_a_leak_has_its_slope_its_begin_and_the_time_left() -> None:
 
 @pytest.mark.parametrize("in_cgroup", [False, True])
 def test_the_time_left_follows_the_free_memory_at_each_poll(in_cgroup: bool) -> None:
-    """The kernel kills a container at its own limit, whatever the machine has left."""
+    """The kernel kills a container at its own limit, even if the machine has free memory."""
     judging = Judging()
     seen = set()
     for second in range(200):
@@ -120,7 +120,7 @@ def test_the_time_left_follows_the_free_memory_at_each_poll(in_cgroup: bool) -> 
 
 
 @pytest.mark.parametrize("rate", [1.5 * MB, 40 * MB])
-def test_a_leak_is_found_within_minutes_whatever_its_size(rate: float) -> None:
+def test_a_leak_of_any_size_is_found_within_minutes(rate: float) -> None:
     def leak(t: float) -> float:
         return GB + rate * t + noise(t)
 
@@ -162,9 +162,7 @@ def test_a_leak_that_ends_is_no_longer_reported() -> None:
 
 
 @pytest.mark.parametrize(("piece", "rate"), [(1, 3), (20, 2.5), (64, 0.6), (64, 1)])
-def test_a_leak_that_an_allocator_takes_in_pieces_is_reported_without_a_break(
-    piece: int, rate: float
-) -> None:
+def test_a_leak_in_allocator_blocks_is_reported_without_a_gap(piece: int, rate: float) -> None:
     begun = changes(lambda t: 2 * GB + rate * t * MB // (piece * MB) * piece * MB, 3600)
     assert len(begun) == 1
 
@@ -209,13 +207,13 @@ def test_gpu_memory_counts_if_no_other_process_is_on_it(
     "changes",
     [{"evaluating_since_ns": 5}, {"saving_since_ns": 5}, {"active_since_ns": 5}, {"warmups": 0}],
 )
-def test_only_time_in_which_it_trains_counts(changes: dict[str, int]) -> None:
+def test_only_training_time_counts(changes: dict[str, int]) -> None:
     slot = replace(b.WARM, compile=b.WARM.compile._replace(**changes))
     known = followed(lambda t: GB + 10 * MB * t, 300, slot=slot)
     assert known == MemoryHistory()
 
 
-def test_what_compiled_when_the_growth_began_is_named() -> None:
+def test_functions_that_compiled_when_the_growth_began_are_named() -> None:
     history = followed(lambda t: 2 * GB + 4 * MB * max(0, t - 100), 300)
     made = [
         Compilation(id=None, kind="forward", at_ns=(1000 + at) * SECOND, name=name, after_warm=True)
@@ -230,7 +228,7 @@ def test_what_compiled_when_the_growth_began_is_named() -> None:
     ("used", "workers", "holds"),
     [(0.9, 0.1, True), (0.97, 0.6, True), (0.89, 0.6, False), (0.97, 0.09, False)],
 )
-def test_workers_that_hold_much_of_what_is_nearly_used_up(
+def test_workers_with_much_of_a_nearly_full_memory_are_reported(
     used: float, workers: float, holds: bool
 ) -> None:
     known = WorkersMemory(

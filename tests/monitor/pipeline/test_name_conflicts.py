@@ -31,8 +31,8 @@ def members(assembly: Assembly, *records: RecordReading) -> dict[str, list[str]]
     }
 
 
-def test_two_living_runs_of_one_name_are_both_shown_under_names_that_stay() -> None:
-    """In whatever order they are read, and after the first of them has ended."""
+def test_two_live_runs_of_one_name_are_shown_under_stable_names() -> None:
+    """In any order of reading, and after the first one has ended."""
     assembly = Assembly(sources.settings("/d"))
     first, second = record("first", pid=1, attached=20), record("second", pid=2, attached=10)
     assert members(assembly, second, first) == {"gpt2": ["first"], "gpt2-2": ["second"]}
@@ -42,7 +42,7 @@ def test_two_living_runs_of_one_name_are_both_shown_under_names_that_stay() -> N
     assert members(assembly, second) == {"gpt2-2": ["second"]}
 
 
-def test_a_number_that_the_agent_gave_is_not_given_again() -> None:
+def test_a_number_in_a_name_from_the_agent_is_not_reused() -> None:
     numbered = record("numbered", run="gpt2-2", pid=3)
     found = members(
         Assembly(sources.settings("/d")),
@@ -64,7 +64,7 @@ def test_a_restarted_run_continues_under_its_name() -> None:
     assert members(assembly, dead, record("restarted", pid=2)) == {"gpt2": ["restarted"]}
 
 
-def test_a_child_that_is_no_rank_never_represents_its_parent() -> None:
+def test_a_child_that_is_not_a_rank_never_represents_its_parent() -> None:
     """It steps and ends before the parent reports anything: the run continues and is not warm."""
     parent = record("parent", pid=7, attached=20)
     living = record("child", pid=8, launch="process:7:4026531836:99", steps=STEPS)

@@ -1,4 +1,4 @@
-"""The poller: publishes what the sources say, and goes on where one fails or hangs."""
+"""The poller: publishes the values of the sources, and continues if one fails or hangs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def running(poller: Poller) -> Iterator[Poller]:
         poller.stop()
 
 
-def test_one_poll_gives_runs_processes_refusals_and_health() -> None:
+def test_one_poll_publishes_runs_processes_refusals_and_health() -> None:
     poller = made(Records(), host_source, directories=("/d",), clock=FIXED)
     snapshot = poller.poll_once()
     assert snapshot is poller.latest()
@@ -121,7 +121,7 @@ def test_a_command_judges_the_records_as_they_are_after_the_slowest_source() -> 
     assert rank.process == PROCESS
 
 
-def test_before_the_first_look_there_is_a_snapshot_of_epoch_0_and_nothing_is_up() -> None:
+def test_before_the_first_poll_the_snapshot_has_epoch_0_and_no_source_is_up() -> None:
     snapshot = made(Records(), host_source, clock=FIXED).latest()
     assert (snapshot.epoch, snapshot.runs) == (0.0, ())
     assert [h.error for h in snapshot.sources] == ["it has not been read yet"] * 3
@@ -141,14 +141,14 @@ def test_a_source_that_raises_is_down_with_a_sentence_and_its_readings_are_absen
     assert len(poller.poll_once().runs) == 1
 
 
-def test_a_host_that_raises_costs_no_run() -> None:
+def test_an_error_of_the_host_source_hides_no_run() -> None:
     snapshot = made(Records(), fail, clock=FIXED).poll_once()
     (rank,) = snapshot.runs[0].ranks
     assert rank.process is None
     assert not health(snapshot)["host"].up
 
 
-def test_it_polls_until_it_is_stopped() -> None:
+def test_the_poller_polls_until_it_is_stopped() -> None:
     others = set(threading.enumerate())
     reads: list[int] = []
     records = Records(lambda: reads.append(1) or FOUND)
@@ -161,7 +161,7 @@ def test_it_polls_until_it_is_stopped() -> None:
     assert len(reads) == count
 
 
-def test_it_goes_on_after_a_source_raised() -> None:
+def test_the_poller_continues_after_a_source_raised() -> None:
     records = Records(fail)
     with running(made(records, host_source, interval=0.05)) as poller:
         wait_until(lambda: health(poller.latest())["records"].error == "OSError: the disk is gone")
@@ -191,8 +191,8 @@ def test_a_host_that_hangs_does_not_stop_the_records(stuck: threading.Event) -> 
 
 
 @pytest.mark.slow
-def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threading.Event) -> None:
-    """The clock goes on, two seconds with each Snapshot, while the source is stuck."""
+def test_records_that_hang_become_absent_and_snapshots_continue(stuck: threading.Event) -> None:
+    """The clock advances two seconds with each Snapshot while the source hangs."""
     leap = [0]
     records, hangs = Records(), threading.Event()
 
@@ -220,7 +220,7 @@ def test_records_that_hang_become_absent_and_the_snapshots_go_on(stuck: threadin
 def test_after_a_suspension_no_earlier_reading_is_reported(
     stuck: threading.Event,
 ) -> None:
-    """Neither that a source is silent, nor what a rank would be if it had not moved meanwhile."""
+    """No source is reported as silent, and no rank as if it had not advanced."""
     records, stands = Records(), threading.Event()
     moved = replace(LIVING, slot=builders.slot(builders.StepCounts(steps=7)))
     published: list[Snapshot] = []
@@ -259,7 +259,7 @@ def test_a_slow_source_is_given_three_intervals() -> None:
     assert (health.up, health.error) == (False, "no answer for 190 s")
 
 
-def test_a_source_that_is_added_to_the_list_is_read_and_shows_how_it_fares() -> None:
+def test_an_added_source_is_read_and_has_its_health() -> None:
     """One entry suffices: the poller names no data source itself."""
     requested_pids: list[list[int]] = []
     fans: Source[None] = Source(
@@ -331,7 +331,7 @@ def test_a_source_that_recovers_is_read_again(stuck: threading.Event) -> None:
     assert feed.read_within(20)
 
 
-def test_a_command_reads_whole_journals_however_many_polls_that_takes(
+def test_a_command_reads_whole_journals_in_as_many_polls_as_needed(
     tmp_path: Path,
 ) -> None:
     made = {"t": 5, "event": "compilation", "kind": "forward", "seconds": 1.5, "name": "f"}

@@ -1,4 +1,4 @@
-"""The publisher: whatever one record, source or step does, the rest is published, and it shows."""
+"""The publisher: an error of one record, source or step is reported, and the rest is published."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_record_that_cannot_be_judged_is_one_refusal_and_the_rest_is_published
     assert publisher(snapshot).up
 
 
-def test_a_step_that_raises_costs_its_own_part_and_is_named(
+def test_a_step_that_raises_omits_only_its_own_part_and_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> None:
@@ -94,10 +94,10 @@ def test_a_step_that_raises_costs_its_own_part_and_is_named(
     assert publisher(watching.poll_once()).up
 
 
-def test_the_publisher_goes_on_after_the_assembly_as_a_whole_raised(
+def test_the_publisher_continues_after_the_whole_assembly_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its thread must live: what it published last would be the answer for ever."""
+    """Without its thread, the last Snapshot would be the answer forever."""
     watching = poller(GOOD, values={"interval": 0.05})
     whole = assembly.Assembly.make
 
@@ -117,7 +117,7 @@ def test_the_publisher_goes_on_after_the_assembly_as_a_whole_raised(
         watching.stop()
 
 
-def test_its_health_contains_when_and_how_long() -> None:
+def test_its_health_contains_time_and_duration_of_a_poll() -> None:
     now = publisher(poller(GOOD, clock=Hands().clock()).poll_once())
     assert (now.up, now.last_success, now.read_seconds, now.error) == (True, EPOCH, 0.0, None)
 
@@ -189,7 +189,7 @@ def test_refusals_are_bounded_by_kind_and_in_all() -> None:
     assert len(bounded(replace(one, reason=one.path) for one in stray)) == REFUSALS
 
 
-def test_a_daemon_over_a_poisoned_record_and_20_000_stray_files_goes_on_to_answer(
+def test_a_daemon_with_a_poisoned_record_and_20_000_stray_files_still_answers(
     tmp_path: Path,
 ) -> None:
     """Each Snapshot is a new one, the good run is in it, and the answer stays small."""

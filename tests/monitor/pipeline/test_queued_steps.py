@@ -130,8 +130,8 @@ def test_a_hiccup_in_a_loop_that_waits_in_each_step_changes_little() -> None:
 
 
 @pytest.mark.parametrize(("every", "seconds"), [(1, 3), (10, 10), (100, 45)])
-def test_a_gpu_that_recovers_has_its_speed_of_now(every: int, seconds: float) -> None:
-    """Neither the slow steps of the last 40 s nor those of the whole run are steps that wait."""
+def test_a_gpu_that_recovers_has_its_present_speed(every: int, seconds: float) -> None:
+    """The slow steps, of the last 40 s or of the whole run, do not count as steps that wait."""
     training = Training()
     training.run(queued(0.02, every, 90))
     training.run(queued(0.4, every, 80))
@@ -144,8 +144,8 @@ def test_a_gpu_that_recovers_has_its_speed_of_now(every: int, seconds: float) ->
 
 
 @pytest.mark.parametrize("every", [10, 100])
-def test_a_regular_wait_of_over_a_second_is_no_gap_and_a_hang_is(every: int) -> None:
-    """So a report does not count it as a gap, nor as a step of which nothing is known."""
+def test_a_regular_wait_of_over_a_second_is_not_a_gap_and_a_hang_is(every: int) -> None:
+    """So a report counts it neither as a gap nor as an unknown step."""
     training = Training()
     view = training.run(queued(2.0 / every, every, 60))
     assert len(training.long_steps) == 6
@@ -156,15 +156,15 @@ def test_a_regular_wait_of_over_a_second_is_no_gap_and_a_hang_is(every: int) -> 
     assert [one.seconds for one in view.figures.log.long_steps] == [40.0]
 
 
-def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_stays_a_gap() -> None:
-    """Such as an evaluation of 5 s that nothing reported, after every 500 steps."""
+def test_a_rare_long_step_of_a_loop_that_waits_in_each_step_is_a_gap() -> None:
+    """For example, an unreported evaluation of 5 s after every 500 steps."""
     training = Training()
     for _ in range(5):
         view = training.run(iter([*queued(0.02, 1, 10), 5.0]))
     assert len(view.figures.log.long_steps) == 5
 
 
-def test_a_record_that_cannot_be_judged_leaves_the_speed_of_the_others() -> None:
+def test_a_record_that_cannot_be_judged_does_not_change_the_speed_of_others() -> None:
     """Each record is then judged alone, which must not forget the earlier polls of the others."""
 
     class BesideDamaged(Training):

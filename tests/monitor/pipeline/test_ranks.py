@@ -1,4 +1,4 @@
-"""A run's ranks beside each other: who waits, who is missing, how far apart they are."""
+"""The ranks of a run compared: which ones wait, are missing, or differ."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def waiting(peer: RecordReading) -> State:
 
 
 def test_a_rank_that_waits_for_one_that_compiles_is_not_stalled() -> None:
-    """Nor until the stall limit has passed since the other was ready."""
+    """It is not stalled until the stall limit has passed since the other one was ready."""
     assert waiting(reading(1, steps=STEPPED, compile=COMPILING)) is not State.STALLED
     assert waiting(reading(1, steps=STEPPED, compile=COMPILED)) is not State.STALLED
 
@@ -64,7 +64,7 @@ def test_a_rank_is_stalled_if_no_rank_compiles() -> None:
     assert waiting(dead) is State.STALLED
 
 
-def test_of_several_the_one_that_compiled_last_is_waited_for() -> None:
+def test_a_rank_waits_for_the_one_that_compiled_last() -> None:
     for lately in (1, 2):
         last = {1: b.ago(310), 2: b.ago(309), lately: b.ago(20)}
         others = [
@@ -87,8 +87,8 @@ def test_a_rank_does_not_wait_for_itself() -> None:
     assert set(states(*both).values()) == {State.STALLED}
 
 
-def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
-    """After a restart with fewer ranks, none waits for the missing ones."""
+def test_ranks_of_an_earlier_start_are_history() -> None:
+    """After a restart with fewer ranks, no rank waits for the missing ones."""
     before = [
         reading(rank, alive=False, attached=300, launch="parent:7", steps=STEPPED)
         for rank in range(4)
@@ -101,7 +101,7 @@ def test_what_an_earlier_start_of_the_run_left_behind_is_history() -> None:
     assert states(*before).keys() == {0, 1, 2, 3}
 
 
-def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_ended_too() -> None:
+def test_ranks_of_an_earlier_start_are_history_after_the_later_one_has_ended() -> None:
     """Two steps of a batch job: two ranks train and fail, one evaluates and finishes."""
     failed = replace(WARMED, ended_ns=b.ago(200), end_code=ENDS.index("failed"))
     trained = [
@@ -116,9 +116,7 @@ def test_what_an_earlier_start_left_behind_is_history_when_the_later_one_has_end
 
 
 @pytest.mark.parametrize(("gone_ns", "stepped"), [(b.ago(80), 250), (None, 90), (None, 100)])
-def test_two_starts_that_overlapped_both_stay_after_their_end(
-    gone_ns: int | None, stepped: float
-) -> None:
+def test_two_overlapping_starts_remain_after_their_end(gone_ns: int | None, stepped: float) -> None:
     one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
     steps = replace(STEPPED, last_step_ns=b.ago(stepped))
     other = reading(1, alive=False, attached=300, launch="parent:8", steps=steps)
@@ -126,16 +124,16 @@ def test_two_starts_that_overlapped_both_stay_after_their_end(
     assert states(one, other).keys() == {0, 1}
 
 
-def test_a_start_that_was_killed_as_it_compiled_was_there_until_then() -> None:
-    """By a monitor that starts later: it ended unseen and without a step."""
+def test_a_start_killed_during_a_compilation_lived_until_then() -> None:
+    """Seen by a monitor that starts later: the start ended unseen and without a step."""
     one = reading(0, alive=False, attached=100, launch="parent:7", steps=STEPPED)
     compiling = CompileCounts(begun=1, active_since_ns=b.ago(90), episode_began_ns=b.ago(90))
     other = reading(1, alive=False, attached=120, launch="parent:8", compile=compiling)
     assert states(one, other)[1] is State.LOST
 
 
-def test_the_latest_start_began_with_the_first_of_its_ranks() -> None:
-    """Another that was last seen before the second one attached had lived beside the first."""
+def test_the_latest_start_begins_with_its_first_rank() -> None:
+    """A rank last seen before the second one attached still lived at the same time as the first."""
     latest = [
         reading(rank, alive=False, attached=attached, launch="parent:8", steps=STEPPED)
         for rank, attached in ((0, 150), (1, 100))
@@ -145,20 +143,20 @@ def test_the_latest_start_began_with_the_first_of_its_ranks() -> None:
     assert states(*latest, other).keys() == {0, 1, 2}
 
 
-def test_of_two_starts_that_live_what_died_before_the_later_one_is_history() -> None:
+def test_with_two_live_starts_a_rank_that_died_before_the_later_one_is_history() -> None:
     first = reading(0, launch="parent:7", attached=300, steps=STEPPED)
     later = reading(1, launch="parent:8", attached=100, steps=STEPPED)
     dead = reading(2, alive=False, launch="parent:6", attached=200, steps=STEPPED)
     assert states(first, later, dead).keys() == {0, 1}
 
 
-def test_a_rank_of_this_start_that_is_gone_stays() -> None:
+def test_a_lost_rank_of_this_start_remains() -> None:
     living = reading(0, launch="parent:7", steps=STEPPED)
     lost = reading(1, alive=False, launch="parent:7", steps=STEPPED)
     assert states(living, lost)[1] is State.LOST
 
 
-def test_a_rank_that_died_after_the_new_start_began_stays() -> None:
+def test_a_rank_that_died_after_the_new_start_began_remains() -> None:
     """Two launchers of one run on one host, as for two nodes: neither hides the other's losses."""
     living = reading(0, launch="parent:7", attached=100, steps=STEPPED)
     lost = reading(1, alive=False, launch="parent:8", attached=90, steps=STEPPED)
@@ -182,7 +180,7 @@ def test_ranks_that_did_the_same_have_no_differences() -> None:
     assert of_run(b.WARM)["skew"] is None
 
 
-def test_it_reports_where_ranks_compiled_different_graphs() -> None:
+def test_ranks_that_compiled_different_graphs_are_reported() -> None:
     longer = tuple(ns + 40 * SECOND * (n == 0) for n, ns in enumerate(b.WARM.compile.phase_ns))
     other = compiled(
         graphs=b.WARM.compile.graphs + 2, recompiles=b.categories(shape=2), phase_ns=longer
@@ -210,7 +208,7 @@ def test_it_reports_where_ranks_compiled_different_graphs() -> None:
         ({"graphs": 3}, "3 graphs in rank 1, 1 in rank 0"),
     ],
 )
-def test_the_sentence_has_room_for_one_difference(counts: dict[str, Any], expected: str) -> None:
+def test_the_sentence_contains_one_difference(counts: dict[str, Any], expected: str) -> None:
     run = of_run(b.WARM, compiled(**counts), b.WARM)
     assert run["summary"] == f"gpt2: warm since step 4: 36 ms a step is the real speed; {expected}"
     assert run["skew"]["differences"]
@@ -327,7 +325,7 @@ def test_differences_are_not_reported_while_a_rank_compiles() -> None:
     assert of_run(b.WARM, b.RECOMPILING)["skew"]["differences"] == []
 
 
-def test_a_count_that_a_rank_cannot_tell_is_not_compared() -> None:
+def test_a_count_that_a_rank_lacks_is_not_compared() -> None:
     mute = replace(b.WARM, identity=replace(b.WARM.identity, missing=("compilations",)))
     skew = of_run(mute, b.WARM)["skew"]
     assert skew["graphs"] is None
@@ -352,7 +350,7 @@ def test_ranks_on_other_hosts_are_known_to_be_missing() -> None:
     assert summary(b.snapshot(*here)).endswith(expected)
 
 
-def test_a_huge_world_costs_the_answer_nothing() -> None:
+def test_missing_ranks_of_a_huge_world_are_ranges() -> None:
     run = status(b.snapshot(b.view(b.as_rank(b.WARM, 5, MOST_RANKS))))["runs"][0]
     assert run["missing_ranges"] == [[0, 4], [6, MOST_RANKS - 1]]
     assert run["missing_count"] == MOST_RANKS - 1
@@ -379,5 +377,5 @@ def test_gaps_between_many_ranks_are_listed_up_to_a_limit_and_all_counted() -> N
         (list(range(0, 40, 2)), "ranks 0, 2, 4, 6, 8, 10, 12, 14, ..."),
     ],
 )
-def test_ranks_are_listed_shortly(given: list[int], text: str) -> None:
+def test_ranks_are_listed_as_ranges(given: list[int], text: str) -> None:
     assert numbers(given) == text

@@ -62,7 +62,7 @@ MOVES = st.sampled_from((0, 1, 2, -3600))  # the last: before the K-th clean ste
 def test_cached_figures_never_differ_from_newly_computed_ones(
     looks: list[tuple[Slot, dict[str, Any], int]],
 ) -> None:
-    """Blocks that are the same object, of which others have changed beside them, included."""
+    """This includes blocks that are the same object while other blocks changed."""
     forget_others(())
     found, made = [], []
     for slot, change, steps in looks:
@@ -73,7 +73,7 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
     assert found == [computed(one) for one in made]
 
 
-def test_nothing_is_cached_of_removed_records() -> None:
+def test_no_figure_of_a_removed_record_is_cached() -> None:
     first, judging, around = reading(b.WARM), Judging(), Around(now_ns=NOW)
     judging.of([first], around, None)
     known = cached_figures(first)
@@ -84,7 +84,7 @@ def test_nothing_is_cached_of_removed_records() -> None:
 
 
 @given(DURATIONS, st.floats(0, 1))
-def test_a_quantile_is_in_the_bin_of_the_step_that_it_is_of(durations: list[int], q: float) -> None:
+def test_a_quantile_is_in_the_bin_of_its_step(durations: list[int], q: float) -> None:
     found = record.quantile_ns(b.bins(*durations), q)
     if not durations:
         assert found is None
@@ -106,7 +106,7 @@ def test_the_longest_step_is_rounded_up_to_its_bins_end(durations: list[int]) ->
     assert longest == ends[0] / 1e9
 
 
-def test_what_a_record_has_not_yet_is_not_known() -> None:
+def test_values_that_a_record_lacks_are_unknown() -> None:
     bare = figures(b.slot(attached=4, torch="", python="", agent=""))
     unknown = {name for name, value in _leaves(bare) if value is None}
     assert unknown >= {
@@ -127,15 +127,15 @@ def _leaves(value: Any, where: str = "") -> list[tuple[str, Any]]:
     return [leaf for name, part in parts for leaf in _leaves(part, f"{where}.{name}")]
 
 
-def test_the_reason_of_a_reopening_is_that_of_the_warm_up_now_open() -> None:
+def test_the_reopening_reason_is_that_of_the_open_warm_up() -> None:
     early = replace(b.RECOMPILATION, at_ns=b.ago(60), reason="early")
     both = (early, b.RECOMPILATION)
     assert figures(b.RECOMPILING, compilations=both).log.reopened_by == b.RECOMPILATION
     assert figures(b.WARM, compilations=both).log.reopened_by is None
 
 
-def test_a_length_of_time_is_measured_on_the_machines_own_clock() -> None:
-    """The wall clock that was right at attaching may have been set since."""
+def test_a_duration_is_measured_on_the_monotonic_clock() -> None:
+    """The wall clock may have been set since the agent attached."""
     header = replace(b.WARM.header, attached_epoch_ns=10**18)
     progress = figures(replace(b.WARM, header=header)).progress
     assert progress.compiler_quiet_seconds == pytest.approx(130)

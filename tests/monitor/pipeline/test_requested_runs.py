@@ -21,7 +21,7 @@ def test_a_run_counts_as_requested_for_30_s() -> None:
     assert runs.names() == {"gpt2"}
 
 
-def test_a_client_pushes_out_its_own_requests_alone() -> None:
+def test_a_client_evicts_only_its_own_requests() -> None:
     runs = RequestedRuns(Clock())
     runs.note("honest", "user 1")
     for number in range(1000):

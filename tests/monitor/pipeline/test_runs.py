@@ -1,4 +1,4 @@
-"""Grouping: which record speaks for which rank of which run."""
+"""Grouping: which record represents which rank of which run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def speaker(*rivals: RecordReading) -> str:
     return rank.reading.folder
 
 
-def test_runs_are_in_order_of_names_and_ranks_in_order() -> None:
+def test_runs_are_sorted_by_name_and_ranks_by_number() -> None:
     readings = [
         reading(f"{run}{rank}", run=run, rank=rank) for run in ("b", "a") for rank in (10, 2, 0)
     ]
@@ -68,10 +68,8 @@ def test_runs_are_in_order_of_names_and_ranks_in_order() -> None:
     ],
     ids=lambda rival: rival.folder,
 )
-def test_of_two_records_of_one_rank_the_right_one_is_shown(
-    loser: RecordReading, winner: RecordReading
-) -> None:
-    """A living one before a dead, of the living one with facts, then the newest."""
+def test_the_best_record_of_a_rank_is_shown(loser: RecordReading, winner: RecordReading) -> None:
+    """A live record first, then one with facts, then the newest."""
     assert speaker(loser, winner) == speaker(winner, loser) == winner.folder
 
 
@@ -97,7 +95,7 @@ def test_of_two_records_of_one_rank_the_right_one_is_shown(
 def test_a_helper_never_replaces_a_rank(
     launch: str, pid: int, world_size: int | None, helps: bool
 ) -> None:
-    """Not even where it is newer, and has facts while the rank has none."""
+    """Not even if it is newer and has facts while the rank has none."""
     rank = reading("rank", attached=20, launch="process:7:4026:99")
     rank = replace(rank, slot=replace(rank.slot, identity=replace(rank.slot.identity, pid=7)))
     child = {"launch": launch, "world_size": world_size}
@@ -118,13 +116,13 @@ RANK: dict[str, object] = {"world_size": 2, "steps": TELLING}
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_parent_that_waits_for_its_ranks_is_none_of_them(*, alive: bool) -> None:
-    """It outlives them, and had imported PyTorch's compiler before it started them."""
+def test_a_parent_that_waits_for_its_ranks_is_not_a_rank(*, alive: bool) -> None:
+    """It outlives them and imported PyTorch's compiler before it started them."""
     rank = of(8, "rank", alive=alive, attached=20, **RANK)
     assert speaker(PARENT, rank) == speaker(rank, PARENT) == "rank"
 
 
-def test_of_ranks_started_one_after_another_the_last_is_shown() -> None:
+def test_the_last_of_consecutively_started_ranks_is_shown() -> None:
     first = of(8, "a rank that died", alive=False, attached=20, **RANK)
     again = of(9, "a restarted rank", alive=False, attached=10, **RANK)
     for order in permutations((PARENT, first, again)):
@@ -134,14 +132,16 @@ def test_of_ranks_started_one_after_another_the_last_is_shown() -> None:
 @pytest.mark.parametrize(
     "other", [{"attached": 40}, {"attached": 20, "launch": "process:6:4026:98"}], ids=str
 )
-def test_what_lives_gives_way_to_no_dead_that_it_has_not_started(other: dict[str, object]) -> None:
-    """One that was there before it, and one of another start."""
+def test_a_live_record_is_not_replaced_by_a_dead_one_of_another_start(
+    other: dict[str, object],
+) -> None:
+    """The dead one attached earlier, or belongs to another launch."""
     dead = of(8, "dead", alive=False, **RANK, **other)
     assert speaker(PARENT, dead) == speaker(dead, PARENT) == "parent"
 
 
 def test_the_chosen_record_does_not_depend_on_their_order() -> None:
-    """A helper gives way to the process that started it, and that one to the rank that it made."""
+    """A helper is replaced by its parent process, and that one by the rank that it started."""
     rivals = (
         PARENT,
         of(8, "rank", attached=20, alive=False, **RANK),
@@ -173,7 +173,7 @@ def test_a_rank_gets_the_host_data_of_its_own_process() -> None:
     assert [rank.process for rank in run.ranks] == [process, None]
 
 
-def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
+def test_the_stall_limit_depends_on_the_median_step() -> None:
     """Steps of 20 s: stalled after 200 s, not after 60."""
     steps = StepCounts(steps=9, last_step_ns=builders.ago(150))
     slow = reading("slow", steps=steps, clean=(20 * 10**9,) * 9)
@@ -183,7 +183,7 @@ def test_the_median_step_bears_on_when_a_rank_counts_as_stalled() -> None:
     assert view(fast, NOW).judgement.state is State.STALLED
 
 
-def test_a_rank_has_the_devices_that_it_names_in_its_order() -> None:
+def test_a_rank_has_the_devices_that_it_names_in_that_order() -> None:
     """CUDA and NVML may use different prefixes; a device that NVML does not report is left out."""
     whole, part, other = (builders.gpu(n, uuid=u) for n, u in enumerate(("GPU-a", "MIG-b", "c")))
     using = [
@@ -206,8 +206,8 @@ def test_a_rank_has_the_devices_that_it_names_in_its_order() -> None:
     assert owned(using, iter(devices)) == expected
 
 
-def test_a_device_of_that_very_name_is_not_taken_for_one_of_another_prefix() -> None:
-    """``setdefault``: the first one has the bare name; each has its own."""
+def test_a_device_with_an_equal_name_precedes_one_with_another_prefix() -> None:
+    """The first device has the bare name; each rank has its own device."""
     first, second = builders.gpu(0, uuid="GPU-a"), builders.gpu(1, uuid="MIG-a")
     using = [reading("0", gpus=("MIG-a",)), reading("1", rank=1, gpus=("GPU-a",))]
     found = owned(using, (first, second))
@@ -223,7 +223,7 @@ QUIET = StepCounts(steps=9, last_step_ns=builders.ago(100))
     [(None, True, State.STALLED), (50, True, State.EAGER), (50, False, State.STALLED)],
     ids=["nobody works", "the other one works", "it worked, and is gone"],
 )
-def test_a_rank_waits_for_a_living_one_that_works(
+def test_a_rank_waits_for_a_live_rank_that_works(
     worked: float | None, alive: bool, state: State
 ) -> None:
     working = {} if worked is None else {"1": builders.ago(worked), "gone": NOW}
@@ -237,7 +237,7 @@ def test_a_rank_waits_for_a_living_one_that_works(
     assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
 
 
-def test_a_run_without_live_ranks_waits_for_no_rank() -> None:
+def test_a_run_without_live_ranks_waits_for_none() -> None:
     (run,) = group([reading("0", alive=False, steps=QUIET)], Known(now_ns=NOW, working={"0": NOW}))
     assert run.state is State.LOST
 
@@ -245,7 +245,7 @@ def test_a_run_without_live_ranks_waits_for_no_rank() -> None:
 @pytest.mark.parametrize(
     ("alive", "state"), [(True, State.EAGER), (False, State.STALLED)], ids=["living", "gone"]
 )
-def test_a_rank_waits_for_a_living_one_that_evaluates(*, alive: bool, state: State) -> None:
+def test_a_rank_waits_for_a_live_rank_that_evaluates(*, alive: bool, state: State) -> None:
     evaluating = CompileCounts(evaluating_since_ns=builders.ago(90))
     ranks = [
         reading("0", steps=QUIET),
@@ -262,7 +262,7 @@ COMPILES = CompileCounts(begun=1, active_since_ns=builders.ago(30), active_phase
 @pytest.mark.parametrize(
     ("limit", "conditions"), [(20, ("long_compile",)), (30, ()), (0, ())], ids=str
 )
-def test_a_rank_is_held_against_the_longest_compilation_that_was_set(
+def test_a_compilation_is_compared_with_the_configured_limit(
     limit: int, conditions: tuple[str, ...]
 ) -> None:
     (run,) = group(
@@ -271,8 +271,8 @@ def test_a_rank_is_held_against_the_longest_compilation_that_was_set(
     assert run.ranks[0].judgement.conditions == conditions
 
 
-def test_a_rank_that_compiles_is_held_against_those_that_have_done_it() -> None:
-    """Five times what the other one took, which is ten minutes."""
+def test_a_compiling_rank_is_compared_with_the_finished_ranks() -> None:
+    """The limit is five times the duration of the other one: ten minutes."""
     did = CompileCounts(begun=1, ended=1, longest_activity_ns=120 * 10**9)
     for since, conditions in ((599, ()), (601, ("long_compile",))):
         mine = replace(COMPILES, active_since_ns=builders.ago(since))
@@ -281,7 +281,7 @@ def test_a_rank_that_compiles_is_held_against_those_that_have_done_it() -> None:
         assert run.ranks[0].judgement.conditions == conditions
 
 
-def test_a_rank_is_held_against_what_earlier_runs_of_its_kind_took() -> None:
+def test_a_warm_up_is_compared_with_comparable_earlier_runs() -> None:
     first = Warmup(began_ns=builders.ago(200), ended_ns=builders.ago(100), steps=1)
     slow = CompileCounts(begun=1, ended=1, warmups=1, first_warmup=first, last_warmup=first)
     ranks = [reading(str(rank), rank=rank, compile=slow) for rank in (0, 1)]
@@ -289,24 +289,24 @@ def test_a_rank_is_held_against_what_earlier_runs_of_its_kind_took() -> None:
     assert [rank.judgement.conditions for rank in run.ranks] == [(), ("slower_than_before",)]
 
 
-def test_a_rank_is_idle_since_anything_of_it_was_last_seen_busy() -> None:
+def test_a_rank_is_idle_since_its_last_process_was_busy() -> None:
     ranks = [reading(str(rank), rank=rank) for rank in range(3)]
     (run,) = group(ranks, Known(now_ns=NOW, busy={"0": builders.ago(30), "1": NOW + 1}))
     assert [rank.idle_seconds for rank in run.ranks] == [30, 0, None]
 
 
-def test_a_view_alone_has_neither_work_nor_devices() -> None:
+def test_a_single_view_has_no_work_and_no_devices() -> None:
     alone = view(reading("0"), NOW)
     assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
 
 
-def test_a_view_alone_is_held_against_no_other_rank_and_an_hour() -> None:
+def test_a_single_view_has_a_limit_of_an_hour() -> None:
     for since, conditions in ((3600, ()), (3601, ("long_compile",))):
         mine = replace(COMPILES, active_since_ns=builders.ago(since))
         assert view(reading("0", compile=mine), NOW).judgement.conditions == conditions
 
 
-def test_a_rank_shows_what_its_compile_workers_do() -> None:
+def test_a_rank_has_its_busy_and_idle_compile_workers() -> None:
     process = ProcessReading(
         pid=7, cpu_seconds=1.0, resident_bytes=2, workers_busy=3, workers_idle=1
     )
@@ -380,10 +380,10 @@ def gone(seconds: float) -> RecordReading:
         "one rank cannot tell",
     ],
 )
-def test_a_run_ended_together_where_all_its_ranks_did(
+def test_a_run_ended_together_if_all_its_ranks_did(
     ranks: list[RecordReading], together: bool | None
 ) -> None:
-    """What cancels a job ends all of it; what breaks a rank leaves the others, for a while."""
+    """A cancelled job ends with all ranks; after a failed rank the others continue for a while."""
     numbered = [
         replace(one, slot=replace(one.slot, identity=replace(one.slot.identity, rank=number)))
         for number, one in enumerate(ranks)
@@ -429,14 +429,14 @@ def living(rank: int) -> RecordReading:
         ([dead(0, None), dead(1, None)], ["lost", "lost"]),
     ],
 )
-def test_the_rank_that_died_by_itself_failed_and_those_that_were_ended_did_not(
+def test_a_rank_that_died_by_itself_failed_and_terminated_ranks_did_not(
     ranks: list[RecordReading], states: list[str]
 ) -> None:
     (run,) = group(ranks, Known(now_ns=NOW))
     assert [view.judgement.state.value for view in run.ranks] == states
 
 
-def test_a_process_that_is_killed_at_its_end_is_lost_whatever_killed_it() -> None:
+def test_a_process_killed_during_its_exit_is_lost_after_any_signal() -> None:
     crashed = dead(0, SEGV)
     at_end = replace(crashed.slot, compile=CompileCounts(ended_ns=NOW - SECOND))
     (run,) = group([replace(crashed, slot=at_end)], Known(now_ns=NOW))

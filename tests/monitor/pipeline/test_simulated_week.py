@@ -74,7 +74,7 @@ class Node:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [3, pytest.param(7, marks=pytest.mark.long)])
-def test_many_days_leave_no_more_behind_than_two(tmp_path: Path, number: int) -> None:
+def test_memory_after_many_days_equals_that_after_two(tmp_path: Path, number: int) -> None:
     node = Node(tmp_path)
     days: list[tuple[int, int, int, int]] = []
     for hour in range(1, 24 * number + 1):

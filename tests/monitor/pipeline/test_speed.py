@@ -91,7 +91,7 @@ def test_a_step_change_is_reported_within_its_first_30_seconds_with_its_step() -
 
 
 @pytest.mark.parametrize("step", [0.002, 0.024, 0.3, 1.0, 1.15, 1.25, 3.0])
-def test_half_as_long_again_is_reported_within_30_seconds_and_ten_steps(step: float) -> None:
+def test_steps_half_as_long_again_are_reported_within_30_seconds_and_ten_steps(step: float) -> None:
     watch = Watch()
     watch.run(noisy(step, max(100, round(60 / step)), spread=0.02))
     began, steps = watch.now, watch.steps
@@ -102,8 +102,8 @@ def test_half_as_long_again_is_reported_within_30_seconds_and_ten_steps(step: fl
 
 
 @pytest.mark.parametrize("fast", [60, 100])
-def test_a_few_seconds_of_fast_steps_are_a_level_too(fast: int) -> None:
-    """So a daemon agrees with a command that has the record's histogram alone."""
+def test_a_few_seconds_of_fast_steps_are_a_level(fast: int) -> None:
+    """So a daemon agrees with a command that has only the record's histogram."""
     watch = Watch()
     watch.run(noisy(0.1, fast))
     began = watch.now
@@ -113,7 +113,7 @@ def test_a_few_seconds_of_fast_steps_are_a_level_too(fast: int) -> None:
     assert first_poll(watch.slot()).slower
 
 
-def test_after_recovery_nothing_is_slower() -> None:
+def test_after_recovery_no_slowdown_is_reported() -> None:
     watch = Watch()
     watch.run(noisy(0.024, 2000))
     watch.run(noisy(0.1, 600))
@@ -155,7 +155,7 @@ def test_compile_activity_and_the_end_of_a_run_end_a_slower_period() -> None:
     assert watch.periods() == (ended,)
 
 
-def test_the_last_sixteen_slower_periods_are_kept() -> None:
+def test_the_last_sixteen_slower_periods_are_retained() -> None:
     watch = Watch()
     watch.run(noisy(0.02, 2000))
     for seed in range(18):
@@ -180,7 +180,7 @@ def test_a_slow_drift_is_reported_when_it_amounts_to_half_as_much_again() -> Non
     assert first.since_step == pytest.approx(10_000, rel=0.06)
 
 
-def test_every_tenth_step_slow_is_no_change() -> None:
+def test_slow_steps_at_every_tenth_step_are_not_a_change() -> None:
     watch = Watch()
     watch.run(0.3 if n % 10 == 9 else 0.02 for n in range(20_000))
     assert not watch.seen
@@ -209,7 +209,7 @@ def test_a_recompile_that_falls_back_to_eager_keeps_the_reference() -> None:
     assert watch.seen[-1][2].before == pytest.approx(0.02, rel=0.1)
 
 
-def test_a_burst_of_a_few_seconds_is_no_level() -> None:
+def test_a_burst_of_a_few_seconds_is_not_a_level() -> None:
     watch = Watch()
     for _ in range(50):
         watch.run(noisy(0.02, 1500))
@@ -217,7 +217,7 @@ def test_a_burst_of_a_few_seconds_is_no_level() -> None:
     assert not watch.seen
 
 
-def test_a_command_without_a_daemon_has_the_histogram() -> None:
+def test_a_command_without_a_daemon_uses_the_histogram() -> None:
     watch = Watch()
     watch.run(noisy(0.02, 60_000))
     watch.run(noisy(0.4, 500))
@@ -292,7 +292,7 @@ def test_the_first_poll_is_not_the_start_of_a_slower_level() -> None:
         "steps that vary",
     ],
 )
-def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
+def test_a_command_without_a_daemon_reports_no_false_change(
     lengths: Callable[[], Iterable[float]],
 ) -> None:
     watch = Watch()
@@ -300,7 +300,7 @@ def test_a_command_without_a_daemon_reports_no_change_where_there_is_none(
     assert watch.first_poll() == ()
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_the_stored_lengths_and_blocks_are_bounded() -> None:
     watch = Watch()
     watch.run(noisy(0.001, 100_000))
     assert watch.speed is not None
@@ -397,8 +397,8 @@ def test_a_change_in_a_real_training_is_reported_with_its_step(training: str) ->
 
 
 @pytest.mark.parametrize("training", sorted(set(UNCHANGED) - set(LONG)))
-def test_a_real_training_that_becomes_four_times_as_slow_raises_one(training: str) -> None:
-    """Else the detector could be deaf to series as rough as these."""
+def test_a_real_training_that_becomes_four_times_as_slow_raises_an_alarm(training: str) -> None:
+    """Without this, the detector could ignore every change of such noisy series."""
     watch = Watch()
     watch.run(REAL[training])
     watch.run(4 * length for length in REAL[training])
@@ -410,7 +410,7 @@ def slowed(**counts: object) -> RankView:
     return runs.view(b.view(b.WARM).record, b.NOW, slower=known)
 
 
-def test_the_sentence_says_since_when_how_much_and_why() -> None:
+def test_the_sentence_contains_start_amount_and_cause_of_a_slowdown() -> None:
     words = run_answer(b.snapshot(slowed(causes=("load 8.9 on 2 CPUs",))).runs[0])
     assert words.summary == (
         "gpt2: warm but slower: 400 ms a step since step 301 (24 ms before, 17x); "
@@ -451,8 +451,8 @@ def test_the_answer_the_metrics_and_the_conditions_agree() -> None:
     )
 
 
-def test_judging_follows_a_record_from_look_to_look() -> None:
-    """The daemon's own way, with its host's load as the cause."""
+def test_a_slowdown_is_detected_over_the_polls_of_a_daemon() -> None:
+    """The code path of a daemon, with the load of the host as the cause."""
     judging, watch, ratios = Judging(), Watch(), []
     for length in (*noisy(0.05, 600), *noisy(0.2, 160)):
         watch.run([length])

@@ -109,7 +109,7 @@ TRAINING = Past(
 
 @pytest.mark.parametrize("interval", [0.1, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("lag", [0.0, 0.2])
-def test_the_joules_of_compilation_do_not_depend_on_how_often_one_looks(
+def test_the_joules_of_compilation_do_not_depend_on_the_poll_interval(
     interval: float, lag: float
 ) -> None:
     """Each activity has two mixed windows at most, and they are split by known powers."""
@@ -127,37 +127,37 @@ MARKS = tuple(2.0 + 0.1 * i for i in range(480))
     [((20.3, 20.7),), ((3.0, 8.0), (20.3, 20.7)), ((20.3, 20.5), (30.6, 30.8))],
     ids=["the power of steps is known", "that of compiling is known", "twice"],
 )
-def test_a_recompile_within_one_window_costs_what_it_drew(
+def test_a_recompile_within_one_window_costs_its_own_energy(
     activities: tuple[tuple[float, float], ...],
 ) -> None:
-    """Shorter than the pause between two looks: the window's other part is taken off it."""
+    """It is shorter than the interval of polls: the rest of the window is subtracted."""
     brief = Past(activities=activities, steps=MARKS, end=50.0)
     spent = follow(brief, every(1.0, brief.end)).spending
     assert spent.compile_joules == pytest.approx(brief.compile_joules(), rel=1e-6)
     assert spent.compile_seconds == pytest.approx(sum(b - a for a, b in activities))
 
 
-def test_where_neither_power_is_known_a_window_is_split_by_its_time() -> None:
-    """Before the first step the GPU is idle in the other part too, so that is no measure."""
+def test_without_a_known_power_a_window_is_split_by_time() -> None:
+    """Before the first step the GPU is idle in the other part too, so that power does not help."""
     early = PollInterval(activities=((1.5, 1.9),), steps=(30.0,), end=2.0)
     for looks in ([1.0, 2.0], [0.0, 1.0, 2.0]):
         assert follow(early, looks).spending.compile_joules == pytest.approx(COMPILE_WATTS * 0.4)
 
 
-def test_a_clean_step_costs_what_the_gpu_draws_in_its_time() -> None:
+def test_a_clean_step_costs_the_energy_drawn_in_its_time() -> None:
     spent = follow(TRAINING, every(1.0, TRAINING.end)).spending
     assert spent.clean_joules / spent.clean_steps == pytest.approx(TRAIN_WATTS * 0.036, rel=0.03)
 
 
-def test_steps_of_many_seconds_are_not_taken_for_idle_time() -> None:
-    """21 s a step, a look a second: most windows hold no mark, and all their energy counts."""
+def test_steps_of_many_seconds_are_not_idle_time() -> None:
+    """21 s a step, a poll a second: most windows contain no mark, and all their energy counts."""
     marks = tuple(21.0 + 21 * i for i in range(20))
     slow = Past(activities=((1.0, 20.0),), steps=marks, end=430.0)
     spent = follow(slow, every(1.0, slow.end)).spending
     assert spent.clean_joules / spent.clean_steps == pytest.approx(TRAIN_WATTS * 21, rel=0.01)
 
 
-def test_what_comes_after_the_last_step_is_no_step() -> None:
+def test_energy_after_the_last_step_belongs_to_no_step() -> None:
     stopped = replace(TRAINING, end=400.0)
     spent = follow(stopped, every(1.0, stopped.end)).spending
     assert spent.clean_joules / spent.clean_steps == pytest.approx(TRAIN_WATTS * 0.036, rel=0.06)
@@ -170,7 +170,7 @@ def test_a_late_monitor_reports_the_time_it_covers() -> None:
     assert spent.compile_joules == pytest.approx(19.9 * COMPILE_WATTS, rel=0.05)
 
 
-def test_a_counter_that_falls_makes_its_window_unknown_and_nothing_else() -> None:
+def test_a_counter_that_falls_makes_only_its_window_unknown() -> None:
     """The driver was reloaded at second 10: that window is not covered."""
     account = EnergyUsed()
     for look in every(1.0, 39.0):
@@ -197,7 +197,7 @@ def test_two_gpus_are_two_times_the_joules_and_the_same_seconds() -> None:
     assert account.spending.clean_joules == pytest.approx(2 * one.clean_joules)
 
 
-def test_the_recorded_training_on_an_h100_costs_what_its_intervals_say() -> None:
+def test_the_cost_of_a_recorded_h100_training_matches_its_intervals() -> None:
     """Its real activities, with a GPU that draws 118 W in them and 600 W else."""
     reported = json.loads(CAPTURE.read_text())["events"]
     activities = tuple(_intervals(reported))
@@ -226,10 +226,10 @@ edges = st.lists(st.floats(0.1, 8.0), min_size=2, max_size=12)
 
 @settings(deadline=None)  # a busy machine is no finding
 @given(edges, st.floats(0.05, 3.0), st.floats(0.0, 0.4))
-def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
+def test_costs_are_never_negative_never_shrink_and_never_exceed_the_total(
     lengths: list[float], interval: float, lag: float
 ) -> None:
-    """Activities and pauses of any length, looked at at any rate."""
+    """Activities and pauses of any length, polled at any rate."""
     at, activities, steps = 0.0, [], []
     for number, length in enumerate(lengths):
         if number % 2:
@@ -251,7 +251,7 @@ def test_nothing_is_negative_nothing_shrinks_and_no_more_is_spent_than_was(
     assert before.compile_seconds <= past.compile_seconds(at + lag) + 1e-6
 
 
-def test_a_summary_stays_while_its_record_exists_and_then_for_the_retention() -> None:
+def test_a_summary_remains_while_its_record_exists_and_then_for_the_retention() -> None:
     views = b.runs(TRAINING.view(1.0, 1.0))
     reading = views[0].ranks[0].reading
     assert reading is not None
@@ -269,7 +269,7 @@ def test_a_summary_stays_while_its_record_exists_and_then_for_the_retention() ->
     assert retained(gone, (), _ns(902.1), 900 * SECOND) == {}
 
 
-def test_compile_time_at_an_earlier_moment_leaves_out_what_came_since() -> None:
+def test_compile_time_at_an_earlier_moment_excludes_later_compilation() -> None:
     view = TRAINING.view(10.0, 10.0)
     assert compile_ns_at(view, _ns(9.5), _ns(10.0)) == pytest.approx(7.5 * SECOND)
     view = TRAINING.view(39.6, 39.6)

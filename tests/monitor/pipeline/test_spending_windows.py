@@ -1,4 +1,4 @@
-"""What one window between two readings of a GPU's energy is charged with, to the joule."""
+"""The cost of one window between two readings of a GPU's energy, to the joule."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ COMPILED = seen(10, 2000.0, compiled=10, begun=1)  # at 100 W
 TRAINED = seen(10, 7000.0, begun=0, steps=1)  # at 600 W
 
 
-def test_a_window_of_activity_alone_costs_all_of_its_energy() -> None:
+def test_a_window_with_only_compile_activity_costs_all_of_its_energy() -> None:
     assert spent(STARTED, COMPILED) == Spending(compile_joules=1000.0, compile_seconds=10.0)
     dearer = seen(20, 5000.0, compiled=20, begun=2)
     assert spent(STARTED, COMPILED, dearer).compile_joules == 4000.0, "what it drew, not 100 W"
 
 
 @pytest.mark.parametrize(("joules", "compiling"), [(3000.0, 400.0), (300.0, 300.0), (0.0, 0.0)])
-def test_a_mixed_one_costs_what_compiling_drew_before_and_no_more_than_all(
+def test_a_mixed_window_uses_the_known_power_of_compiling_up_to_its_total(
     joules: float, compiling: float
 ) -> None:
     mixed = seen(20, 2000.0 + joules, compiled=14, begun=2, steps=3)
@@ -56,31 +56,33 @@ def test_a_mixed_one_costs_what_compiling_drew_before_and_no_more_than_all(
     )
 
 
-def test_the_power_of_compiling_is_known_across_windows_without_it() -> None:
+def test_the_power_of_compiling_is_known_after_clean_windows() -> None:
     clean = seen(20, 8000.0, compiled=10, begun=1, steps=10)
     mixed = seen(30, 9000.0, compiled=14, begun=2, steps=20)
     assert spent(STARTED, COMPILED, clean, mixed).compile_joules == 1400.0
 
 
 @pytest.mark.parametrize(("joules", "compiling"), [(4000.0, 400.0), (3600.0, 0.0), (300.0, 0.0)])
-def test_a_mixed_one_costs_what_steps_alone_do_not_explain(joules: float, compiling: float) -> None:
+def test_a_mixed_window_costs_the_energy_beyond_that_of_its_steps(
+    joules: float, compiling: float
+) -> None:
     mixed = seen(20, 7000.0 + joules, compiled=4, begun=1, steps=9)
     assert spent(STARTED, TRAINED, mixed) == Spending(compile_joules=compiling, compile_seconds=4.0)
 
 
-def test_what_steps_alone_draw_is_known_across_mixed_windows() -> None:
+def test_the_power_of_steps_is_known_after_mixed_windows() -> None:
     mixed = [seen(10 * n, 3000.0 + 4000 * n, compiled=4 * n - 4, begun=n, steps=9) for n in (2, 3)]
     assert spent(STARTED, TRAINED, *mixed).compile_joules == 800.0
 
 
-def test_before_the_first_step_a_mixed_one_is_split_by_its_time() -> None:
+def test_before_the_first_step_a_mixed_window_is_split_by_time() -> None:
     idle = seen(10, 1500.0)
     mixed = seen(20, 2500.0, compiled=4, begun=1)
     assert spent(STARTED, idle, mixed).compile_joules == 400.0
     assert spent(STARTED, seen(10, 2000.0, compiled=4, begun=1)).compile_joules == 400.0
 
 
-def test_an_activity_that_has_only_begun_costs_nothing_and_ends_a_row_of_clean_windows() -> None:
+def test_an_activity_that_just_began_costs_nothing_and_ends_a_clean_sequence() -> None:
     begun = seen(20, 14_000.0, begun=1, steps=2)
     assert spent(STARTED, TRAINED, begun) == Spending()
     after = seen(30, 15_000.0, begun=1, steps=3)
@@ -91,7 +93,7 @@ def test_an_activity_that_has_only_begun_costs_nothing_and_ends_a_row_of_clean_w
     )
 
 
-def test_clean_steps_cost_what_was_spent_from_mark_to_mark() -> None:
+def test_clean_steps_cost_the_energy_from_mark_to_mark() -> None:
     windows = [seen(10, 1600.0, steps=1), seen(20, 2200.0, steps=1), seen(30, 2900.0, steps=3)]
     assert spent(STARTED, *windows) == Spending(clean_joules=1300.0, clean_steps=2.0)
     silent = seen(40, 3400.0, steps=3)
@@ -100,7 +102,7 @@ def test_clean_steps_cost_what_was_spent_from_mark_to_mark() -> None:
     assert spent(STARTED, *windows, silent, last) == Spending(clean_joules=2400.0, clean_steps=3.0)
 
 
-def test_before_the_first_mark_nothing_is_a_step() -> None:
+def test_energy_before_the_first_mark_belongs_to_no_step() -> None:
     windows = [seen(10, 1600.0), seen(20, 2200.0, steps=1), seen(30, 2900.0, steps=2)]
     assert spent(STARTED, *windows) == Spending(clean_joules=700.0, clean_steps=1.0)
 
@@ -117,21 +119,21 @@ def test_a_constant_value_makes_a_window_and_a_falling_one_does_not() -> None:
     )
 
 
-def test_compile_time_that_falls_makes_no_window() -> None:
-    """By what ended after the reading: the next difference has it."""
+def test_compile_time_that_decreases_makes_no_window() -> None:
+    """It decreases by activities that ended after the reading, which the next difference has."""
     less = seen(20, 3000.0, compiled=9, begun=1)
     more = seen(30, 4000.0, compiled=20, begun=2)
     assert spent(STARTED, COMPILED, less).compile_seconds == 10.0
     assert spent(STARTED, COMPILED, less, more).compile_seconds == 20.0
 
 
-def test_more_compile_time_than_there_was_time_is_the_whole_window() -> None:
+def test_compile_time_longer_than_the_window_is_the_whole_window() -> None:
     assert spent(STARTED, seen(10, 2000.0, compiled=12, begun=1)) == Spending(
         compile_joules=1000.0, compile_seconds=10.0
     )
 
 
-def test_each_gpu_counts_for_its_share_and_one_that_is_mute_stops_none() -> None:
+def test_each_gpu_counts_for_its_share_and_a_missing_reading_stops_no_other() -> None:
     begun = {"compiled": 10, "begun": 1}
     assert spent(seen(0, None, 0.0), seen(10, None, 800.0, **begun)) == Spending(
         compile_joules=800.0, compile_seconds=5.0
@@ -140,7 +142,7 @@ def test_each_gpu_counts_for_its_share_and_one_that_is_mute_stops_none() -> None
     assert both == Spending(compile_joules=1300.0, compile_seconds=10.0)
 
 
-def test_a_reading_that_is_not_new_charges_nothing_and_stops_no_other() -> None:
+def test_an_old_reading_costs_nothing_and_stops_no_other() -> None:
     account = fold(EnergyUsed(), seen(0, 0.0, 0.0), ns(0))
     assert fold(account, seen(0, 0.0, 0.0), ns(1)) is account
     old, new = seen(0, 0.0).gpus[0], seen(10, 0.0, 800.0).gpus[1]
@@ -148,13 +150,13 @@ def test_a_reading_that_is_not_new_charges_nothing_and_stops_no_other() -> None:
     assert fold(account, view, ns(10)).spending.compile_joules == 800.0
 
 
-def test_the_dead_spend_nothing() -> None:
+def test_dead_ranks_cost_nothing() -> None:
     account = fold(EnergyUsed(), STARTED, ns(0))
     dead = b.view(COMPILED.record.slot, gpus=COMPILED.gpus, alive=False)
     assert fold(account, dead, ns(10)) is account
 
 
-def test_a_rank_without_an_energy_reading_has_no_account() -> None:
+def test_a_rank_without_an_energy_reading_has_no_summary() -> None:
     runs = b.runs(seen(0))
     assert charge({}, runs, ns(0)) == ({}, runs)
 
@@ -163,7 +165,7 @@ def test_a_rank_without_an_energy_reading_has_no_account() -> None:
     ("at", "now", "compiled"),
     [(15, 20, 6), (9, 20, 1), (20, 20, 11), (25, 20, 11), (12, 11, 3), (10, 11, 2)],
 )
-def test_of_an_activity_in_progress_what_came_after_is_left_out(
+def test_the_later_part_of_an_activity_in_progress_is_excluded(
     at: int, now: int, compiled: int
 ) -> None:
     counts = CompileCounts(

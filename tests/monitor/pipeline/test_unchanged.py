@@ -21,7 +21,7 @@ from warmwatch_monitor.sources.records.folder import Folder, SlotFile, SlotReadi
 from warmwatch_monitor.sources.records.source import RecordsSource
 
 
-def test_a_look_at_which_only_words_moved_unseals_nothing(
+def test_a_poll_with_only_changed_counters_parses_no_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_record(tmp_path, warm())
@@ -38,7 +38,7 @@ def test_a_look_at_which_only_words_moved_unseals_nothing(
     assert after.slot.identity is before.identity
 
 
-def test_a_look_at_which_a_block_changed_reads_it(tmp_path: Path) -> None:
+def test_a_poll_with_a_changed_block_parses_it(tmp_path: Path) -> None:
     folder = write_record(tmp_path, warm())
     file = SlotFile()
     before = look(file, folder).slot

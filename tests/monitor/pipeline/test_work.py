@@ -103,14 +103,14 @@ class Watched:
         "nobody reads its GPU: a busy process may only wait for it",
     ],
 )
-def test_a_rank_without_steps_is_stalled_where_nothing_works(
+def test_a_rank_without_steps_is_stalled_if_nothing_works(
     gpu: dict[str, float | None] | None, cpu: float | None, state: State
 ) -> None:
     assert Watched((gpu, cpu)).states(120) == [state]
 
 
 @pytest.mark.parametrize("gpu", [IDLES, SPINS])
-def test_a_real_stall_is_found_as_fast_as_without_looking_at_work(
+def test_observing_work_does_not_delay_a_real_stall(
     gpu: dict[str, float | None],
 ) -> None:
     watched = Watched((gpu, 0.1))
@@ -132,7 +132,7 @@ def test_ranks_that_wait_for_one_that_evaluates_are_not_stalled() -> None:
     assert Watched((IDLES, 0.1), (SPINS, 1.0)).states(120) == [State.STALLED] * 2
 
 
-def test_work_that_was_seen_is_remembered_over_a_look_that_failed() -> None:
+def test_observed_work_is_retained_over_a_failed_poll() -> None:
     watched = Watched((EVALUATES, 1.0))
     watched.states(100)
     watched.ranks = ((IDLES, 0.0),)
@@ -141,7 +141,7 @@ def test_work_that_was_seen_is_remembered_over_a_look_that_failed() -> None:
     assert watched.states(1) == [State.STALLED]
 
 
-def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
+def test_observed_work_is_retained_over_a_failed_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     watched = Watched((EVALUATES, 1.0))
@@ -153,14 +153,14 @@ def test_work_that_was_seen_is_remembered_over_a_judgement_that_failed(
     assert watched.states(30) == [State.WARM]
 
 
-def test_a_reading_of_the_process_counts_once_however_often_it_is_looked_at() -> None:
+def test_a_reading_of_the_process_counts_only_once() -> None:
     process = ProcessReading(pid=1, cpu_seconds=7.0, resident_bytes=1, cpu_ratio=1.0)
     first = follow_work(Work(), process, (), 100, uses_gpus=False)
     assert first.working_ns == 100
     assert follow_work(first, process, (), 200, uses_gpus=False).working_ns == 100
 
 
-def test_batches_that_are_handed_out_keep_a_rank_from_being_stalled() -> None:
+def test_a_rank_that_receives_batches_is_not_stalled() -> None:
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.ago(120)))
     quiet = facts(RecordReading(folder="x", slot=slot, alive=True))
     assert judge(quiet, NOW).state is State.STALLED
