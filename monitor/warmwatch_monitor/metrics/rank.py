@@ -195,9 +195,10 @@ def _step_seconds(ranks: Ranks) -> Family:
 
 
 def _distribution(lengths: Lengths) -> Distribution | None:
-    if lengths.upto is None or lengths.count is None or lengths.sum_seconds is None:
+    upto = lengths.upto
+    if upto is None or lengths.count is None or lengths.sum_seconds is None:
         return None
-    return Distribution(upto=lengths.upto, count=lengths.count, sum=lengths.sum_seconds)
+    return Distribution(upto=upto, count=lengths.count, sum=lengths.sum_seconds)
 
 
 def _run_info(ranks: Ranks) -> Family:

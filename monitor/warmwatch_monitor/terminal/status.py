@@ -140,7 +140,7 @@ def status(
 
 
 def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
-    """Add to the message if the history has the run: its record is removed after its end."""
+    """Add to the message if the history has the run: its record was removed, or is elsewhere."""
     if settings.directory is None:
         return
     from warmwatch_monitor.history.finding import find
@@ -148,7 +148,7 @@ def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
 
     with suppress(WarmwatchError):
         find(Store(settings), error.run)
-        error.args = (f"{error}; it ended earlier: warmwatch report {quote(error.run)}",)
+        error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:

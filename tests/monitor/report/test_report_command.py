@@ -206,12 +206,14 @@ def test_a_run_without_records_is_reported_from_the_history(tmp_path: Path) -> N
     done = run("compare", "gpt2", "gpt2~1", **state)
     assert done.exit_code == 0, done.output
     assert "gpt2 (aaaaaaaa)" in done.output
-    Store(load_history_settings(state)).save([a.finished(id="bbbbbbbb", run="job[1]")])
-    for name in ("gpt2", "'job[1]'"):  # a name that is a pattern, too
+    lives = a.finished(id="cccccccc", run="lives", ended=None, state="warm")
+    Store(load_history_settings(state)).save([a.finished(id="bbbbbbbb", run="job[1]"), lives])
+    for name in ("gpt2", "'job[1]'", "lives"):  # a pattern too; one with records elsewhere
         gone = run("status", name.strip("'"), **state)
         assert gone.exit_code == 5
-        assert f"it ended earlier: warmwatch report {name}" in gone.output
-    assert "ended earlier" not in run("status", "gpt3", **state).output
+        assert f"; the history has it: warmwatch report {name}" in gone.output
+        assert "ended" not in gone.output
+    assert "the history has it" not in run("status", "gpt3", **state).output
     nobody = run("report", "gpt3", **state)
     assert (nobody.exit_code, "did you mean gpt2" in nobody.output) == (5, True)
 
