@@ -151,7 +151,7 @@ def test_a_sample_has_the_progress_of_a_compilation(tmp_path: Path) -> None:
     assert rank["progress"] == {"of": "kernels", "done": 31, "total": 86}
 
 
-def test_it_ends_with_the_daemon_without_delaying_it(tmp_path: Path) -> None:
+def test_an_event_stream_ends_with_the_daemon_without_delaying_it(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url), listening(url) as listener:
         next(iter(listener))
         process.terminate()

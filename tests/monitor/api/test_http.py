@@ -299,7 +299,7 @@ def test_metrics_are_prometheus_text_or_openmetrics_as_requested() -> None:
     assert requested.text.endswith("# EOF\n")
 
 
-def test_it_is_always_healthy_and_ready_after_the_first_read() -> None:
+def test_a_daemon_is_always_healthy_and_ready_after_the_first_read() -> None:
     host = SourceHealth(source="host", up=True, last_success=b.EPOCH)
     unread = b.snapshot(sources=(SourceHealth(source="records", up=False), host))
     assert get("/-/healthy", unread).status_code == 200

@@ -37,7 +37,9 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-def test_it_follows_a_run_and_sends_no_other_request(browser: Browser, tmp_path: Path) -> None:
+def test_the_page_follows_a_run_and_sends_no_other_request(
+    browser: Browser, tmp_path: Path
+) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
         page.until(shows("gpt2: compiling"))
@@ -90,7 +92,9 @@ def test_a_link_to_an_unknown_run_reports_that(browser: Browser, tmp_path: Path)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_has_no_accessibility_violations(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_the_page_has_no_accessibility_violations(
+    browser: Browser, tmp_path: Path, scheme: str
+) -> None:
     with (
         training(tmp_path) as one,
         training(tmp_path, "bert"),
@@ -135,7 +139,7 @@ DRAWN = """() => {
 }"""
 
 
-def test_a_lane_beside_those_of_other_runs_has_its_run_s_name(
+def test_a_lane_has_its_run_s_name_if_there_are_other_runs(
     browser: Browser, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
@@ -155,9 +159,7 @@ def test_a_lane_beside_those_of_other_runs_has_its_run_s_name(
             page.until("drawn.has('rank 0')")
 
 
-def test_the_graphs_of_a_rank_are_those_that_dynamo_counts(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_graphs_of_a_rank_are_those_counted_by_dynamo(browser: Browser, tmp_path: Path) -> None:
     """Not its compilations: a backward is one too, and what captured nothing."""
     slot = warm()
     counted = replace(slot.compile, compilations=kinds(forward=4), graphs=1, graph_breaks=3)
@@ -362,7 +364,7 @@ CROWDED = """() => [...document.querySelectorAll("#runs li")].flatMap((row) => {
 })"""
 
 
-def test_a_drag_over_a_chart_zooms_all_of_them_and_a_link_keeps_it(
+def test_a_drag_over_a_chart_zooms_all_charts_and_the_link_has_the_zoom(
     browser: Browser, tmp_path: Path
 ) -> None:
     with training(tmp_path), daemon(tmp_path) as url:
@@ -595,7 +597,7 @@ WEEKS = """async () => {
 }"""
 
 
-def test_the_history_keeps_only_the_ranks_and_gpus_of_its_range(
+def test_the_history_retains_only_the_ranks_and_gpus_of_its_range(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
@@ -655,7 +657,7 @@ DRAWN_STARTS = """async () => {
 }"""
 
 
-def test_each_start_of_a_run_has_a_bar_of_its_own(browser: Browser, tmp_path: Path) -> None:
+def test_each_start_of_a_run_has_its_own_bar(browser: Browser, tmp_path: Path) -> None:
     """An end is a moment, not a bar to the next start; two that follow directly are apart."""
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.page.evaluate("globalThis.devicePixelRatio = 1")

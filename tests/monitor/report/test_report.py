@@ -126,7 +126,7 @@ def test_shares_add_up_and_none_is_negative_for_any_record(
     assert min(found.values()) >= 0
 
 
-def test_an_unexplained_long_step_is_a_gap_and_no_stall() -> None:
+def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
     """It may be an evaluation in a ``no_grad`` loop without ``eval()``, which nothing reports."""
     long = dict.fromkeys(("checkpoint_seconds", "evaluation_seconds", "data_seconds"), 0.0)
     long |= {"seconds": 20.0, "usual_seconds": 0.0, "evaluation": False}
@@ -527,7 +527,7 @@ def lines_of(account: RunSummary, width: int = 100, before: RunSummary | None = 
     return printed(brief(made, width), width=width, colour=False).splitlines()
 
 
-def test_a_brief_report_has_the_sentence_a_bar_the_remedies_the_cost_and_what_next() -> None:
+def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> None:
     answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
     account = a.finished(compiled=a.TWICE, answers=answers)
     output = lines_of(account, width=130, before=replace(account, id="aaaaaaaa"))
@@ -579,7 +579,7 @@ def test_a_brief_report_names_the_start_before_only_if_there_was_one() -> None:
     assert "compare" not in lines_of(account, before=other)[-1]
 
 
-def test_the_bar_has_each_share_and_the_width_whatever_the_shares() -> None:
+def test_the_bar_has_each_share_and_a_constant_width() -> None:
     answers = {"pauses.checkpoint_seconds": 0.001, "pauses.evaluation_seconds": 0.002}
     bar = lines_of(a.finished(compiled=a.TWICE, answers=answers), width=40)[1]
     assert len(bar) == 40

@@ -138,12 +138,12 @@ def test_an_existing_daemon_of_these_records_is_used_and_continues(tmp_path: Pat
         assert ask(running, "/").status == 200
 
 
-def test_its_help_names_the_one_address_where_a_daemon_is_used() -> None:
+def test_the_help_names_the_only_address_where_a_daemon_is_used() -> None:
     words = " ".join(CliRunner().invoke(cli, ["run", "--help"]).stdout.split())
     assert f"if it answers at WARMWATCH_ADDRESS ({DEFAULT_ADDRESS} by default)" in words
 
 
-def test_a_second_command_has_a_page_of_its_own(tmp_path: Path) -> None:
+def test_a_second_command_has_its_own_page(tmp_path: Path) -> None:
     """The page of the first ends with the first."""
     address = free_address()
     with (

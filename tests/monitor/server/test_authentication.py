@@ -321,7 +321,7 @@ def _certificate(url: str) -> str:
     return ssl.get_server_certificate((host, int(port)))
 
 
-def test_it_answers_only_requests_for_its_own_host_names(tmp_path: Path) -> None:
+def test_a_daemon_answers_only_requests_for_its_own_host_names(tmp_path: Path) -> None:
     own = ("localhost", "LOCALHOST.:10464", "127.0.0.1:1", "[::1]:10464", socket.gethostname())
     address = "192.0.2.7"  # no page has an address for its name that leads here by a trick
     foreign = ("evil.example", "localhost.evil.example:10464", "127.0.0.1.evil.example", "")

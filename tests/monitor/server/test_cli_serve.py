@@ -39,7 +39,7 @@ def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]
     return completed("serve", *arguments, env=environment(**variables))
 
 
-def test_it_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:
+def test_a_daemon_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     with held(folder) as training, daemon(tmp_path) as url:
         assert [run["state"] for run in status(url)["runs"]] == ["compiling"]
@@ -68,7 +68,7 @@ def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
     assert (made["pid"], made["history"]) == (process.pid, state)
 
 
-def test_it_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
+def test_a_daemon_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
     words = (sys.executable, "-m", "warmwatch_monitor", "serve", "--address", address)
@@ -228,7 +228,7 @@ def test_an_option_overrides_its_variable(tmp_path: Path) -> None:
         assert status(url)["directories"] == [str(tmp_path)]
 
 
-def test_without_the_extra_it_prints_the_pip_command() -> None:
+def test_without_the_extra_serve_prints_the_pip_command() -> None:
     code = (
         "import sys, importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name: None if name == 'psutil' else real(name)\n"

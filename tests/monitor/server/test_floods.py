@@ -56,7 +56,7 @@ def connected(url: str, count: int, sent: bytes) -> Iterator[list[socket.socket]
         yield peers
 
 
-def test_it_answers_during_a_flood_of_partial_requests_and_logs_one_line(
+def test_a_daemon_answers_during_a_flood_of_partial_requests_and_logs_one_line(
     tmp_path: Path,
 ) -> None:
     """With a descriptor limit that they exceed many times over."""
@@ -73,7 +73,9 @@ def test_it_answers_during_a_flood_of_partial_requests_and_logs_one_line(
     _reported_once_a_minute(errors, began)
 
 
-def test_it_answers_during_a_flood_of_connections_that_never_start_tls(tmp_path: Path) -> None:
+def test_a_daemon_answers_during_a_flood_of_connections_that_never_start_tls(
+    tmp_path: Path,
+) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.sign("daemon")
     config = tmp_path / "web.yml"

@@ -546,7 +546,7 @@ def test_status_exits_with_6_if_the_callers_own_records_are_omitted(
     assert "you have more records than an answer has room for" in result.output
 
 
-def test_a_command_reads_all_records_however_few_one_poll_reads(
+def test_a_command_reads_all_records_in_as_many_polls_as_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("warmwatch_monitor.sources.listed.POLL_SECONDS", 0.0)

@@ -249,7 +249,7 @@ def test_reading_a_journal_resumes_where_the_last_poll_ran_out_of_time(tmp_path:
     assert followed.compilations[-1].id == "19999/0"
 
 
-def test_lines_that_an_agent_appends_are_read_however_much_others_used_of_the_budget(
+def test_appended_lines_are_read_even_if_others_used_the_budget(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "events.jsonl"

@@ -276,7 +276,9 @@ def test_a_record_with_an_end_is_not_alive_even_if_it_changes(
     assert not only(source).alive
 
 
-def test_a_shared_lock_of_another_process_is_no_sign_of_life(tmp_path: Path, hands: Hands) -> None:
+def test_a_shared_lock_of_another_process_is_not_a_sign_of_life(
+    tmp_path: Path, hands: Hands
+) -> None:
     folder = write_record(tmp_path, builders.slot())
     share = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH)\n"
     share += "print('shared', flush=True); input()"

@@ -1,4 +1,4 @@
-"""The machine itself and a rank's threads: read for real, and published where they are known."""
+"""The host and the threads of a rank: real readings, published if known."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_threads_of_a_process_are_counted() -> None:
     assert counted == [1, 4]
 
 
-def test_the_poller_publishes_the_machine_where_no_run_is_known(tmp_path: Path) -> None:
+def test_the_poller_publishes_the_host_without_any_run(tmp_path: Path) -> None:
     snapshot = sources.poller(directories=(str(tmp_path),)).poll_once()
     assert snapshot.host is not None
     assert snapshot.host.cpus == os.cpu_count()
@@ -103,7 +103,7 @@ def test_the_host_and_a_rank_s_threads_have_their_series() -> None:
     }
 
 
-def test_what_is_not_known_of_the_host_has_no_series_and_is_null() -> None:
+def test_unknown_values_of_the_host_have_no_series_and_are_null() -> None:
     assert values(b.snapshot()) == {}
     assert status(b.snapshot())["host"] is None
     unloaded = Host(memory_total_bytes=64, memory_available_bytes=48, cpus=16)
@@ -121,13 +121,13 @@ def test_the_status_answer_contains_the_host() -> None:
     }
 
 
-def test_promtool_has_nothing_to_say_of_the_host() -> None:
+def test_promtool_accepts_the_series_of_the_host() -> None:
     text = render(b.snapshot(host=HOST), None)[0]
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_gpus_are_counted_on_the_bus_whether_or_not_their_driver_works(tmp_path: Path) -> None:
+def test_gpus_are_counted_on_the_bus_without_their_driver(tmp_path: Path) -> None:
     for number, (vendor, kind) in enumerate(
         [
             ("0x10de", "0x030200"),  # a GPU without a display

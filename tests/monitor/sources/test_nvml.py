@@ -215,7 +215,7 @@ def test_the_energy_counter_is_read_less_often_while_nothing_compiles(
         *("compiles in another thread", "compiled lately in another thread"),
     ],
 )
-def test_when_nothing_compiles(
+def test_the_host_is_steady_after_a_minute_without_compilation(
     compile: CompileCounts, attached: float, alive: bool, steady: bool
 ) -> None:
     one = b.view(b.slot(compile=compile, attached=attached), alive=alive).record

@@ -225,7 +225,7 @@ def test_another_user_s_shared_lock_does_not_keep_a_killed_rank_alive(directory:
 
 
 @root
-def test_another_user_s_write_lock_on_a_group_writable_record_is_no_sign_of_life(
+def test_another_user_s_write_lock_on_a_group_writable_record_is_not_a_sign_of_life(
     directory: Path,
 ) -> None:
     """Without that, no other user can lock it: only the owner can write the agent's files."""
@@ -407,7 +407,7 @@ def test_a_name_means_the_caller_s_own_run(
         assert [one["run"] for one in runs] == found
 
 
-def test_over_http_a_name_is_the_displayed_one_or_that_of_every_owner() -> None:
+def test_over_http_a_name_is_the_displayed_one_or_selects_every_owner() -> None:
     readings = Readings(
         values={
             RECORDS.name: RecordsReading(

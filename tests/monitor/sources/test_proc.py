@@ -20,7 +20,7 @@ NAME = "a) b (c) with a long name"
 WORK = "import os; sum(range(10**7)); os.system('true'); print('here', flush=True); input()"
 
 
-def test_a_process_reads_as_psutil_reads_it() -> None:
+def test_process_readings_equal_those_of_psutil() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WORK, "", "two words"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -75,7 +75,7 @@ def test_the_share_of_waiting_is_of_the_time_between_two_readings(
     assert proc.queued_ratio(proc.Scheduled(*before), proc.Scheduled(*now)) == ratio
 
 
-def test_a_name_may_have_spaces_and_parentheses_and_is_read_whole(tmp_path: Path) -> None:
+def test_a_process_name_with_spaces_and_parentheses_is_read_completely(tmp_path: Path) -> None:
     sleep = shutil.which("sleep")
     assert sleep
     shutil.copy(sleep, tmp_path / NAME)
@@ -111,7 +111,7 @@ def test_a_command_line_is_split_at_nulls_or_else_at_spaces(
     assert proc.command(7) == parts
 
 
-def test_ancestors_end_at_one_that_may_not_be_read(
+def test_the_list_of_ancestors_ends_at_an_unreadable_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So they do where ``hidepid`` hides the processes of other users."""
@@ -144,7 +144,7 @@ def test_memory_that_the_kernel_does_not_report_is_unknown(
     assert proc.machine_memory() == known
 
 
-def test_the_machine_reads_as_psutil_reads_it() -> None:
+def test_host_readings_equal_those_of_psutil() -> None:
     memory, kernel = proc.machine_memory(), psutil.virtual_memory()
     assert memory is not None
     assert memory[0] == kernel.total

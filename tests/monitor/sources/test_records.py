@@ -71,7 +71,7 @@ def reasons(source: RecordsSource) -> dict[str, str]:
     return {Path(r.path).name: r.reason for r in source.read().refusals}
 
 
-def test_a_record_reads_back_as_it_was_written(tmp_path: Path, source: RecordsSource) -> None:
+def test_a_record_is_read_back_unchanged(tmp_path: Path, source: RecordsSource) -> None:
     slot = builders.slot(StepCounts(steps=4, last_step_ns=NOW), clean=(10**7,) * 3)
     folder = write_record(tmp_path, slot, events=[COMPILATION])
     reading = only(source)
@@ -257,7 +257,7 @@ def test_earlier_processes_of_an_ended_rank_do_not_come_back(
     assert len(source.read().records) == 1
 
 
-def test_of_a_missing_rank_only_its_newest_process_stays(
+def test_only_the_newest_process_of_a_missing_rank_remains(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     for number in range(3):
@@ -315,7 +315,7 @@ def test_a_new_record_is_read_at_the_next_poll(tmp_path: Path, source: RecordsSo
         assert len(source.read().records) == count
 
 
-def test_a_record_that_disappears_after_the_listing_is_no_error(
+def test_a_record_that_disappears_after_the_listing_is_not_an_error(
     tmp_path: Path, source: RecordsSource
 ) -> None:
     """The directory's mtime is put back, so that the listing of before is used."""

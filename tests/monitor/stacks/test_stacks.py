@@ -71,7 +71,7 @@ def _since(folder: Path) -> int:
 
 
 @pytest.mark.usefixtures("_no_py_spy")
-def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: Path) -> None:
+def test_the_agent_s_dump_is_shown_with_its_age(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     leave(folder, 0.2, frames=(Frame("elsewhere", "x.py", 1),))
     leave(folder, 0.4, 0.8)
@@ -93,7 +93,7 @@ def test_what_the_agent_left_is_shown_with_how_long_it_has_been_there(tmp_path: 
 
 
 @pytest.mark.usefixtures("_no_py_spy")
-def test_the_same_as_json(tmp_path: Path) -> None:
+def test_json_contains_the_agent_s_dump(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     leave(folder, 0.4)
     with held(folder):
@@ -134,7 +134,7 @@ input()
 """
 
 
-def test_without_a_permission_the_kernel_shows_what_each_thread_does() -> None:
+def test_the_kernel_s_thread_states_need_no_permission() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SLEEPS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -174,7 +174,7 @@ def test_a_thread_that_waits_for_a_filesystem_is_named_with_the_kernel_s_functio
 @pytest.mark.parametrize(
     "what", ["none", "another activity's", "link", "fifo", "too long", "garbage"]
 )
-def test_stacks_that_are_not_to_be_believed_are_not_shown(tmp_path: Path, what: str) -> None:
+def test_invalid_stack_files_are_not_shown(tmp_path: Path, what: str) -> None:
     folder = write_record(tmp_path, compiling())
     file = folder / STACKS
     if what == "another activity's":
@@ -250,7 +250,7 @@ def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(
         ("echo '[[[['", "cannot be read: is it another version?"),
     ],
 )
-def test_what_py_spy_refuses_is_one_sentence(
+def test_an_error_of_py_spy_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, expected: str
 ) -> None:
     fake = tmp_path / "py-spy"
@@ -261,9 +261,7 @@ def test_what_py_spy_refuses_is_one_sentence(
         py_spy.dump(os.getpid())
 
 
-def test_a_py_spy_that_hangs_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_py_spy_that_hangs_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "py-spy"
     fake.write_text("#!/bin/sh\nexec sleep 600\n")
     fake.chmod(0o700)

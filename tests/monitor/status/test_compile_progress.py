@@ -1,4 +1,4 @@
-"""How far a compilation is, and torch's memory: sentence, /status, series, and back from them."""
+"""The progress of a compilation and torch's memory: sentence, /status, series, and read back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def back(snapshot: Snapshot) -> RankView:
     return rank
 
 
-def test_a_prometheus_gives_the_same_back() -> None:
+def test_progress_and_memory_are_read_back_from_a_prometheus() -> None:
     compiling = b.view(replace(b.COMPILING, compile=COUNTED))
     requested = replace(b.EAGER, compile=replace(b.EAGER.compile, wrappers=2, disabled=2))
     tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))

@@ -77,7 +77,7 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
     assert values == {c: ("1.0" if c == condition else "0.0") for c in CONDITIONS}
 
 
-def test_where_nothing_was_captured_warm_is_not_called_the_real_speed() -> None:
+def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)
     assert answer(snapshot) == (
@@ -98,7 +98,7 @@ def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     assert text.endswith(f"; {CAPTURED_NOTHING}")
 
 
-def test_a_reason_is_not_given_for_the_breaks_that_have_another() -> None:
+def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)
     text = b.in_words(view(NOTHING, journal={"breaks": (first, other)}))
@@ -144,7 +144,7 @@ def test_a_background_compilation_is_not_called_warm() -> None:
     assert (answer["warm"], answer["runs"][0]["state"]) == (False, "recompiling")
 
 
-def test_the_cost_of_the_compiler_is_what_touched_steps_took_beyond_steady_ones() -> None:
+def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_ones() -> None:
     (rank,) = status(b.snapshot(b.view(b.WARM)))["runs"][0]["ranks"]
     cost, steady = rank["cost"], rank["step_seconds"]["median"]
     touched = sum(b.WARM.compile_bins)

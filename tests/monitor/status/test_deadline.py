@@ -1,4 +1,4 @@
-"""What is left before the collective gives up in which ranks wait for one that compiles."""
+"""The time left before the timeout of a collective in which ranks wait for a compilation."""
 
 from __future__ import annotations
 

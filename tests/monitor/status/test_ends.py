@@ -75,7 +75,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("view", "sentence", "cause"), ENDS.values(), ids=ENDS)
-def test_each_end_has_its_words_and_its_facts(
+def test_each_end_has_its_words_and_facts(
     view: RankView, sentence: str, cause: tuple[object, ...]
 ) -> None:
     assert summary(b.snapshot(view)) == f"gpt2: {sentence}"
@@ -85,7 +85,7 @@ def test_each_end_has_its_words_and_its_facts(
 
 
 @pytest.mark.parametrize("view", [b.view(TRAINED), b.view(b.COMPILING)])
-def test_what_has_not_ended_has_no_end(view: RankView) -> None:
+def test_a_live_rank_has_no_end(view: RankView) -> None:
     assert end(view) is None
 
 
@@ -138,7 +138,7 @@ def test_ranks_that_were_lost_one_after_another_were_not_ended_together() -> Non
     assert [rank["end"]["ended_together"] for rank in run["ranks"]] == [False] * 2
 
 
-def test_a_part_of_a_run_that_dies_stays_grave() -> None:
+def test_a_dead_rank_of_a_live_run_is_reported_as_lost() -> None:
     sentence, run = ranks(3.0, living=1)
     assert sentence.endswith("; rank 1 is lost")
     (living, dead) = run["ranks"]
@@ -193,7 +193,7 @@ def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool
 
 
 def test_a_signal_that_the_process_caught_and_exited_after_is_not_its_end() -> None:
-    """The end that it recorded is; a launcher may kill it at its very end."""
+    """The recorded end counts; a launcher may kill the process during its exit."""
     slot = b.ended("finished", TRAINED)
     view = b.view(slot, alive=False, journal={"death": Death(signal=15, at_ns=b.NOW)})
     assert (end(view)["how"], end(view)["signal"]) == ("finished", None)

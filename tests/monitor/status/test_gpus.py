@@ -58,7 +58,7 @@ SAVED = record.packed(36_000_000, 5 * 10**9)
 def test_gpu_figures_beside_the_real_speed_are_of_its_steps(
     ago: float, words: tuple[int, ...], shown: bool
 ) -> None:
-    """NVML's averages of a second still show the gap when the steps come again."""
+    """NVML averages over a second, so it still shows the gap when steps resume."""
     assert ("GPU 0 at" in around_a_gap(ago, *words)) is shown
 
 
@@ -66,7 +66,7 @@ def headline(view: RankView) -> str:
     return run_sentence(b.snapshot(view).runs[0])
 
 
-def test_a_warm_rank_ends_the_guessing() -> None:
+def test_a_warm_rank_has_its_real_speed_and_gpu_load() -> None:
     assert headline(b.view(b.WARM, gpus=(b.gpu(),))) == (
         "gpt2: warm since step 4: 36 ms a step is the real speed; GPU 0 at 99 %, 686 W"
     )
@@ -125,7 +125,7 @@ def test_a_stopped_rank_is_reported_with_its_gpu_activity(gpu: GpuReading, words
 def test_a_gpu_without_readings_is_not_mentioned(
     slot: b.Slot, gpus: tuple[GpuReading, ...]
 ) -> None:
-    """A MIG device, say, or no GPU at all: no percentage is made up."""
+    """For example a MIG device, or no GPU: no percentage is invented."""
     words = headline(b.view(slot, gpus=gpus))
     assert words == headline(b.view(slot))
     assert "GPU" not in words
@@ -144,7 +144,7 @@ def test_the_evidence_has_a_line_for_each_gpu() -> None:
     ]
 
 
-def test_what_compilation_cost_is_in_the_answer_for_each_rank_and_in_sum() -> None:
+def test_the_energy_of_compilation_is_in_the_answer_for_each_rank_and_in_sum() -> None:
     spent = Spending(
         compile_joules=10_400.0, compile_seconds=100.0, clean_joules=500.0, clean_steps=20.0
     )
@@ -176,7 +176,7 @@ def test_an_unmeasured_compilation_has_no_energy() -> None:
 
 
 def test_a_gpu_is_not_called_waiting_before_its_power_shows_it() -> None:
-    """NVML's figures are averages: a second after the begin they are of the steps before."""
+    """NVML averages its figures: a second after the begin they describe the steps before it."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(1), episode_began_ns=b.ago(1))
     begun = b.view(replace(b.COMPILING, compile=counts), gpus=(IDLE,))
     assert headline(begun) == "gpt2: compiling for 1.0 s (inductor)"

@@ -1,4 +1,4 @@
-"""Code that runs slower than it could, from journal lines that were recorded on an H100."""
+"""Inefficient compiled code, from journal lines that were recorded on an H100."""
 
 from __future__ import annotations
 

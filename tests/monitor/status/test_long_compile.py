@@ -88,14 +88,14 @@ def test_a_hung_compilation_has_other_words_than_a_working_one(view: RankView, d
     assert rank["compile"]["limit_seconds"] == 5 * 62
 
 
-def test_a_first_compilation_is_held_against_the_limit_alone() -> None:
+def test_a_first_compilation_is_compared_only_with_the_limit() -> None:
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(4000), longest_activity_ns=7)
     (output,) = status(b.snapshot(b.view(replace(b.COMPILING, compile=counts))))["runs"]
     assert "compiling for 67 min (inductor); too long: the limit is 60 min" in output["summary"]
 
 
-def test_a_sentence_goes_by_the_clock_of_the_compilation_that_is_too_long() -> None:
-    """And not by that of the step around it, which holds others too."""
+def test_the_duration_in_the_sentence_is_that_of_the_long_compilation() -> None:
+    """It is not that of the whole step, which includes other compilations."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(3700), episode_began_ns=b.ago(4900))
     view = b.view(replace(b.COMPILING, compile=counts))
     assert view.figures.progress.open_seconds == 4900
@@ -104,7 +104,7 @@ def test_a_sentence_goes_by_the_clock_of_the_compilation_that_is_too_long() -> N
     assert "82 min" not in sentence
 
 
-def test_of_two_that_take_too_long_the_sentence_is_about_one() -> None:
+def test_the_sentence_describes_the_longer_of_two_long_compilations() -> None:
     views = [
         b.view(b.as_rank(hanging(seconds), rank, 2)) for rank, seconds in enumerate((700, 1900))
     ]
@@ -123,7 +123,7 @@ def test_a_hung_compilation_needs_attention_and_has_a_series() -> None:
     assert (exit_code(usual), usual["runs"][0]["ranks"][0]["conditions"]) == (3, [])
 
 
-def test_the_child_that_is_at_it_is_named_with_its_cpu_time() -> None:
+def test_a_busy_compiler_process_is_named_with_its_cpu_time() -> None:
     made = b.view(hanging(20), process=replace(IDLE, compilers=(CC1PLUS,)))
     (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
     assert "cc1plus (pid 4733) is busy, 5 min of CPU so far" in rank["evidence"]
@@ -169,14 +169,14 @@ def test_working_or_invisible_processes_are_not_called_idle(
     assert follow_work(Work(busy_ns=5), process, (), 900, uses_gpus=False).busy_ns == 900
 
 
-def test_idle_counts_from_when_the_last_of_it_was_busy() -> None:
+def test_idle_time_counts_from_the_last_busy_process() -> None:
     work = follow_work(Work(busy_ns=5), IDLE, (b.gpu(utilization_ratio=0.0),), 900, uses_gpus=True)
     assert work.busy_ns == 5
     assert follow_work(work, IDLE, (b.gpu(),), 901, uses_gpus=True).busy_ns == 901
 
 
 @pytest.mark.parametrize("named", [("gpt2",), ()])
-def test_a_wait_for_warm_ends_where_it_may_never_come(
+def test_a_wait_for_warm_ends_at_a_hung_compilation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "0.5")
@@ -186,14 +186,16 @@ def test_a_wait_for_warm_ends_where_it_may_never_come(
     assert "(it may never be warm)" in waited.stderr
 
 
-def test_a_wait_for_an_end_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_for_an_end_continues_at_a_hung_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "0.5")
     with held(write_record(tmp_path, compiling())):
         words = ["wait", "--until", "ended", "--timeout", "0.1", "--dir", str(tmp_path)]
         assert CliRunner().invoke(cli, words).exit_code == 124
 
 
-def test_what_is_warm_is_waited_for_no_longer_whatever_the_limit(
+def test_a_wait_for_warm_ends_for_a_warm_rank_without_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WARMWATCH_LONG_COMPILE", "off")
@@ -216,11 +218,11 @@ def test_what_is_warm_is_waited_for_no_longer_whatever_the_limit(
         ("gcc " * 90, None),
     ],
 )
-def test_compilers_are_known_by_a_closed_list_of_names(name: str, called: str | None) -> None:
+def test_compilers_are_recognized_by_a_closed_list_of_names(name: str, called: str | None) -> None:
     assert known_name(name) == called
 
 
-def test_a_compiler_below_the_training_is_seen_at_work_and_stopped(tmp_path: Path) -> None:
+def test_a_compiler_process_of_the_training_is_seen_working_and_stopped(tmp_path: Path) -> None:
     compiler = tmp_path / "cc1plus"
     sleep = shutil.which("sleep")
     assert sleep
@@ -249,7 +251,7 @@ def test_a_compiler_below_the_training_is_seen_at_work_and_stopped(tmp_path: Pat
 
 
 def test_the_exceeded_limit_is_the_one_reported() -> None:
-    """An absolute one below what the longest before explains has nothing to do with that one."""
+    """An absolute limit below the one from the longest earlier compilation is reported alone."""
     view = b.view(hanging(seconds=22, longest=2))
     progress = replace(view.figures.progress, compile_limit_seconds=20.0)
     limited = replace(view, figures=replace(view.figures, progress=progress))

@@ -58,7 +58,7 @@ def test_a_long_step_is_reported_with_its_known_causes_only(
     )
 
 
-def test_it_is_in_the_evidence_and_the_answer_and_no_part_of_the_state() -> None:
+def test_a_long_step_is_in_the_evidence_and_the_answer_and_not_in_the_state() -> None:
     longest = replace(LONG, saving_seconds=38.0)
     last = replace(LONG, at_ns=b.ago(9), step=800, seconds=5.0, data_seconds=4.9, batches=1)
     view = b.view(b.WARM, journal={"long_steps": (longest, longest, last)})
@@ -100,7 +100,7 @@ def test_the_longest_and_the_last_steps_of_a_journal_are_retained(tmp_path: Path
     assert [one.step for one in retained] == [2, *range(9 - MOST_LONG_STEPS, 9)]
 
 
-def test_a_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
+def test_a_journal_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
     batches = {"data": 0.5, "batches": 50, "batches_before": 798}
     (_, one) = follow(tmp_path, {**LINE, **batches}).long_steps
     assert (one.batches, one.batches_usual, one.data_seconds) == (50, 2.0, 0.5)
@@ -121,6 +121,6 @@ def test_a_line_has_the_batches_of_a_usual_step(tmp_path: Path) -> None:
         {"left_out": True},
     ],
 )
-def test_what_no_agent_writes_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+def test_an_impossible_journal_line_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     journal = follow(tmp_path, {**LINE, **wrong})
     assert (journal.long_steps, journal.broken_lines) == ((), 1)

@@ -40,14 +40,14 @@ def test_a_save_that_does_not_end_becomes_a_stall_with_that_cause() -> None:
     assert "saving a checkpoint for 12 min" in summary(b.snapshot(view))
 
 
-def test_right_after_a_long_save_nothing_is_stalled() -> None:
+def test_a_rank_is_not_stalled_right_after_a_long_save() -> None:
     counts = replace(b.STALLED.compile, saving_ns=70 * b.SECOND, saved_ns=b.ago(1))
     steps = replace(b.WARM.steps, last_step_ns=b.ago(90))
     view = b.view(replace(b.STALLED, steps=steps, compile=counts))
     assert view.judgement.state.value == "warm"
 
 
-def test_ranks_that_wait_for_one_that_saves_are_not_stalled_either() -> None:
+def test_ranks_that_wait_for_a_saving_rank_are_not_stalled() -> None:
     slots = [b.as_rank(saves(74), 0, 2), b.as_rank(b.STALLED, 1, 2)]
     readings = [b.view(slot).record for slot in slots]
     (run,) = group(readings, Known(now_ns=b.NOW))
@@ -60,7 +60,7 @@ def _of(run: object) -> dict[str, object]:
     return {"epoch": b.EPOCH, "now_ns": b.NOW, "runs": (run,)}
 
 
-def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> None:
+def test_the_time_of_pauses_is_in_the_evidence_the_answer_and_the_series() -> None:
     slot = saves(43, b.WARM)
     reported = {"batches": 9, "last_batch_ns": b.ago(50), "batch_wait_ns": 12 * b.SECOND}
     steps = replace(slot.steps, last_step_ns=b.ago(44), **reported)
@@ -76,7 +76,7 @@ def test_where_the_time_went_is_in_the_evidence_the_answer_and_the_series() -> N
     assert 'warmwatch_checkpoint_seconds_total{rank="0",run="gpt2"} 45.0' in text
 
 
-def test_a_notebook_between_cells_reports_it_with_the_time() -> None:
+def test_a_notebook_between_cells_is_reported_with_the_time() -> None:
     counts = replace(b.STALLED.compile, between_cells_since_ns=b.ago(74))
     snapshot = b.snapshot(b.view(replace(b.STALLED, compile=counts)))
     assert summary(snapshot).endswith("; between the cells of a notebook for 74 s")
@@ -95,7 +95,7 @@ def test_a_torch_without_the_hook_points_has_no_pauses() -> None:
     assert "warmwatch_checkpoint_seconds_total{" not in render(snapshot, None)[0].decode()
 
 
-def test_a_process_that_died_while_it_saved_saves_no_longer() -> None:
+def test_a_process_that_died_during_a_save_is_not_saving() -> None:
     slot = saves(43, b.WARM)
     slot = replace(slot, steps=replace(slot.steps, last_step_ns=b.ago(44)))
     view = b.view(slot, alive=False, gone=10)
@@ -132,7 +132,7 @@ def test_an_evaluating_rank_is_not_stalled_and_reports_the_evaluation() -> None:
     assert b.view(replace(hangs, steps=steps)).judgement.state.value == "stalled"
 
 
-def test_one_that_compiles_in_an_evaluation_is_recompiling() -> None:
+def test_a_rank_that_compiles_during_an_evaluation_is_recompiling() -> None:
     slot = evaluates(61)
     counts = replace(slot.compile, begun=9, active_since_ns=b.ago(5), active_phase=1)
     view = b.view(replace(slot, compile=counts))

@@ -1,4 +1,4 @@
-"""No step for long, and no stall: the sentence names what makes progress."""
+"""No step for a long time without a stall: the sentence names the progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("view", "words"), MOVES.values(), ids=MOVES)
-def test_activity_without_steps_is_reported_and_is_no_stall(view: RankView, words: str) -> None:
+def test_activity_without_steps_is_reported_and_is_not_a_stall(view: RankView, words: str) -> None:
     snapshot = b.snapshot(view)
     assert summary(snapshot) == SILENT + words
     assert view.judgement.state is State.WARM
@@ -75,7 +75,7 @@ def test_without_progress_it_is_stalled_and_with_steps_nothing_is_reported() -> 
     assert "no step" not in summary(b.snapshot(at_work(b.view(b.WARM, process=BUSY))))
 
 
-def test_batches_and_the_wait_for_them_are_in_the_account() -> None:
+def test_batches_and_the_wait_for_them_are_in_the_answer() -> None:
     (rank,) = status(b.snapshot(b.view(BATCHES)))["runs"][0]["ranks"]
     assert rank["batches"] == {"count": 80, "wait_seconds": 2.0}
     (rank,) = status(b.snapshot(b.view(QUIET)))["runs"][0]["ranks"]

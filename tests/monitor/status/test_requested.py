@@ -69,7 +69,7 @@ def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
     assert "never_compiled" not in holds(counts)
 
 
-def test_another_compiler_at_work_is_no_excuse() -> None:
+def test_another_compiler_does_not_hide_the_condition() -> None:
     """After a Triton kernel compiled, an eager rank is warm, and the sentence is the same."""
     triton = replace(
         IN_VAIN,
@@ -94,7 +94,9 @@ def test_another_compiler_at_work_is_no_excuse() -> None:
         (3, "config", "torch._dynamo.config.disable (or TORCH_COMPILE_DISABLE)"),
     ],
 )
-def test_disabled_compilation_is_reported_and_is_no_fault(code: int, name: str, words: str) -> None:
+def test_disabled_compilation_is_reported_and_is_not_a_problem(
+    code: int, name: str, words: str
+) -> None:
     snapshot = b.snapshot(eager(replace(IN_VAIN, disabled=code)))
     text = f"gpt2: runs eagerly: compilation is turned off by {words}"
     head = headline_of(snapshot)
@@ -179,9 +181,7 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
         ("skipping cudagraphs due to something new", None),
     ],
 )
-def test_pytorchs_reasons_are_put_plainly_where_they_are_known(
-    reason: str, words: str | None
-) -> None:
+def test_known_reasons_of_pytorch_are_translated(reason: str, words: str | None) -> None:
     text = plain_skip(reason)
     assert text is None if words is None else words in str(text)
 
@@ -204,7 +204,7 @@ def test_calls_that_a_stance_leaves_uncompiled_are_reported_with_their_step() ->
     assert conditions(b.view(replace(b.WARM, compile=earlier))) == []
 
 
-def test_new_inputs_alone_are_not_all_of_compilation() -> None:
+def test_a_stance_for_new_inputs_is_not_reported_as_disabled_compilation() -> None:
     by = DISABLED.index("eager_on_recompile")
     counts = replace(b.WARM.compile, disabled=by, disabled_since_steps=40)
     assert turned_off(b.view(replace(b.WARM, compile=counts)).figures) == (

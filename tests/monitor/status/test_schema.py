@@ -201,7 +201,7 @@ def test_every_key_has_a_description_in_the_schema() -> None:
     assert not [name for name, key in keys.items() if not key.get("description")]
 
 
-def test_the_schema_has_the_units_and_nothing_that_only_clients_need() -> None:
+def test_the_schema_has_units_and_no_defaults() -> None:
     seconds = SCHEMAS["Compile"]["properties"]["seconds"]
     assert seconds == {"type": "number", "x-unit": "s", "description": seconds["description"]}
     text = json.dumps(SCHEMAS)
@@ -212,7 +212,7 @@ def test_the_schema_has_the_units_and_nothing_that_only_clients_need() -> None:
 
 
 def test_the_fullest_answer_leaves_no_list_and_no_object_empty() -> None:
-    """Otherwise a key could be wrong that no document above holds."""
+    """Without this, a key that no document above contains could be wrong."""
     found: dict[str, bool] = {}
     note_empty(status(everything()), found)
     assert sorted(name for name, filled in found.items() if not filled) == ["Skew.differences"]

@@ -36,14 +36,14 @@ def test_each_state_has_its_sentence(state: str) -> None:
     assert summary(b.snapshot(STATES[state])) == SENTENCES[state]
 
 
-def test_records_that_cannot_be_read_are_not_taken_for_a_quiet_machine() -> None:
+def test_unreadable_records_are_not_reported_as_an_idle_host() -> None:
     silent = replace(b.HEALTH, up=False, error="no answer for 9 s")
     assert summary(b.snapshot(sources=(silent,))) == (
         "which runs there are is not known: their records cannot be read: no answer for 9 s"
     )
 
 
-def test_runs_that_are_read_do_not_hide_that_others_cannot_be() -> None:
+def test_readable_runs_do_not_hide_unreadable_ones() -> None:
     lost = replace(b.HEALTH, up=False, error="/run/warmwatch has disappeared")
     words = summary(b.snapshot(STATES["warm"], sources=(lost,)))
     assert words == f"{SENTENCES['warm']}; some records cannot be read"
@@ -83,7 +83,7 @@ def between(quiet: float) -> RankView:
     return b.view(replace(b.COMPILING, compile=counts))
 
 
-def test_a_process_that_compiles_without_steps_gets_the_call_to_add() -> None:
+def test_a_process_that_compiles_without_steps_gets_the_missing_call() -> None:
     assert answer(b.snapshot(between(40))) == (
         "gpt2: no steps seen; nothing has compiled for 40 s",
         ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
@@ -128,7 +128,7 @@ def test_a_process_without_steps_is_judged_by_silence_and_reports_it(
     assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == f"gpt2: {expected}"
 
 
-def test_a_pause_within_the_first_step_is_no_fault() -> None:
+def test_a_pause_within_the_first_step_is_not_a_problem() -> None:
     assert summary(b.snapshot(between(0.1))) == (
         "gpt2: first step under way, 28 s of it compiling; nothing compiles at this moment"
     )
@@ -138,7 +138,7 @@ FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", 
 BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile")}
 
 
-def test_the_clock_goes_on_when_the_backward_begins_and_it_is_named() -> None:
+def test_the_duration_continues_into_the_backward_and_names_it() -> None:
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     slot = replace(b.COMPILING, compile=counts)
     view = b.view(slot, compilations=(FORWARD,), journal=BACKWARD)
@@ -149,7 +149,7 @@ def test_the_clock_goes_on_when_the_backward_begins_and_it_is_named() -> None:
     assert summary(b.snapshot(unnamed)).endswith(", now a backward")
 
 
-def test_the_backward_of_a_recompile_is_compiled_for_what_its_forward_was() -> None:
+def test_the_backward_of_a_recompile_has_the_reason_of_its_forward() -> None:
     again = replace(FORWARD, reason="0/0: GLOBAL_STATE changed: grad_mode", category="grad_mode")
     counts = replace(b.RECOMPILING.compile, active_since_ns=b.ago(2), episode_began_ns=b.ago(7))
     slot = replace(b.RECOMPILING, compile=counts)
@@ -170,13 +170,13 @@ def test_a_speed_from_few_steps_is_marked() -> None:
 
 
 @pytest.mark.parametrize(("since", "words"), [(3, " so far, of 3 steps"), (10, "")])
-def test_steps_before_a_recompile_do_not_stand_behind_the_speed(since: int, words: str) -> None:
+def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: str) -> None:
     counts = replace(b.WARM.compile, clean_after=b.WARM.steps.steps - since)
     found = summary(b.snapshot(b.view(replace(b.WARM, compile=counts))))
     assert f"a step is the real speed{words};" in f"{found};"
 
 
-def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
+def test_a_user_kernel_is_named_during_its_tuning() -> None:
     """At its first tuning; a later one has a reason, with the remedy for a kernel."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     slot = replace(b.COMPILING, compile=counts)
@@ -198,7 +198,7 @@ def test_a_kernel_of_the_users_own_is_named_while_it_is_tuned() -> None:
 FRAME = {"name": "forward", "file": "train.py", "line": 31, "code": "a7b1be19100f"}
 
 
-def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None:
+def test_the_compiling_function_is_named_from_the_begin_of_its_compilation() -> None:
     first = b.view(
         b.COMPILING, journal={"beginning": Beginning(at_ns=b.ago(43), what="dynamo", **FRAME)}
     )
@@ -220,8 +220,8 @@ def test_the_function_that_is_compiled_is_named_as_soon_as_that_begins() -> None
     )
 
 
-def test_the_clock_of_a_later_step_begins_with_it() -> None:
-    """CUDA graphs are recorded in the second step: the first one's compiling is another story."""
+def test_the_duration_in_a_later_step_begins_with_that_step() -> None:
+    """CUDA graphs are recorded in the second step; the compilation of the first does not count."""
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     steps = replace(b.COMPILING.steps, steps=1, last_step_ns=b.ago(3))
     view = b.view(replace(b.COMPILING, compile=counts, steps=steps))
@@ -229,7 +229,7 @@ def test_the_clock_of_a_later_step_begins_with_it() -> None:
     assert view.judgement.since_ns == b.ago(3)
 
 
-def test_while_an_evaluation_compiles_the_shape_before_it_is_not_blamed() -> None:
+def test_a_compiling_evaluation_is_not_attributed_to_an_earlier_shape() -> None:
     mode = replace(b.RECOMPILE, at_ns=b.ago(2), reason="0/0: GLOBAL_STATE changed: grad_mode")
     shape = replace(b.RECOMPILATION, at_ns=b.ago(5))
     counts = replace(b.RECOMPILING.compile, episode_began_ns=b.ago(7))
@@ -255,7 +255,7 @@ def test_several_ranks_that_compile_are_counted_and_the_longest_is_timed() -> No
     assert summary(b.snapshot(*ranks)) == expected
 
 
-def test_a_rank_is_of_the_whole_world_where_other_hosts_hold_the_rest() -> None:
+def test_a_rank_is_numbered_within_the_whole_world_across_hosts() -> None:
     sentence = summary(b.snapshot(b.view(b.as_rank(b.WARMING, 3, 16))))
     assert ", rank 3 of 16" in sentence
     assert sentence.endswith("; 15 of 16 ranks (ranks 0-2, 4-15) are not seen here")
@@ -287,7 +287,7 @@ def test_a_recompile_that_has_ended_shows_its_reason_until_warm_again() -> None:
     )
 
 
-def test_a_rank_that_compiles_now_goes_before_one_that_just_compiled() -> None:
+def test_a_compiling_rank_comes_before_one_that_just_compiled() -> None:
     counts = replace(b.RECOMPILING.compile, active_since_ns=0, activities_seen=3, clean_after=3602)
     ranks = [
         b.as_rank(replace(b.RECOMPILING, compile=counts), 0, 2),
@@ -297,7 +297,7 @@ def test_a_rank_that_compiles_now_goes_before_one_that_just_compiled() -> None:
     assert sentence == "gpt2: recompiling for 2.1 s (dynamo), 2 of 2 ranks"
 
 
-def test_the_reason_of_an_earlier_recompile_is_not_given_for_this_one() -> None:
+def test_the_reason_of_an_earlier_recompile_is_not_shown_for_this_one() -> None:
     old = replace(b.RECOMPILATION, at_ns=b.ago(60))
     sentence = summary(b.snapshot(b.view(b.RECOMPILING, compilations=(old,))))
     assert sentence == "gpt2: recompiling for 2.1 s (dynamo)"
@@ -329,7 +329,7 @@ def test_a_single_living_run_has_all_details_and_the_ended_runs_are_listed() -> 
     )
 
 
-def test_where_nothing_lives_that_comes_first() -> None:
+def test_without_a_live_run_that_fact_comes_first() -> None:
     views = (b.in_every_state("vit")["finished"], b.in_every_state("bert")["lost"])
     expected = "nothing runs now; 2 runs ended: bert lost, vit finished"
     assert summary(b.snapshot(*views)) == expected
@@ -356,7 +356,7 @@ def test_without_a_run_the_sentence_explains_how_to_attach() -> None:
         (187_200, "2 d 4 h"),
     ],
 )
-def test_durations_are_for_people(seconds: float, text: str) -> None:
+def test_durations_are_in_readable_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -376,7 +376,7 @@ def test_step_lengths_have_two_figures(seconds: float, text: str) -> None:
     assert step_length(seconds) == text
 
 
-def test_a_reason_of_many_lines_becomes_one_that_ends() -> None:
+def test_a_reason_of_many_lines_becomes_one_bounded_line() -> None:
     text = own_words("a\n  b " + "c" * 900)
     assert text.startswith("a b ccc")
     assert text.endswith("...")
@@ -402,11 +402,11 @@ def test_evidence_of_a_compiling_rank_is_the_activity_and_its_workers() -> None:
     assert "3 of 4 compile workers busy" in evidence_of(b.view(b.COMPILING, process=workers(3, 1)))
 
 
-def test_idle_workers_are_no_evidence_where_nothing_compiles() -> None:
+def test_idle_workers_are_not_evidence_without_a_compilation() -> None:
     assert not [e for e in evidence_of(b.view(b.WARM, process=workers(0, 4))) if "worker" in e]
 
 
-def test_evidence_of_a_warming_rank_is_its_clean_steps_and_what_step_1_held() -> None:
+def test_evidence_of_a_warming_rank_is_its_clean_steps_and_the_parts_of_step_1() -> None:
     assert evidence_of(b.view(b.WARMING)) == [
         "1 clean step since the last activity ended",
         "step 1 held 113.2 s of compile activity",
@@ -425,7 +425,7 @@ def test_a_step_1_shorter_than_the_activity_does_not_include_it() -> None:
     )
 
 
-def test_evidence_of_a_stall_is_the_silence_its_limit_and_what_the_process_does() -> None:
+def test_evidence_of_a_stall_is_its_silence_its_limit_and_the_process_state() -> None:
     process = ProcessReading(pid=1, cpu_seconds=1.0, resident_bytes=1, cpu_ratio=0.98)
     assert evidence_of(b.view(b.STALLED, process=process))[:2] == [
         "no step for 75 s (stall limit 60 s)",

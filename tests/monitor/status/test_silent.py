@@ -43,7 +43,7 @@ def test_ten_usual_steps_and_three_seconds_make_silence(slot: Slot, *, silent: b
     assert ("silent" in conditions(slot)) is silent
 
 
-def test_silence_leads_the_sentence_and_leaves_no_speed_in_it() -> None:
+def test_silence_is_first_in_the_sentence_and_replaces_the_speed() -> None:
     text = summary(b.snapshot(b.view(quiet(38))))
     assert text.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
     assert "real speed" not in text
@@ -99,11 +99,11 @@ def test_a_stall_comes_later_and_replaces_silence() -> None:
     ],
     ids=lambda counts: "-".join(counts),
 )
-def test_what_is_known_to_take_time_is_no_silence(explained: dict[str, int]) -> None:
+def test_known_long_activity_is_not_silence(explained: dict[str, int]) -> None:
     assert "silent" not in conditions(quiet(38, **explained))
 
 
-def test_it_is_counted_again_from_the_end_of_a_pause() -> None:
+def test_silence_counts_from_the_end_of_a_pause() -> None:
     assert "silent" in conditions(quiet(38, saved_ns=b.ago(5)))
 
 

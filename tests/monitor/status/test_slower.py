@@ -1,4 +1,4 @@
-"""A warm-up that is far beyond its own history, and what changed since the last run like it."""
+"""A warm-up far longer than in earlier runs, and the changes since the last comparable run."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
     ],
     ids=["none", "twice", "less", "of two", "of three", "less of three", "one like it"],
 )
-def test_a_warm_up_is_held_against_the_longest_of_its_history(
+def test_a_warm_up_is_compared_with_the_longest_of_its_history(
     earlier: tuple[float, ...], holds: bool
 ) -> None:
     (rank,) = judged(*earlier).ranks
     assert (HOLDS in rank.judgement.conditions) is holds
 
 
-def test_what_is_slower_by_less_than_half_a_minute_is_not_worth_a_word() -> None:
+def test_a_warm_up_slower_by_less_than_half_a_minute_is_not_reported() -> None:
     known = replace(
         facts(RecordReading(folder="/a", slot=b.WARM, alive=True)), earlier_warmups_ns=(10**10,)
     )
@@ -79,7 +79,7 @@ def test_there_is_no_comparison_before_the_first_warm_up_has_ended() -> None:
     assert rank.judgement.conditions == ()
 
 
-def test_it_holds_on_while_the_history_cannot_be_read() -> None:
+def test_a_slower_warm_up_remains_reported_while_the_history_is_unreadable() -> None:
     one = RecordReading(folder="/a", slot=b.WARM, alive=True, pid=7)
     seen = {RECORDS.name: RecordsReading(records=(one,))}
     earlier = {EARLIER_RUNS: {"/a": RankHistory(warmup_seconds=(1.0,))}}
@@ -113,7 +113,7 @@ def test_a_slower_warm_up_is_reported_once_and_needs_no_attention(
     assert HOLDS not in states.NEEDS_A_PERSON
 
 
-def test_a_fleet_series_without_history_has_words_too() -> None:
+def test_a_fleet_series_without_history_has_words() -> None:
     (rank,) = judged(30.0).ranks
     bare = replace(rank.figures, warmups=replace(rank.figures.warmups, earlier_seconds=()))
     snapshot = b.snapshot(replace(rank, figures=bare))

@@ -35,7 +35,7 @@ def test_every_state_is_shown_and_serializes_as_strict_json(state: str) -> None:
     assert answer["runs"][0]["state"] == answer["runs"][0]["ranks"][0]["state"] == state
 
 
-def test_the_fixed_keys_of_the_contract_are_there() -> None:
+def test_the_answer_has_the_fixed_keys_of_the_contract() -> None:
     answer = status(b.snapshot(b.view(b.WARMING)))
     assert answer.keys() >= {
         *("schema_version", "compiling", "warm", "summary", "runs", "gpus", "sources"),
@@ -53,7 +53,7 @@ def test_the_fixed_keys_of_the_contract_are_there() -> None:
     }
 
 
-def test_compile_figures_are_those_of_the_record() -> None:
+def test_compile_figures_equal_those_of_the_record() -> None:
     compile = of_slot(b.WARMING)["compile"]
     assert compile["seconds"] == pytest.approx(113.2)
     assert compile["phase_seconds"] == pytest.approx({"dynamo": 3.1, "inductor": 110.1})
@@ -80,7 +80,7 @@ def test_a_rank_lost_while_compiling_compiled_until_it_was_seen_gone() -> None:
     assert (lost["phase"], lost["seconds"]) == (None, pytest.approx(33.0))
 
 
-def test_a_rank_that_never_was_seen_alive_has_only_what_its_record_accounts_for() -> None:
+def test_a_rank_never_seen_alive_has_only_the_compile_time_of_its_record() -> None:
     assert of_rank(b.view(b.COMPILING, alive=False))["compile"]["seconds"] == pytest.approx(3.0)
 
 
@@ -91,20 +91,20 @@ def test_an_ended_warm_up_has_its_end_length_and_steps() -> None:
 
 
 @pytest.mark.parametrize("state", ["starting", "compiling", "warming", "eager"])
-def test_where_no_warm_up_has_ended_its_figures_are_null(state: str) -> None:
+def test_the_figures_of_a_warm_up_are_null_before_it_has_ended(state: str) -> None:
     nothing = {"ended_at": None, "seconds": None, "steps": None}
     warmup = of_rank(STATES[state])["warmup"]
     assert warmup == {"ended": False, **nothing, "count": 0, "first": None}
 
 
-def test_a_reopened_warm_up_has_no_figures_but_the_first_keeps_its_own() -> None:
+def test_a_reopened_warm_up_has_no_figures_and_the_first_retains_its_own() -> None:
     warmup = of_slot(b.RECOMPILING)["warmup"]
     assert (warmup["ended"], warmup["seconds"], warmup["count"]) == (False, None, 1)
     assert warmup["first"]["seconds"] == 120.0
 
 
-def test_the_entry_of_an_earlier_warm_up_is_not_taken_for_the_latest() -> None:
-    """The reader came between the K-th clean mark and the entry of the warm-up it ended."""
+def test_the_entry_of_an_earlier_warm_up_is_not_used_for_the_latest() -> None:
+    """The record was read between the K-th clean mark and the entry of the ended warm-up."""
     between = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(2)))
     assert of_slot(between)["state"] == "warm"
     assert of_slot(between)["warmup"]["ended"] is False
@@ -164,7 +164,7 @@ def test_advice_is_one_sentence_for_categories_of_the_closed_list_only() -> None
     assert all(text.endswith(".") and ". " not in text for text in ADVICE.values())
 
 
-def test_the_host_is_null_where_the_process_was_not_seen() -> None:
+def test_the_host_values_are_null_if_the_process_was_not_seen() -> None:
     assert of_slot(b.WARM)["process"] is None
     process = ProcessReading(pid=4711, cpu_seconds=3.5, resident_bytes=10)
     assert of_rank(b.view(b.WARM, process=process))["process"] == {
@@ -179,7 +179,7 @@ def test_the_host_is_null_where_the_process_was_not_seen() -> None:
     }
 
 
-def test_one_rank_that_compiles_makes_the_whole_answer_compile_and_not_be_warm() -> None:
+def test_one_compiling_rank_makes_the_whole_answer_compiling_and_not_warm() -> None:
     ranks = (b.view(b.as_rank(b.WARM, 0, 2)), b.view(b.as_rank(b.RECOMPILING, 1, 2)))
     answer = status(b.snapshot(*ranks))
     assert (answer["compiling"], answer["warm"]) == (True, False)
@@ -196,12 +196,12 @@ def test_warm_needs_every_living_rank_of_every_run_and_an_ended_one_does_not_cou
 
 
 @pytest.mark.parametrize("views", [(), (STATES["finished"],)], ids=["no run", "ended run"])
-def test_both_booleans_are_null_where_no_run_lives(views: tuple[RankView, ...]) -> None:
+def test_both_booleans_are_null_without_a_live_run(views: tuple[RankView, ...]) -> None:
     answer = status(b.snapshot(*views))
     assert (answer["compiling"], answer["warm"]) == (None, None)
 
 
-def test_the_answer_of_one_run_is_about_that_run_alone() -> None:
+def test_the_answer_of_one_run_contains_only_that_run() -> None:
     both = b.snapshot(STATES["warm"], b.in_every_state("bert")["compiling"])
     answer = status(both, "gpt2")
     assert [run["run"] for run in answer["runs"]] == ["gpt2"]
@@ -209,7 +209,7 @@ def test_the_answer_of_one_run_is_about_that_run_alone() -> None:
     assert answer["summary"] == answer["runs"][0]["summary"]
 
 
-def test_an_unknown_run_is_refused_with_the_names_there_are() -> None:
+def test_an_unknown_run_is_refused_with_the_known_names() -> None:
     with pytest.raises(UnknownRunError, match=r"no run named 'x'; runs here: gpt2"):
         status(b.snapshot(STATES["warm"]), "x")
 
@@ -221,13 +221,13 @@ def test_directories_and_refusals_are_listed() -> None:
     assert answer["refusals"] == [{"path": "/run/warmwatch/x", "reason": "torn record"}]
 
 
-def test_warm_is_reached_by_an_eager_run_and_not_by_none() -> None:
+def test_an_eager_run_reaches_warm_and_no_run_does_not() -> None:
     assert reached(b.snapshot(STATES["eager"]).runs, "warm")
     assert not reached((), "warm")
     assert not reached(b.snapshot(STATES["finished"]).runs, "warm")
 
 
-def test_another_state_is_reached_where_the_least_advanced_run_is_in_it() -> None:
+def test_another_state_is_reached_when_the_least_advanced_run_has_it() -> None:
     both = b.snapshot(STATES["warm"], b.in_every_state("bert")["warming"])
     assert reached(both.runs, "warming")
     assert not reached(both.runs, "eager")
@@ -240,7 +240,7 @@ def test_activity_of_an_unknown_phase_is_counted_as_other() -> None:
     assert (compile["phase"], compile["phase_seconds"]) == (None, {"other": 5.0})
 
 
-def test_what_a_torch_cannot_count_is_null() -> None:
+def test_counts_that_a_torch_lacks_are_null() -> None:
     """Its phases and seconds come from another hook point and are still reported."""
     identity = replace(b.WARM.identity, missing=("compilations", "recompile_limit"))
     whole = of_slot(b.WARM)["compile"]

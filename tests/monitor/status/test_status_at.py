@@ -1,4 +1,4 @@
-"""``at`` of ``/status``: to when the records are known."""
+"""``at`` of ``/status``: the time up to which the records were read."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def read_after(url: str, moment: float) -> dict[str, Any]:
     return answers[-1]
 
 
-def test_what_was_recorded_by_then_is_in_the_answer(tmp_path: Path) -> None:
-    """In the first answer, too, whose time is past the moment of recording."""
+def test_the_answer_contains_everything_recorded_before_at(tmp_path: Path) -> None:
+    """This holds from the first answer on whose time is after the write."""
     folder = write_record(tmp_path, live_slot(StepCounts(steps=1)))
     with held(folder), daemon(tmp_path) as url:
         for steps in range(2, 30):
@@ -47,7 +47,7 @@ def test_what_was_recorded_by_then_is_in_the_answer(tmp_path: Path) -> None:
             assert answer["runs"][0]["ranks"][0]["steps"] == steps
 
 
-def test_it_is_when_the_look_began_not_when_it_ended() -> None:
+def test_at_is_the_begin_of_the_poll_and_not_its_end() -> None:
     slow = replace(b.HEALTH, last_success=b.EPOCH, read_seconds=4.0)
     assert status(b.snapshot(sources=(slow,)))["at"] == b.EPOCH - 4.0
 
@@ -61,5 +61,5 @@ def test_it_is_when_the_look_began_not_when_it_ended() -> None:
     ],
     ids=["no source", "another source", "a look that failed"],
 )
-def test_where_no_records_were_read_it_is_not_known(sources: tuple[SourceHealth, ...]) -> None:
+def test_at_is_null_if_no_records_were_read(sources: tuple[SourceHealth, ...]) -> None:
     assert status(b.snapshot(sources=sources))["at"] is None

@@ -363,7 +363,7 @@ def test_an_answer_after_the_screen_closed_is_ignored(
     assert died == []
 
 
-def test_it_waits_for_an_unknown_run() -> None:
+def test_top_waits_for_an_unknown_run() -> None:
     def ask() -> dict[str, Any]:
         raise NoDaemonError("no run named 'x'")
 
@@ -407,7 +407,7 @@ def test_the_screen_reports_that_nothing_runs() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
-def test_it_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) -> None:
+def test_top_reads_the_records_until_the_user_quits(tmp_path: Path, key: str) -> None:
     with (
         held(write_record(tmp_path, compiling())),
         terminal("top", "--interval", "0.2", "--dir", str(tmp_path)) as shown,
@@ -471,6 +471,6 @@ def test_a_wide_screen_has_a_bar_for_each_known_gpu_load() -> None:
     assert all(line.cell_len <= 40 for line in gpus(answer, frozenset(), 40)), "one line each"
 
 
-def test_each_phase_has_a_colour_of_its_own() -> None:
+def test_each_phase_has_its_own_colour() -> None:
     assert {*PHASE_STYLES} == {*PHASES}
     assert len({*PHASE_STYLES.values()}) == len(PHASE_STYLES)

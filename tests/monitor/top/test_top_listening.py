@@ -101,7 +101,7 @@ def test_a_rank_in_another_state_waits_for_the_answer() -> None:
     assert now["summary"].startswith("gpt2: recompiling")
 
 
-def test_the_sentence_is_of_the_selected_runs() -> None:
+def test_the_sentence_covers_only_the_selected_runs() -> None:
     other = b.in_every_state("bert")["compiling"]
     before, _ = answer_and_sample(STATES["warm"])
     _, sample = answer_and_sample(STATES["warm"], other, after=1)

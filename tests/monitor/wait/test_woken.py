@@ -60,7 +60,7 @@ def listens(before: Front) -> int:
     return len(before.polls)
 
 
-def test_it_polls_again_after_an_event_of_its_run_and_not_before(
+def test_a_wait_polls_again_after_an_event_of_its_run_and_not_before(
     tmp_path: Path,
 ) -> None:
     """By name, by pattern or without either. Other runs do not wake a wait for a named run."""
