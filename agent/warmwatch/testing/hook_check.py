@@ -20,6 +20,11 @@ RESULTS = "ok", "in place", "absent", "skipped", "wrong", "not checked"
 FINE, IN_PLACE, ABSENT, SKIPPED, WRONG, NOT_CHECKED = RESULTS
 # Hook points of later PyTorch versions: in older ones their absence is expected.
 _CAME_WITH = {"runtime_compilations": (2, 8), "choices": (2, 8), "cache_verdicts": (2, 11)}
+# Hooks whose figures the record lacks without the hook "compilations".
+_NEED_COMPILATIONS = {
+    *("compilation_kinds", "compilation_ids", "compilation_failures", "recompile_reasons"),
+    *("graph_counter", "graph_break_counter", "cache_counters"),
+}
 _LIMIT = 3
 
 
@@ -231,8 +236,12 @@ class _Report:
 
     def add(self, hook: str, result: str, words: str) -> None:
         """The first result stands, unless a later one is wrong."""
-        if hook not in self._found or result == WRONG:
-            self._found[hook] = (result, words)
+        if hook in self._found and result != WRONG:
+            return
+        missing = self._check.missing
+        if result == WRONG and hook in _NEED_COMPILATIONS and "compilations" in missing:
+            result, words = SKIPPED, "cannot be compared without the hook compilations"
+        self._found[hook] = (result, words)
 
     def add_all(self, hooks: Iterable[str], result: str, words: str) -> None:
         """One result of all hooks of a part."""
