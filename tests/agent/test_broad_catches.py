@@ -1,4 +1,4 @@
-"""Every catch of anything and everything: few, each with its reason, none that loses an error."""
+"""Every broad ``except``: few, each with a reason, and no error is lost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_broad_catch_has_a_reason_and_catches_no_interrupt(catches: Catches) -
         assert re.search(r"# noqa: BLE001 - \w+|^    except Exception:$", line), where
 
 
-def test_the_agents_all_end_in_the_sink_but_for_those_that_the_document_names(
+def test_the_agents_broad_catches_call_the_sink_except_for_the_documented_ones(
     catches: Catches,
 ) -> None:
     loose = {
@@ -86,7 +86,7 @@ def test_the_document_names_every_file_with_one_and_how_many_there_are(
 
 
 @pytest.mark.slow
-def test_nothing_is_suppressed_wholesale() -> None:
+def test_no_suppress_catches_every_exception() -> None:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and "suppress" in _calls(node):

@@ -1,4 +1,4 @@
-"""The sink of the agent's own errors: what ends in it raises nothing, and nothing else is lost."""
+"""The sink of the agent's own errors: it never raises, and no other exception is lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_error_on_warnings_affects_neither_the_training_nor_the_count(
     assert _guard._warned == {"something the user can set right"}
 
 
-def test_what_a_signal_handler_raises_while_an_error_is_counted_reaches_the_training(
+def test_an_exception_of_a_signal_handler_during_error_counting_reaches_the_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def time_is_up(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The dashboards' JSON is what the code gives, and speaks of nothing that does not exist."""
+"""The dashboards' JSON matches the code and names only what exists."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _of_rules() -> set[str]:
     return set(recorded)
 
 
-def test_the_json_is_what_the_code_gives(tmp_path: Path) -> None:
+def test_the_json_matches_the_code(tmp_path: Path) -> None:
     assert differing(dashboards.FOLDER / "json") == []
     copy = shutil.copytree(dashboards.FOLDER / "json", tmp_path / "json")
     (copy / "warmwatch-run.json").write_text("{}\n")
@@ -54,7 +54,7 @@ def test_every_queried_metric_exists() -> None:
 
 
 def test_names_of_metrics_are_found_in_an_expression() -> None:
-    """So that the test above cannot pass by seeing nothing."""
+    """This shows that the test above finds names at all."""
     expr = 'sum by (rank) (rate(a_total{b="c d{"}[5m])) * on (e) group_left (f) max(g:h:i) or j > 0'
     assert dashboards.Query("here", expr).metrics == {"a_total", "g:h:i", "j"}
 
@@ -71,7 +71,7 @@ def test_each_panel_has_a_description(name: str) -> None:
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
 
 
-def test_nothing_has_the_name_or_the_number_of_another() -> None:
+def test_names_and_numbers_of_panels_are_unique() -> None:
     assert set(BOARDS) == {"warmwatch-fleet", "warmwatch-gpu", "warmwatch-run"}
     assert len({board["title"] for board in BOARDS.values()}) == len(BOARDS)
     for board in BOARDS.values():
@@ -97,7 +97,7 @@ def _overlap(one: dict[str, int], other: dict[str, int]) -> bool:
     )
 
 
-def test_everything_reads_from_the_data_source_that_is_chosen() -> None:
+def test_every_panel_reads_from_the_selected_data_source() -> None:
     def sources(node: Any) -> list[Any]:
         if isinstance(node, list):
             return [one for item in node for one in sources(item)]

@@ -168,7 +168,7 @@ def _expr(where: str) -> Query:
 
 
 @pytest.mark.slow
-def test_every_query_gives_data(prometheus: str, training: Training) -> None:
+def test_every_query_returns_data(prometheus: str, training: Training) -> None:
     left = {one.where: one for one in _answerable()}
     assert len(left) > 30
 
@@ -184,7 +184,7 @@ def test_every_query_gives_data(prometheus: str, training: Training) -> None:
     assert left == {}
 
 
-def test_every_variable_offers_what_there_is(prometheus: str) -> None:
+def test_every_variable_lists_the_existing_values(prometheus: str) -> None:
     gpus = [board(0)["uuid"], board(1)["uuid"]]
     offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2", "3"], "$gpu": gpus}
     for target, label in dashboards.label_queries():
@@ -368,7 +368,7 @@ def _of_bert(state: Slot) -> Slot:
     return replace(slot, identity=replace(slot.identity, run="bert"))
 
 
-def test_the_end_of_a_warm_up_is_marked_when_it_was(prometheus: str) -> None:
+def test_the_end_of_a_warm_up_is_marked_at_its_time(prometheus: str) -> None:
     """130 s before the record was written, in milliseconds; the rank that is not warm has none."""
     target = _expr("warmwatch-run: Warm-up ended").filled(**VARIABLES)
     wait_until(lambda: len(query(prometheus, target)) == 3)
@@ -378,7 +378,7 @@ def test_the_end_of_a_warm_up_is_marked_when_it_was(prometheus: str) -> None:
         assert 129 < time.time() - float(milliseconds) / 1000 < 129 + 600
 
 
-def test_ranks_that_share_a_gpu_each_show_it(prometheus: str) -> None:
+def test_each_of_several_ranks_on_one_gpu_shows_it(prometheus: str) -> None:
     target = _expr("warmwatch-run: Power of the ranks' GPUs A").filled(**VARIABLES)
     wait_until(lambda: len(query(prometheus, target)) == 3)
     found = {one["metric"]["rank"]: one["metric"]["gpu"] for one in query(prometheus, target)}

@@ -36,7 +36,7 @@ def test_promtool_accepts_the_rules(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CASES.glob("*.yml")), ids=lambda path: path.stem)
-def test_the_rules_say_what_they_are_written_for(path: Path) -> None:
+def test_promtool_accepts_every_case_of_the_rules(path: Path) -> None:
     promtool("test", "rules", str(path))
 
 
@@ -46,8 +46,8 @@ def test_every_rule_has_a_case() -> None:
     assert {name for name in names if name not in cases} == set()
 
 
-def test_every_alert_that_fires_in_a_case_also_has_a_look_at_which_it_is_silent() -> None:
-    """Or a series beside the firing one that must not fire."""
+def test_every_alert_that_fires_in_a_case_is_also_tested_when_silent() -> None:
+    """A second series that must not fire is enough."""
     cases = yaml.safe_load((CASES / "alerts.yml").read_text())["tests"]
     for rule in rules():
         if "alert" not in rule:
@@ -78,7 +78,7 @@ def test_each_alert_has_a_description_and_a_link() -> None:
                 assert url.startswith('{{ with query "warmwatch:settings" }}')
 
 
-def test_each_alert_has_a_section_of_what_to_do() -> None:
+def test_each_alert_has_a_section_with_its_remedy() -> None:
     """Under the anchor that its ``runbook_url`` has: the heading in lower case."""
     page = (RULES.parents[1] / "docs" / "how-to" / "alerts.md").read_text()
     headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]

@@ -66,7 +66,7 @@ def monitor_of(daemonset: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_with_its_default_values_it_gives_what_kustomize_gives(tmp_path: Path) -> None:
+def test_the_chart_with_default_values_equals_the_output_of_kustomize(tmp_path: Path) -> None:
     ours, theirs = rendered(tmp_path, {}), kustomized()
     assert (
         ours.keys() == {"DaemonSet", "NetworkPolicy", "ConfigMap"} == theirs.keys() - {"Namespace"}
@@ -98,7 +98,7 @@ def test_the_api_accepts_the_rendered_manifests(tmp_path: Path, name: str) -> No
             kubernetes_validate.validate(found, version, strict=True)
 
 
-def test_without_gpus_and_token_nothing_of_them_is_left(tmp_path: Path) -> None:
+def test_without_gpus_and_token_the_chart_renders_no_part_of_them(tmp_path: Path) -> None:
     found = rendered(tmp_path, ci_values("plain"))
     assert found.keys() == {"DaemonSet", "NetworkPolicy"}
     monitor = monitor_of(found["DaemonSet"])
@@ -108,7 +108,7 @@ def test_without_gpus_and_token_nothing_of_them_is_left(tmp_path: Path) -> None:
     assert "runtimeClassName" not in found["DaemonSet"]["spec"]["template"]["spec"]
 
 
-def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
+def test_each_threshold_is_in_its_rule(tmp_path: Path) -> None:
     values = ci_values("operator")
     found = rendered(tmp_path, values)
     groups = found["PrometheusRule"]["spec"]["groups"]
@@ -163,6 +163,6 @@ def test_each_threshold_is_in_the_rule_that_it_is_for(tmp_path: Path) -> None:
         {"env": {"lower": "x"}},
     ],
 )
-def test_values_that_cannot_be_used_are_refused(tmp_path: Path, values: dict[str, Any]) -> None:
+def test_invalid_values_are_refused(tmp_path: Path, values: dict[str, Any]) -> None:
     with pytest.raises(ChartError):
         rendered(tmp_path, values)

@@ -47,7 +47,7 @@ def check(*command: str | Path) -> str:
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_docker_compose_takes_it(gpu: bool) -> None:
+def test_docker_compose_accepts_the_file(gpu: bool) -> None:
     files = [DOCKER / "compose.yaml", *([DOCKER / "compose.gpu.yaml"] if gpu else [])]
     words = [word for file in files for word in ("--file", file)]
     shown = check(*docker_compose(), *words, "--profile", "demo", "config", "--format", "json")
@@ -63,12 +63,12 @@ def test_every_file_that_is_mounted_is_in_the_repository(path: str) -> None:
     assert (DOCKER / path).exists()
 
 
-def test_nothing_of_the_repository_can_be_changed_from_a_container() -> None:
+def test_no_container_can_change_a_file_of_the_repository() -> None:
     volumes = [volume for one in SERVICES.values() for volume in one.get("volumes", ())]
     assert all(volume.endswith(":ro") for volume in volumes if volume.startswith("."))
 
 
-def test_no_container_may_change_itself_or_gain_a_right() -> None:
+def test_no_container_may_change_itself_or_gain_privileges() -> None:
     for settings in SERVICES.values():
         assert settings["read_only"] is True
         assert settings["cap_drop"] == ["ALL"]
@@ -76,7 +76,7 @@ def test_no_container_may_change_itself_or_gain_a_right() -> None:
         assert all(port.startswith("127.0.0.1:") for port in settings.get("ports", ()))
 
 
-def test_training_and_monitor_share_the_directory_that_their_images_name() -> None:
+def test_training_and_monitor_share_the_directory_of_their_images() -> None:
     assert SERVICES["monitor"]["volumes"] == ["records:/run/warmwatch:ro,nocopy"]
     assert SERVICES["demo"]["volumes"] == ["records:/run/warmwatch:nocopy"]
     for service in ("monitor", "demo"):
@@ -86,7 +86,7 @@ def test_training_and_monitor_share_the_directory_that_their_images_name() -> No
     assert {"mode=3777", f"gid={group}", "size=256m", "nr_inodes=16k"} <= {*options}
 
 
-def test_prometheus_may_ask_the_monitor_by_the_name_that_it_has_on_their_network() -> None:
+def test_the_monitor_answers_prometheus_under_its_network_name() -> None:
     """And every client on that network, which only this machine's loopback leads to."""
     command = SERVICES["monitor"]["command"]
     assert command[:4] == ["serve", "--address", "0.0.0.0:10464", "--insecure"]
@@ -97,7 +97,7 @@ def test_prometheus_may_ask_the_monitor_by_the_name_that_it_has_on_their_network
     assert not is_allowed("prometheus:10464", names)
 
 
-def test_promtool_takes_the_configuration_of_prometheus(tmp_path: Path) -> None:
+def test_promtool_accepts_the_configuration_of_prometheus(tmp_path: Path) -> None:
     config = tmp_path / "prometheus.yml"
     config.write_text((DOCKER / "prometheus.yml").read_text())
     (tmp_path / "rules").mkdir()
@@ -128,11 +128,11 @@ def test_alerts_that_silence_others_and_those_silenced_exist() -> None:
     assert named >= newer | {"WarmwatchDaemonDown", "WarmwatchNoDaemon", "WarmwatchRunFailed"}
 
 
-def test_amtool_takes_the_configuration_of_alertmanager() -> None:
+def test_amtool_accepts_the_configuration_of_alertmanager() -> None:
     check("amtool", "check-config", DOCKER / "alertmanager.yml")
 
 
-def test_alerts_are_held_back_only_by_alerts_that_exist() -> None:
+def test_alerts_are_inhibited_only_by_existing_alerts() -> None:
     rules = yaml.safe_load((DASHBOARDS / "rules" / "warmwatch.alerts.yml").read_text())
     alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
     named = set(re.findall(r"Warmwatch\w+", (DOCKER / "alertmanager.yml").read_text()))

@@ -31,12 +31,12 @@ def call(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_hadolint_finds_nothing_to_say() -> None:
+def test_hadolint_accepts_the_dockerfile() -> None:
     found = call(Path(sys.executable).with_name("hadolint"), DOCKER / "Dockerfile")
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
 
 
-def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
+def test_the_build_context_holds_only_the_copied_files() -> None:
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     first, *rules = [line for line in lines if line and not line.startswith("#")]
     copied = {
@@ -82,7 +82,7 @@ def test_every_dependency_of_the_image_is_locked_by_its_hashes(name: str) -> Non
 
 
 @pytest.mark.parametrize("stage", ["monitor", "demo"])
-def test_it_runs_as_a_user_that_a_number_shows_not_to_be_root(stage: str) -> None:
+def test_the_image_runs_as_a_numeric_user_other_than_root(stage: str) -> None:
     (user,) = instructions(stage, "USER")
     assert all(part.isdecimal() and int(part) > 0 for part in user.split(":"))
 
@@ -91,7 +91,7 @@ def test_the_monitor_is_the_last_stage_which_is_built_by_default() -> None:
     assert [stage for stage, verb, _ in dockerfile() if verb == "FROM"][-1] == "monitor"
 
 
-def test_it_serves_the_default_port_on_loopback_unless_configured() -> None:
+def test_the_image_serves_the_default_port_on_loopback_unless_configured() -> None:
     (command,) = instructions("monitor", "CMD")
     assert instructions("monitor", "ENTRYPOINT") == ['["warmwatch"]']
     assert json.loads(command) == ["serve"]
@@ -110,7 +110,7 @@ def test_the_health_check_passes_while_the_daemon_answers_and_fails_when_it_does
     assert call(sys.executable, "-c", here).returncode == 1
 
 
-def test_the_script_that_tries_the_image_is_one_that_bash_and_shellcheck_read() -> None:
+def test_bash_and_shellcheck_accept_the_script_that_tests_the_image() -> None:
     script = DOCKER / "try-image.sh"
     assert call("bash", "-n", script).returncode == 0
     if shutil.which("shellcheck"):

@@ -90,7 +90,7 @@ def test_kustomize_puts_labels_image_and_runtime_class_into_the_daemonset() -> N
     assert {one["image"] for one in containers(found).values()} == {"warmwatch:0.1.0"}
 
 
-def test_every_folder_that_a_kustomization_names_is_there_and_every_file_is_named() -> None:
+def test_every_folder_of_a_kustomization_exists_and_every_file_is_named() -> None:
     for kustomization in KUBERNETES.rglob("kustomization.yaml"):
         (config,) = documents(kustomization)
         parts = {*config.get("resources", ()), *config.get("components", ())}
@@ -116,7 +116,9 @@ def test_the_podmonitor_finds_the_daemonset_by_label_and_the_port_by_name() -> N
 
 
 @pytest.mark.parametrize("manifest", [DAEMONSET, SIDECAR], ids=["daemonset", "sidecar"])
-def test_the_monitor_takes_no_gpu_reads_only_and_has_no_rights(manifest: dict[str, Any]) -> None:
+def test_the_monitor_requests_no_gpu_reads_only_and_has_no_privileges(
+    manifest: dict[str, Any],
+) -> None:
     monitor = containers(manifest)["monitor"]
     named = {*monitor["resources"]["requests"], *monitor["resources"]["limits"]}
     assert named == {"cpu", "memory"}
@@ -133,7 +135,7 @@ def test_the_monitor_takes_no_gpu_reads_only_and_has_no_rights(manifest: dict[st
     assert pod(manifest)["enableServiceLinks"] is False
 
 
-def test_the_daemonset_runs_on_every_node_and_is_given_up_last() -> None:
+def test_the_daemonset_runs_on_every_node_and_is_evicted_last() -> None:
     tolerated = {(one["operator"], one["effect"]) for one in pod(DAEMONSET)["tolerations"]}
     assert tolerated == {("Exists", "NoSchedule"), ("Exists", "NoExecute")}
     assert pod(DAEMONSET)["priorityClassName"] == "system-node-critical"
@@ -144,7 +146,7 @@ def test_the_daemonset_runs_as_the_user_of_the_image() -> None:
     assert instructions("monitor", "USER") == [f"{rights['runAsUser']}:{rights['runAsGroup']}"]
 
 
-def test_a_training_shares_the_directory_that_the_daemonset_makes() -> None:
+def test_a_training_shares_the_directory_of_the_daemonset() -> None:
     (made,) = pod(DAEMONSET)["volumes"]
     (used,) = pod(TRAINING)["volumes"]
     assert made["hostPath"] == {"path": "/run/warmwatch", "type": "DirectoryOrCreate"}

@@ -133,7 +133,7 @@ def test_the_training_reports_a_directory_that_is_not_open(directory: Path) -> N
 
 
 @pytest.mark.skipif(Path("/run/warmwatch").exists(), reason="this machine has one of its own")
-def test_one_that_belongs_to_another_user_is_trusted_only_where_it_is_named(
+def test_a_directory_of_another_user_is_trusted_only_if_it_is_named(
     directory: Path,
 ) -> None:
     assert train(directory, 1000, named=False) == ""  # of root

@@ -1,4 +1,4 @@
-"""The batch script with stand-ins for srun and scontrol: what it tells Prometheus, how it ends.
+"""The batch script with stand-ins for srun and scontrol: its targets for Prometheus and its end.
 
 docs/how-to/slurm.md names the Slurm version on which it was run.
 """
@@ -60,7 +60,7 @@ def programs(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_job_prints_where_its_monitors_are_and_exits_as_its_training_does(
+def test_a_job_prints_the_addresses_of_its_monitors_and_exits_as_its_training(
     programs: Path, tmp_path: Path
 ) -> None:
     job, port = free_job()
@@ -134,7 +134,7 @@ def test_a_record_directory_that_another_user_may_have_made_is_refused(
         assert "is another user's, or open to others" in done.stderr
 
 
-def test_promtool_takes_the_configuration_that_the_page_shows(tmp_path: Path) -> None:
+def test_promtool_accepts_the_configuration_of_the_page(tmp_path: Path) -> None:
     page = (ROOT / "docs/how-to/slurm.md").read_text()
     (shown,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     config = tmp_path / "prometheus.yml"
@@ -142,9 +142,7 @@ def test_promtool_takes_the_configuration_that_the_page_shows(tmp_path: Path) ->
     subprocess.run(["promtool", "check", "config", config], check=True)
 
 
-def test_the_training_goes_on_where_its_monitor_cannot_start(
-    programs: Path, tmp_path: Path
-) -> None:
+def test_the_training_continues_if_its_monitor_cannot_start(programs: Path, tmp_path: Path) -> None:
     (programs / "warmwatch").write_text("#!/bin/bash\nexit 1\n")
     done = subprocess.run(
         ["bash", SLURM / "train.sbatch", "true"],

@@ -32,7 +32,7 @@ def unit(tmp_path: Path) -> Path:
     return path
 
 
-def test_systemd_finds_nothing_wrong_with_the_unit(unit: Path) -> None:
+def test_systemd_accepts_the_unit(unit: Path) -> None:
     assert call("systemd-analyze", "verify", unit) == ""
 
 
@@ -43,13 +43,13 @@ def test_the_exposure_stays_low(unit: Path) -> None:
     assert float(found[1]) <= 2.5
 
 
-def test_nothing_hides_gpus_or_processes_from_the_monitor() -> None:
+def test_the_unit_hides_no_gpu_and_no_process_from_the_monitor() -> None:
     settings = {line.partition("=")[0] for line in UNIT.splitlines() if not line.startswith("#")}
     hiding = {"PrivateDevices", "DevicePolicy", "DeviceAllow", "ProtectClock", "ProtectProc"}
     assert not settings & {*hiding, "ProcSubset", "PrivateUsers", "PrivatePIDs"}
 
 
-def test_it_is_watched_restarted_and_reloaded() -> None:
+def test_the_service_has_a_watchdog_a_restart_and_a_reload() -> None:
     lines = UNIT.splitlines()
     for setting in (
         "Type=notify",
@@ -69,14 +69,14 @@ def test_the_record_directory_is_not_the_services_own() -> None:
     ]
 
 
-def test_commands_find_the_socket_where_they_look_first() -> None:
+def test_commands_find_the_socket_at_their_first_path() -> None:
     (path,) = re.findall("^Environment=WARMWATCH_SOCKET=(.+)$", UNIT, re.MULTILINE)
     assert path == load({}, 0, {}).sockets[0]
     (directory,) = re.findall("^RuntimeDirectory=(.+)$", UNIT, re.MULTILINE)
     assert Path(path).parent == Path("/run", directory)
 
 
-def test_the_record_directory_is_a_bounded_file_system_of_its_own() -> None:
+def test_the_record_directory_is_its_own_bounded_file_system() -> None:
     lines = (SYSTEMD / "run-warmwatch.mount").read_text().splitlines()
     assert "Where=/run/warmwatch" in lines
     (options,) = (line for line in lines if line.startswith("Options="))
@@ -85,7 +85,7 @@ def test_the_record_directory_is_a_bounded_file_system_of_its_own() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to root")
-def test_tmpfiles_makes_a_directory_of_root_that_is_open_to_all(tmp_path: Path) -> None:
+def test_tmpfiles_creates_a_shared_directory_of_root(tmp_path: Path) -> None:
     """With a number for the monitor's user, who does not exist here."""
     lines = (SYSTEMD / "warmwatch.tmpfiles.conf").read_text()
     (tmp_path / "run").mkdir()
@@ -97,7 +97,7 @@ def test_tmpfiles_makes_a_directory_of_root_that_is_open_to_all(tmp_path: Path) 
     assert "system.posix_acl_default" in os.listxattr(tmp_path / "run" / "warmwatch"), output
 
 
-def test_sysusers_makes_the_user_of_the_service(tmp_path: Path) -> None:
+def test_sysusers_creates_the_user_of_the_service(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may write another root's users")
     (tmp_path / "etc").mkdir()

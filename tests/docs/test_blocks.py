@@ -66,7 +66,9 @@ def found(*languages: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("page", "block"), [*found("yaml")])
-def test_yaml_is_read_by_its_program(page: Path, block: Block, tmp_path: Path) -> None:
+def test_yaml_blocks_are_accepted_by_their_program(
+    page: Path, block: Block, tmp_path: Path
+) -> None:
     file = tmp_path / "file.yml"
     file.write_text(block.text)
     keys = yaml.safe_load(block.text).keys()
@@ -121,7 +123,9 @@ def check_options(line: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "block"), [*found("promql")])
-def test_promql_is_a_rule_that_prometheus_takes(page: Path, block: Block, tmp_path: Path) -> None:
+def test_promql_blocks_are_valid_rules_of_prometheus(
+    page: Path, block: Block, tmp_path: Path
+) -> None:
     file = tmp_path / "rules.yml"
     rule = {"record": "page:example:ratio", "expr": block.text}
     file.write_text(yaml.safe_dump({"groups": [{"name": "page", "rules": [rule]}]}))
@@ -129,7 +133,7 @@ def test_promql_is_a_rule_that_prometheus_takes(page: Path, block: Block, tmp_pa
 
 
 @pytest.mark.parametrize(("page", "block"), [*found("toml")])
-def test_toml_is_read_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> None:
+def test_toml_blocks_are_accepted_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> None:
     if "schema = " in block.text:
         assert baseline.parsed(block.text).runs
         return
@@ -152,7 +156,7 @@ def test_toml_is_read_by_warmwatch(page: Path, block: Block, tmp_path: Path) -> 
         and one.values[0].stem not in {"functions", "compile-checks", "other-tools"}
     ],
 )
-def test_python_runs(page: Path, block: Block, records: Path) -> None:
+def test_python_blocks_run(page: Path, block: Block, records: Path) -> None:
     """With gloo in place of NCCL: no GPU."""
     code = block.text.replace('"nccl"', '"gloo"')
     run(records, f"{GIVEN.get(page.stem, '')}\n{code}", attach=False)
@@ -236,5 +240,5 @@ def test_every_language_has_a_reader() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_are_in_blocks_with_a_language(page: Path) -> None:
-    """What is only indented would not be run."""
+    """A block that is only indented would not be run."""
     assert re.findall(r"^ {4,}[$#] .*$", page.read_text(), re.MULTILINE) == []

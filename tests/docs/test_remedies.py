@@ -1,4 +1,4 @@
-"""The remedies of docs/how-to/remedies: what each compiles before and after, by PyTorch."""
+"""The remedies of docs/how-to/remedies: compilations before and after each, counted by PyTorch."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def run(code: str, counted: str, torch: Any, folder: Path) -> tuple[int, list[Ca
 
 
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.name)
-def test_a_remedy_removes_what_its_page_counts(remedy: Remedy, torch: Any, tmp_path: Path) -> None:
+def test_a_remedy_removes_the_compilations_that_its_page_counts(
+    remedy: Remedy, torch: Any, tmp_path: Path
+) -> None:
     before, causes = run(remedy.codes[0], remedy.counted, torch, tmp_path)
     after, _ = run(remedy.codes[1], remedy.counted, torch, tmp_path)
     assert (before, after) == (remedy.before, remedy.after)

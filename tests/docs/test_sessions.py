@@ -1,4 +1,4 @@
-"""Every command of every page is run, and prints what the page shows.
+"""Every command of every page is run and prints the output of the page.
 
 Those of the README and the tutorials with real trainings; the others on ``support.machine``.
 """
@@ -40,7 +40,7 @@ def runnable(page: Path) -> list[Exchange]:
     [pytest.param(page, marks=[pytest.mark.long] * (page.stem != SHORT)) for page in SESSIONS],
     ids=lambda page: page.stem,
 )
-def test_a_page_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
+def test_a_page_shows_the_output_of_its_commands(page: Path, tmp_path: Path) -> None:
     shell = sessions.Shell(tmp_path)
     if page == README:
         for name, text in sessions.files((TUTORIALS / "first-recompile.md").read_text()).items():
@@ -116,7 +116,7 @@ def play(
     assert failed is None, failed
 
 
-def test_times_phases_and_large_numbers_match_others_and_words_do_not() -> None:
+def test_times_phases_and_large_numbers_may_differ_and_words_may_not() -> None:
     real = ["gpt2: compiling for 2.1 s (inductor)", "rank  steps", "   0     75"]
     first = "gpt2: compiling for 1 min (dynamo)"
     assert differs([first, "rank  steps", "   0    112"], real) is None

@@ -1,4 +1,4 @@
-"""Every input: what broke it once, and as many made-up ones as every run of the tests can afford.
+"""Every input: the stored failures, and as many generated ones as a run of the tests can afford.
 
 The examples are always the same ones (``derandomize``). ``make fuzz`` looks for new ones.
 """
@@ -27,7 +27,7 @@ def opened(
         yield target, fuzzed
 
 
-def test_what_broke_it_once_is_taken_or_refused(opened: tuple[Target, Fuzzed]) -> None:
+def test_an_input_that_once_broke_it_is_accepted_or_refused(opened: tuple[Target, Fuzzed]) -> None:
     target, fuzzed = opened
     for file in target.corpus():
         try:

@@ -1,4 +1,4 @@
-"""What a change is called, and what a name that is accepted stands for."""
+"""The name of a change, and the meaning of an accepted name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def view(reading, at=0, /, now=0, *, pause=0, since, long=0):
 """
 
 
-def test_a_default_is_called_by_its_parameter() -> None:
+def test_a_default_is_named_after_its_parameter() -> None:
     named = {change.name for change in changes(DEFAULTS)}
     assert named == {
         *("view(at): 0 -> 1", "view(now): 0 -> 1", "view(pause): 0 -> 1", "view(long): 0 -> 1"),
@@ -19,7 +19,7 @@ def test_a_default_is_called_by_its_parameter() -> None:
     }
 
 
-def test_an_accepted_name_stands_for_one_change_and_hides_no_other() -> None:
+def test_an_accepted_name_covers_one_change_and_hides_no_other() -> None:
     survived = [("once", 3), ("twice", 5), ("twice", 8), ("not looked at", 9)]
     assert unaccounted(survived, {"once", "twice", "gone"}) == (
         [("twice", 5), ("twice", 8), ("not looked at", 9)],

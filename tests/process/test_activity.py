@@ -72,14 +72,14 @@ result([values, counters["stats"]["unique_graphs"], dict(counters["graph_break"]
 """
 
 
-def test_inside_a_compiled_function_it_records_nothing(records: Path) -> None:
+def test_activity_inside_a_compiled_function_is_not_recorded(records: Path) -> None:
     """One graph, no break, no recompile and no output, with the agent and without it."""
     assert result_of(records, COMPILED, attach=False) == [[2.0] * 3, 1, {}]
     assert result_of(records, COMPILED) == [[2.0] * 3, 1, {}]
     assert slots.read(slots.only(records)).compile.compilations[CUSTOM] == 0
 
 
-def test_without_an_attached_agent_it_does_nothing(records: Path) -> None:
+def test_activity_without_an_attached_agent_has_no_effect(records: Path) -> None:
     body = (
         STEPS
         + "with warmwatch.activity(None) as given: states.append(given)\nbuild()\nresult(states)"
@@ -102,7 +102,7 @@ def test_any_name_is_accepted_and_every_activity_ends(records: Path) -> None:
     assert names == ["a_b", "int", "x" * 200]
 
 
-def test_it_ends_while_another_thread_compiles(records: Path) -> None:
+def test_an_activity_ends_while_another_thread_compiles(records: Path) -> None:
     """PyTorch's ``is_compiling()`` is then true on every thread, also where nothing is traced."""
     body = """
 import threading, warmwatch

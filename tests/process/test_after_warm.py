@@ -117,7 +117,7 @@ result([*within, still, allowed, attempt(6), str(after_warm.refusal({"name": "k"
 """
 
 
-def test_nothing_is_refused_while_any_thread_allows_it(records: Path) -> None:
+def test_no_compilation_is_refused_while_any_thread_allows_it(records: Path) -> None:
     """The stance holds for all threads, whichever of them leaves its block first. A Triton kernel
     of a backward compiles on a thread of autograd's.
     """
@@ -173,7 +173,7 @@ result([attempt(3), len(recompiles), [w for w, _ in warned if "mine" in w]])
 """
 
 
-def test_a_callback_that_raises_is_reported_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_a_callback_that_raises_is_reported_and_the_training_continues(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
     shape, reported, warned = result_of(

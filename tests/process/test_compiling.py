@@ -311,7 +311,7 @@ def test_a_training_can_query_its_own_state(records: Path) -> None:
     assert seen == [["called", True], "immediately"]
 
 
-def test_a_callback_that_raises_is_reported_and_the_training_goes_on(tmp_path: Path) -> None:
+def test_a_callback_that_raises_is_reported_and_the_training_continues(tmp_path: Path) -> None:
     """Not with the `records` fixture: here an error must be counted."""
     records = tmp_path / "records"
     records.mkdir()
@@ -355,7 +355,7 @@ def _undated(log: str) -> str:
     return re.sub(r"(?m)^([A-Z]\d{4}) [\d:.]+ \d+ ", r"\1 ", log)
 
 
-def test_the_gpus_in_use_are_named_when_cuda_comes_up(records: Path) -> None:
+def test_the_gpus_in_use_are_named_once_cuda_is_initialized(records: Path) -> None:
     """Stand-in devices: none is reported before they are initialized, and all of them after."""
     result_of(
         records,
@@ -393,7 +393,7 @@ os._exit(0)  # gloo's threads may abort a process that ends
         ('DDP(torch.compile(make(), backend="aot_eager"))', 1),
     ],
 )
-def test_a_container_is_captured_where_it_is_compiled_before_ddp_wraps_it(
+def test_a_container_compiled_before_ddp_wraps_it_is_captured(
     records: Path, model: str, graphs: int
 ) -> None:
     """What the report advises where nothing is captured."""

@@ -124,7 +124,7 @@ train(c, o, 3, batch=7); gate("warm again")
         assert (answer["compiling"], answer["warm"]) == (None, None)
 
 
-def test_an_ended_run_leaves_after_its_retention(records: Path) -> None:
+def test_an_ended_run_is_removed_after_its_retention(records: Path) -> None:
     body = "torch.optim.SGD(make().parameters())\ngate('here')"
     with training(records, body) as started, daemon(records, "--retention", "1") as url:
         started.reach("here")

@@ -1,4 +1,4 @@
-"""The page on other tools: its snippet for TensorBoard runs, and what it names exists."""
+"""The page on other tools: its snippet for TensorBoard runs, and every name in it exists."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_program_with_its_own_registry_serves_the_series_of_a_record(records: 
     assert "python_info{" in done.stdout, "beside those of the program itself"
 
 
-def test_every_metric_that_is_named_exists() -> None:
+def test_every_named_metric_exists() -> None:
     exports = (ExportHealth(export="otlp", up=True, last_success=b.EPOCH),)
     snapshot = b.snapshot(b.view(b.WARM), exports=exports)
     known = {family.name for family in families(snapshot, "0.1.0")}

@@ -29,7 +29,7 @@ if __name__ == "__main__": main()
 
 
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
-def test_data_loading_workers(records: Path, context: str) -> None:
+def test_data_loading_workers_have_no_record(records: Path, context: str) -> None:
     run(records, LOADER.replace("CONTEXT", repr(context)))
     slot = slots.read(slots.only(records))
     assert slot.steps.steps == 3
@@ -38,7 +38,7 @@ def test_data_loading_workers(records: Path, context: str) -> None:
 
 @pytest.mark.long  # test_launch.py has such workers below `warmwatch run`
 @pytest.mark.parametrize("method", ["subprocess", "fork"])
-def test_compile_workers(records: Path, method: str) -> None:
+def test_compile_workers_have_no_record(records: Path, method: str) -> None:
     env = {"TORCHINDUCTOR_WORKER_START": method, "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     body = """
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

@@ -1,4 +1,4 @@
-"""What a long life leaves behind: records are pruned, and the monitor forgets what has ended."""
+"""Long-running use: records are pruned, and the monitor evicts ended runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_oldest_ended_records_of_a_user_are_removed_beyond_the_limit(records
 
 
 @pytest.mark.long  # test_simulated_week.py has as many on a clock of its own
-def test_a_thousand_short_runs_leave_nothing_behind(records: Path) -> None:
+def test_a_thousand_short_runs_leave_no_series_and_no_memory_behind(records: Path) -> None:
     """After their retention the series are those from before, and the memory that after a few."""
     with daemon_process("--dir", str(records), "--retention", "1", "--interval", "0.05") as (
         process,

@@ -1,4 +1,4 @@
-"""What limits a real training, against the training's own clock."""
+"""The limit of a real training, compared with the training's own clock."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ for limit, seconds, once in (
 """
 
 
-def test_the_share_of_each_limit_is_that_of_the_trainings_own_clock(
+def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(
     records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "_LEAST_RARELY", 5.0)  # for a short test

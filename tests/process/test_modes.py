@@ -117,7 +117,7 @@ result([found, made])
     ("mode", "same", "dynamic"),
     [("regional", True, None), ("dynamic", False, True), ("static", False, False)],
 )
-def test_variants_of_the_default_mode(
+def test_variants_of_the_default_mode_are_applied(
     records: Path, mode: str, same: bool, dynamic: bool | None
 ) -> None:
     found, made = result_of(records, VARIANTS, env={"WARMWATCH_MODE": mode})
@@ -309,7 +309,7 @@ result([
 """
 
 
-def test_recording_losses_changes_nothing(records: Path, tmp_path: Path) -> None:
+def test_recording_losses_does_not_change_the_training(records: Path, tmp_path: Path) -> None:
     folder = tmp_path / "losses"
     folder.mkdir()
     plain = result_of(records, PASSES)

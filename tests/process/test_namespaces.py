@@ -164,7 +164,7 @@ with daemon(place) as url:
 
 
 @needs(*uptime(5))
-def test_a_machine_that_has_just_booted_changes_nothing(memory: Path) -> None:
+def test_a_host_that_has_just_booted_changes_no_result(memory: Path) -> None:
     """Its monotonic clock is near 0, which stands for "not yet" in a record."""
     done = subprocess.run(
         ["unshare", *uptime(2), sys.executable, "-c", _BOOTED, str(memory)],
@@ -191,7 +191,7 @@ def test_a_machine_that_has_just_booted_changes_nothing(memory: Path) -> None:
 
 
 @needs("-p", "--fork", "--mount-proc")
-def test_a_training_in_another_pid_namespace_lives_and_is_lost_when_it_is_killed(
+def test_a_training_in_another_pid_namespace_is_alive_and_lost_once_it_is_killed(
     memory: Path,
 ) -> None:
     """Its own pid there is 1; the daemon sees the one that it has here."""

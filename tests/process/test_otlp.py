@@ -177,7 +177,7 @@ def test_a_receiver_that_is_down_is_reported_and_retried(records: Path) -> None:
     assert (process.returncode, errors) == (0, "")
 
 
-def test_a_receiver_that_refuses_is_quoted(records: Path) -> None:
+def test_the_error_of_a_receiver_that_refuses_is_quoted(records: Path) -> None:
     with otlp.receiver() as receiver, exporting(records, receiver.port) as (_, url):
         wait_until(lambda: health(url)["up"])
         receiver.answer = 401
@@ -279,7 +279,7 @@ def test_without_the_extra_a_daemon_without_otlp_serves(
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_an_interval_that_cannot_be_used_is_refused(text: str) -> None:
+def test_an_invalid_interval_is_refused(text: str) -> None:
     assert refused("--otlp", OTEL_METRIC_EXPORT_INTERVAL=text) == (
         f"warmwatch: OTEL_METRIC_EXPORT_INTERVAL: {text!r} is not a number of milliseconds above 0"
     )

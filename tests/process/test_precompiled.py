@@ -104,7 +104,7 @@ result(warmwatch.state())
 """
 
 
-def test_a_function_that_is_only_scripted_runs_nothing(records: Path) -> None:
+def test_a_function_that_is_only_scripted_does_not_count_as_compiled(records: Path) -> None:
     """Many libraries script functions as they are imported."""
     assert result_of(records, PLAIN, plain=True) == "eager"
     assert slots.read(slots.only(records)).compile.precompiled == 0

@@ -1,4 +1,4 @@
-"""What `torch.compile` was called with, as the agent counts it in real trainings."""
+"""The arguments of `torch.compile`, as the agent counts them in real trainings."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ result(counters["inductor"]["cudagraph_skips"])
     assert slots.read(slots.only(records)).compile.cudagraph_skips == truth > 0
 
 
-def test_what_a_stance_or_a_setting_leaves_uncompiled_is_counted(records: Path) -> None:
+def test_calls_left_uncompiled_by_a_stance_or_a_setting_are_counted(records: Path) -> None:
     """The backend counts the runs of what it compiled, the script the calls that it made."""
     body = """
 from warmwatch.lifecycle import api as _current

@@ -1,4 +1,4 @@
-"""Two daemons over one record directory: the same answers, and neither is in the other's way."""
+"""Two daemons over one record directory give the same answers and do not affect each other."""
 
 from __future__ import annotations
 

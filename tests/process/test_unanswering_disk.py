@@ -107,7 +107,7 @@ input()
         ("it hangs from then on", [[1.0, True], [1.0, False]]),
     ],
 )
-def test_a_detach_waits_for_a_disk_for_a_second_and_no_longer(
+def test_a_detach_waits_for_a_disk_for_at_most_a_second(
     disk: Path, when: str, waited: list[list[object]]
 ) -> None:
     """Every report is on the disk once it answers, and the lock is held until then."""

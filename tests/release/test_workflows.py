@@ -38,7 +38,7 @@ def test_the_forge_accepts_each_file(schema: str, paths: list[Path], tmp_path: P
     assert schema_check(schema, broken).returncode == 1
 
 
-def test_zizmor_finds_nothing() -> None:
+def test_zizmor_reports_no_finding() -> None:
     command = [
         BIN / "zizmor",
         "--offline",
@@ -59,7 +59,7 @@ def test_each_action_is_pinned_by_digest_with_its_version(path: Path) -> None:
         assert re.search(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line), line
 
 
-def test_ci_runs_what_the_repository_runs() -> None:
+def test_ci_runs_the_commands_of_the_repository() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
     assert {"run": ".ci/run"} in jobs["test"]["steps"]
 

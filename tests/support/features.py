@@ -26,10 +26,10 @@ _LACKS = {
     "fx_async": {"2.6"},
     "mark_dynamic": {"2.6"},
     "threads": {"2.6", "2.11"},
-    "test_guard_checks_of_a_step": {"2.8", "2.14"},  # not run with these
+    "test_the_guard_checks_of_a_step_are_measured": {"2.8", "2.14"},  # not run with these
     "test_choices_of_a_real_tuning_are_counted": {"2.6"},
     "test_a_kernel_with_one_launcher_is_reported_when_its_graph_is_compiled": {"2.8", "2.14"},
-    "test_a_tuned_kernel_is_reported_with_the_launcher_that_it_keeps": {"2.8", "2.14"},
+    "test_a_tuned_kernel_is_reported_with_its_final_launcher": {"2.8", "2.14"},
     "test_cuda_graphs_of_many_sizes_are_named_with_their_time_and_memory": {"2.6"},
     "test_compiled_blocks_are_compiled_under_fsdp2": {"2.6"},
     "test_concurrent_compilations_of_sixteen_threads_are_counted_as_pytorch_counts_them": {"2.11"},

@@ -8,7 +8,7 @@ from warmwatch.frameworks.ipython import answer
 STEPS = b.WARM.steps.steps
 
 
-def test_a_stalled_rank_has_no_more_clean_steps_than_there_are_to_have() -> None:
+def test_a_stalled_rank_is_shown_without_clean_steps() -> None:
     assert answer(b.WARM, "stalled") == f"stalled; {STEPS} steps, 36 ms a step"
 
 

@@ -25,7 +25,7 @@ def logger(kind: str, name: str | None) -> object:
         (1, [], None),
     ],
 )
-def test_ranks_take_no_name_that_may_be_another_elsewhere(
+def test_ranks_use_no_name_that_may_differ_on_other_hosts(
     world_size: int, loggers: list[tuple[str, str | None]], named: str | None
 ) -> None:
     trainer = SimpleNamespace(

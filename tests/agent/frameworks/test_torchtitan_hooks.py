@@ -44,7 +44,9 @@ from warmwatch.lifecycle import api as _current
 """
 
 
-def test_a_step_is_a_train_step_that_ends_and_a_save_one_that_saves(records: Path) -> None:
+def test_completed_train_steps_and_real_saves_are_counted(
+    records: Path,
+) -> None:
     body = f"{STAND_IN}trainer = Trainer(); watch(trainer); trainer.train([64] * 4)\n"
     saves = result_of(records, body + "result(trainer.saves)", attach=False)
     slot = slots.read(slots.only(records))
@@ -62,7 +64,7 @@ def test_ranks_that_share_their_tokens_report_their_share(records: Path) -> None
     assert slot.identity.flops_per_step is None
 
 
-def test_a_launch_that_has_a_name_keeps_it(records: Path) -> None:
+def test_a_named_launch_retains_its_name(records: Path) -> None:
     body = f"{STAND_IN}trainer = Trainer(); watch(trainer); trainer.train([64]); result(None)"
     result_of(records, body, attach=False, env={"TORCHELASTIC_RUN_ID": "mine"})
     assert slots.read(slots.only(records)).identity.run == "mine"

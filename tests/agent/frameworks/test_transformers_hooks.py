@@ -49,9 +49,7 @@ ARGS = SimpleNamespace(run_name=None, output_dir="out")
 BOTH = SimpleNamespace(should_evaluate=True, should_save=True)
 
 
-def test_each_of_several_data_sets_is_evaluated_before_the_save(
-    callback: Any, events: list[str]
-) -> None:
+def test_every_data_set_is_evaluated_before_the_save(callback: Any, events: list[str]) -> None:
     callback.on_step_end(ARGS, STATE, BOTH)
     for _ in range(2):
         callback.on_prediction_step(ARGS, STATE, BOTH)
@@ -66,7 +64,7 @@ def test_each_of_several_data_sets_is_evaluated_before_the_save(
     assert not open_now
 
 
-def test_an_evaluation_that_was_broken_off_is_over_where_a_training_begins(
+def test_an_aborted_evaluation_ends_when_a_training_begins(
     callback: Any, events: list[str]
 ) -> None:
     callback.on_prediction_step(ARGS, STATE, BOTH)  # then an exception, which is not reported

@@ -21,7 +21,7 @@ FORWARD = SimpleNamespace(
 )
 
 
-def test_phases_hold_what_is_their_own_and_add_up() -> None:
+def test_phases_are_exclusive_and_add_up() -> None:
     found = phases(FORWARD)
     assert found == {"kernel_compile": 300, "inductor": 400, "aot_autograd": 200, "dynamo": 100}
     assert sum(found.values()) == FORWARD.dynamo_cumulative_compile_time_us
@@ -42,7 +42,7 @@ def test_a_backward_has_no_time_of_dynamo() -> None:
     }
 
 
-def test_what_is_tuned_at_run_time_is_autotuning_alone() -> None:
+def test_tuning_at_run_time_is_only_autotuning() -> None:
     tuned = SimpleNamespace(is_runtime=True, runtime_triton_autotune_time_us=70)
     assert phases(tuned) == {"autotune": 70}
 
@@ -72,7 +72,7 @@ def test_only_the_slowest_kernels_are_reported(
     assert slowest(kernels_json) == kernels
 
 
-def test_the_code_of_an_id_is_that_of_the_last_function_that_had_it() -> None:
+def test_the_code_of_an_id_is_of_its_last_function() -> None:
     """Ids restart after ``torch._dynamo.reset()``; enough of them are stored for a training."""
     functions = Compiling()
     functions.begun(1, {"id": "0/0", "code": "a"})

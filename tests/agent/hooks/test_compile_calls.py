@@ -1,4 +1,4 @@
-"""How torch.compile was called, from what it hands on: stand-ins for PyTorch's own objects."""
+"""The arguments of torch.compile, from the objects that it passes on: stand-ins for PyTorch's."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_backends_mode_and_options_are_reported_if_they_look_like_names(
     assert requested(odd) == ("...", "...", [])
 
 
-def test_dynamos_own_door_takes_a_name_or_a_function() -> None:
+def test_torch_dynamo_optimize_accepts_a_name_or_a_function() -> None:
     def own(graph: object, inputs: object) -> None: ...
 
     assert [way_of((one,), {})["backend"] for one in ("eager", own, lambda g: g, 7)] == [

@@ -30,7 +30,9 @@ def test_the_innermost_line_of_the_stack_is_reported_if_there_is_a_stack() -> No
         (None, False),
     ],
 )
-def test_by_its_source_it_is_known_to_come(tmp_path: Path, source: str | None, there: bool) -> None:
+def test_the_source_file_shows_whether_the_hook_point_will_exist(
+    tmp_path: Path, source: str | None, there: bool
+) -> None:
     if source is not None:
         (tmp_path / "cudagraph_utils.py").write_text(source)
     assert will_be_there([str(tmp_path)]) is there

@@ -88,7 +88,7 @@ def test_sizes_that_vary_count_by_their_hints(models: ModuleType) -> None:
     assert known.excluded == ()
 
 
-def test_what_has_no_formula_is_left_out_by_name(models: ModuleType) -> None:
+def test_operations_without_a_formula_are_omitted_and_named(models: ModuleType) -> None:
     torch = models.torch
 
     @torch.library.custom_op(  # type: ignore[untyped-decorator]
@@ -137,7 +137,7 @@ class GraphModule(torch.nn.Module):
 """
 
 
-def test_what_cannot_be_read_in_a_text_is_left_out_by_name(models: ModuleType) -> None:
+def test_unreadable_operations_of_a_text_are_omitted_and_named(models: ModuleType) -> None:
     from torch.utils.flop_counter import flop_registry
 
     assert models.torch
@@ -162,13 +162,13 @@ def test_the_calls_of_a_step_are_stable_after_three_equal_complete_ones() -> Non
     assert found[-1] == {ord("a"): 2, ord("b"): 2}
 
 
-def test_an_evaluation_among_them_starts_the_three_over() -> None:
+def test_an_evaluation_restarts_the_count_of_three_steps() -> None:
     found = _calls("a", "a", "accc", "a", "a", "a", "a")
     assert [one for one in found if one is not None] == [{ord("a"): 1}]
     assert found[-1] == {ord("a"): 1}
 
 
-def test_without_steps_the_calls_are_given_up() -> None:
+def test_without_steps_counting_of_calls_ends() -> None:
     calls = Calls(0)
     found = [calls.called(1, 0) for _ in range(MOST_CALLS + 1)]
     assert found == [None] * MOST_CALLS + [Counter()]

@@ -23,7 +23,9 @@ from warmwatch.shared.record.loss_file import GUARDS, REQUEST, unpack_guards
     ],
     ids=["two a step", "unequal numbers", "not in each step", "none"],
 )
-def test_guard_checks_of_a_step(lookups: list[int], steps: int, expected: float) -> None:
+def test_the_guard_checks_of_a_step_are_measured(
+    lookups: list[int], steps: int, expected: float
+) -> None:
     assert of_a_step(lookups, steps) == expected
 
 
@@ -46,7 +48,7 @@ def passes(tmp_path: Path) -> Iterator[Iterator[None]]:
     torch.compiler.reset()
 
 
-def test_it_is_measured_once_and_only_if_requested(
+def test_guard_checks_are_measured_once_and_only_if_requested(
     tmp_path: Path, passes: Iterator[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch

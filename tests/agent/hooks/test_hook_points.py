@@ -27,7 +27,7 @@ def _reported() -> Iterator[list[str]]:
     _guard.connect(None)
 
 
-def test_a_pytorch_without_the_switch_of_the_eval_frame_raises_nothing(
+def test_a_pytorch_without_set_eval_frame_raises_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frames = ModuleType("torch._C._dynamo.eval_frame")
@@ -187,7 +187,7 @@ def test_undo_restores_inherited_and_own_attributes() -> None:
     assert _Owner.of_class() == _Owner().inherited() == "theirs"
 
 
-def test_a_wrapper_around_our_hook_stays() -> None:
+def test_a_wrapper_around_our_hook_remains() -> None:
     replaced = Replaced()
     replaced.put(_Owner, "own", _ours)
     theirs = lambda _: "around"  # noqa: E731
@@ -283,7 +283,7 @@ def test_an_event_is_counted_once_if_another_tool_wraps_our_hook_while_it_compil
     ]
 
 
-def test_the_draft_for_pytorch_names_only_what_the_hooks_use() -> None:
+def test_the_draft_for_pytorch_names_only_functions_that_the_hooks_use() -> None:
     draft = (ROOT / "docs/design/upstream-compile-events.md").read_text()
     table = draft.partition("| private names today |")[2].partition("\n\n")[0]
     names = {name.rpartition(".")[2] for name in re.findall(r"`([\w.]+)`", table)}

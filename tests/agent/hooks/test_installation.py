@@ -63,7 +63,7 @@ def imported(tmp_path: Path, finders: str) -> list[str]:
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["ahead of ours", "behind ours"])
-def test_a_finder_of_old_breaks_no_import(tmp_path: Path, place: int) -> None:
+def test_a_legacy_finder_breaks_no_import(tmp_path: Path, place: int) -> None:
     """The hook is called once the module is completely imported."""
     value, rest = imported(tmp_path, f"{LEGACY}watch.start(); sys.meta_path.insert({place}, Old())")
     assert value == "found"
@@ -72,7 +72,7 @@ def test_a_finder_of_old_breaks_no_import(tmp_path: Path, place: int) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python itself passes it over from 3.12 on")
-def test_what_a_finder_of_old_finds_is_taken_as_python_would(tmp_path: Path) -> None:
+def test_a_module_found_by_a_legacy_finder_is_imported_as_in_python(tmp_path: Path) -> None:
     value, rest = imported(tmp_path, FOUND_BY_OLD + "sys.meta_path.insert(0, Old()); watch.start()")
     assert value == "old"
     assert "cannot be listened to" in rest

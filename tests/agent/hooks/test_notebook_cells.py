@@ -1,4 +1,4 @@
-"""IPython's cells: while none runs, no step is expected. A stand-in replaces IPython's shell."""
+"""IPython's cells: no step is expected between two cells. A stand-in replaces IPython's shell."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_cell_in_which_it_was_installed_ends_and_another_begins(events: Even
     assert heard == ["left", "began", "left"]
 
 
-def test_a_cell_within_a_cell_is_no_end_of_the_outer_one(events: Events) -> None:
+def test_a_nested_cell_does_not_end_the_outer_one(events: Events) -> None:
     heard: Heard = []
     notebook_cells.install(listening(heard))
     events.trigger(PRE, PRE, POST)
@@ -78,14 +78,14 @@ def test_a_nested_cell_is_reported_again_and_never_open_twice(
     assert heard == ["left", "began", "left", "began"]
 
 
-def test_it_is_gone_when_it_is_uninstalled(events: Events) -> None:
+def test_the_hook_of_cells_is_removed_at_uninstall(events: Events) -> None:
     heard: Heard = []
     notebook_cells.install(listening(heard)).uninstall()
     events.trigger(POST, PRE)
     assert heard == []
 
 
-def test_without_a_shell_nothing_is_reported_and_nothing_is_missing(
+def test_without_a_shell_no_cell_is_reported_and_no_hook_is_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard: Heard = []
@@ -116,7 +116,7 @@ run("post_run_cell"); warmwatch.detach(); assert not any(events.values())
 """
 
 
-def test_the_time_between_two_cells_is_in_the_record_and_in_no_step(records: Path) -> None:
+def test_the_time_between_two_cells_is_recorded_and_is_in_no_step(records: Path) -> None:
     with training(records, TRAIN, attach=False) as one:
         one.reach("left")
         during = slots.read(slots.only(records))

@@ -43,7 +43,7 @@ sources = secrets.map(lambda text: " ".join(text.split()))
 
 @pytest.mark.parametrize("text", GUARDS)
 @given(one=secrets, other=secrets, source=sources)
-def test_no_string_of_the_users_survives_in_a_reason(
+def test_a_reason_contains_no_string_of_the_user(
     text: str, one: str, other: str, source: str
 ) -> None:
     redacted = recompile(text.format(repr(one), repr(other), source))
@@ -54,7 +54,7 @@ def test_no_string_of_the_users_survives_in_a_reason(
 
 @pytest.mark.parametrize("text", BREAKS)
 @given(one=secrets, other=secrets, source=sources)
-def test_no_string_of_the_users_survives_in_a_graph_break(
+def test_a_graph_break_contains_no_string_of_the_user(
     text: str, one: str, other: str, source: str
 ) -> None:
     assert SECRET not in graph_break(text.format(repr(one), repr(other), source))
@@ -88,11 +88,11 @@ def test_no_string_of_the_users_survives_in_a_graph_break(
         ("0/0: text == 'torn in the mid", "0/0: text == '...'"),
     ],
 )
-def test_names_numbers_and_places_stay(text: str, redacted: str | None) -> None:
+def test_names_numbers_and_places_remain(text: str, redacted: str | None) -> None:
     assert recompile(text) == (text if redacted is None else redacted)
 
 
-def test_what_is_long_is_cut() -> None:
+def test_a_long_text_is_cut() -> None:
     assert len(recompile(f"0/0: xs == {list(range(5000))}")) <= 310
     assert len(recompile("\n".join(f"0/{n}: x == {n}" for n in range(5000)))) <= 1000
     assert len(graph_break("a" * 5000)) <= 310
@@ -102,7 +102,7 @@ def test_what_is_long_is_cut() -> None:
     "part", ["'", "tensor '", "a/", "[", "tensor '['a'", "/", "'\\", "a", "1", "  # ", "d['", "-/a"]
 )
 def test_a_text_of_any_length_takes_bounded_time(part: str) -> None:
-    """A hundred times the text takes no longer than ten times: what is looked at is cut."""
+    """A hundred times the text takes no longer than ten times, because the text is cut first."""
 
     def spent(length: int) -> float:
         text = (f"0/0: {part * (length // len(part))}\n") * 10
@@ -132,7 +132,7 @@ def _raised() -> Exception:
         return raised
 
 
-def test_the_full_text_stays_if_requested() -> None:
+def test_the_full_text_remains_if_requested() -> None:
     text = "0/0: cfg['prompt'] == 'patient 7'  # y  # /home/me/train.py:31 in forward"
     assert redactors(full=True).recompile(text) == text
     assert redactors(full=True).graph_break("a 'b'\nmore") == "a 'b'\nmore"

@@ -1,4 +1,4 @@
-"""Why a Triton kernel is compiled or tuned again: names, dtypes and numbers, nothing else."""
+"""The reason why a Triton kernel is compiled or tuned again: only names, dtypes and numbers."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_a_recompiled_kernel_reports_what_changed(change: str) -> None:
     assert advice(category, "triton")
 
 
-def test_the_first_time_and_the_same_again_have_no_reason() -> None:
+def test_the_first_compilation_and_an_equal_one_have_no_reason() -> None:
     assert again(compiled()) is None
     assert again(compiled(), compiled(block=256), compiled()) is None
 
 
-def test_it_is_compared_with_the_time_before_that_was_most_like_it() -> None:
+def test_a_kernel_is_compared_with_its_most_similar_earlier_compilation() -> None:
     """A kernel of two dtypes gets a new block size for one of them."""
     half = {"x": "*fp16"}
     found = again(compiled(block=64), compiled(**half), compiled(**half, block=256))
@@ -89,7 +89,7 @@ def test_a_changed_text_is_a_change_without_its_value() -> None:
     assert plain(*found) == "`MODE` changed"
 
 
-def test_constants_and_attributes_as_triton_3_2_has_them() -> None:
+def test_constants_and_attributes_of_triton_3_2_are_read() -> None:
     def source(block: int, divisible: tuple[int, ...]) -> Any:
         return SimpleNamespace(
             fn=Kernel(),
@@ -125,7 +125,7 @@ def test_a_tuning_is_described_by_its_key_and_the_dtypes() -> None:
     assert plain(*found), "its words are in test_plain_reasons.py"
 
 
-def test_a_kernel_that_is_gone_is_forgotten_and_a_busy_one_bounded() -> None:
+def test_a_deleted_kernel_is_evicted_and_a_busy_one_is_bounded() -> None:
     memory, kernel = Memory(), Kernel()
     for block in range(200):
         memory.changed(kernel, compiled(block=block))

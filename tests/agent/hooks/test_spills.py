@@ -72,7 +72,7 @@ def test_a_kernel_with_one_launcher_is_reported_when_its_graph_is_compiled(liste
         ((float("inf"), float("inf")), ("tuned_softmax_1", 1844, None)),
     ],
 )
-def test_a_tuned_kernel_is_reported_with_the_launcher_that_it_keeps(
+def test_a_tuned_kernel_is_reported_with_its_final_launcher(
     listener: Mock, milliseconds: tuple[float, ...], expected: tuple[Any, ...]
 ) -> None:
     """Inductor keeps the first one if it measured none, because all of them spill too much."""

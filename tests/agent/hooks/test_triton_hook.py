@@ -109,7 +109,7 @@ def test_a_recompile_reports_its_reason(triton: SimpleNamespace) -> None:
     ]
 
 
-def test_a_kernel_that_is_refused_is_not_compiled(triton: SimpleNamespace) -> None:
+def test_a_refused_kernel_is_not_compiled(triton: SimpleNamespace) -> None:
     """``attach(after_warm="raise")``: the launch raises, and nothing of it was compile activity."""
     listener = Listener()
     install(listener)
@@ -124,7 +124,7 @@ def test_a_kernel_that_is_refused_is_not_compiled(triton: SimpleNamespace) -> No
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
+def test_a_nested_compilation_does_not_change_the_outer_kernel(
     triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     """``lost``: a signal handler raised before the end of the inner one."""
@@ -153,8 +153,8 @@ def test_a_kernel_that_is_compiled_within_another_leaves_that_one_its_own(
     assert calls.count("begin") == calls.count("end")
 
 
-def test_a_tuning_is_one_compilation_with_all_that_it_tries(triton: SimpleNamespace) -> None:
-    """And the next size, whose kernels are there already, is another, in which nothing is built."""
+def test_a_tuning_is_one_compilation_with_all_its_configurations(triton: SimpleNamespace) -> None:
+    """The next size is another one: its kernels exist already, so no kernel is built."""
     listener = Listener()
     install(listener)
     tuned = triton.Autotuner(triton.JITFunction(scale), (64, 128))
@@ -181,7 +181,7 @@ def test_a_kernel_that_does_not_compile_raises_and_is_a_failure(triton: SimpleNa
     assert listener.calls[-1] == ("end", COMPILE)
 
 
-def test_a_tuning_that_is_interrupted_ends_and_is_no_compilation(
+def test_an_interrupted_tuning_ends_and_is_not_a_compilation(
     triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = Listener()
@@ -209,7 +209,7 @@ def test_a_kernel_that_was_launched_before_the_hook_is_also_reported(
     assert listener.compiled == [{"name": "scale", "cache": "miss"}]
 
 
-def test_an_error_of_ours_is_counted_and_the_kernel_is_there(
+def test_an_error_of_the_agent_is_counted_and_the_kernel_is_compiled(
     triton: SimpleNamespace, errors: list[str]
 ) -> None:
     listener = Listener()
@@ -221,8 +221,8 @@ def test_an_error_of_ours_is_counted_and_the_kernel_is_there(
     assert set(errors) == {"hooks.triton"}
 
 
-def test_uninstalled_everything_is_as_it_was(triton: SimpleNamespace) -> None:
-    """And what a kernel has bound of ours meanwhile is silent."""
+def test_uninstalling_restores_every_hook_point(triton: SimpleNamespace) -> None:
+    """A wrapper that a kernel has bound in the meantime reports no event."""
 
     def hook_points() -> list[Any]:
         methods = (triton.Autotuner._bench, triton.Autotuner.prune_configs)

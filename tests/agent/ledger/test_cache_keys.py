@@ -1,4 +1,4 @@
-"""What is recorded of a compile cache's key: names and short hashes."""
+"""The recorded parts of a compile cache's key: names and short hashes."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def on(index: int, shape: str = "[4, 4]") -> str:
         ("torch_version: <bytes>", "torch_version"),
     ],
 )
-def test_of_a_part_its_name_stays_and_no_text(line: str, name: str) -> None:
+def test_a_part_of_a_key_has_its_name_and_no_text(line: str, name: str) -> None:
     assert named([f"[{HASH}] {line}"]) == {name: HASH[:6]}
 
 
 @pytest.mark.parametrize("line", ["", "a patient", "[x] y: z", f"[{HASH}] (a, patient): 1"])
-def test_what_reads_as_no_part_is_left_out(line: str) -> None:
+def test_a_line_that_is_not_a_part_is_omitted(line: str) -> None:
     assert named([line]) == {}
 
 
-def test_an_input_on_another_device_differs_in_the_device_alone() -> None:
+def test_an_input_on_another_device_differs_only_in_the_device() -> None:
     first, second = named([on(0)]), named([on(1)])
     assert first["example_inputs[0]"] == second["example_inputs[0]"]
     assert (first[DEVICE], second[DEVICE]) == ("0", "1")
@@ -76,7 +76,7 @@ def test_the_size_of_the_keys_that_a_process_reports_is_bounded() -> None:
     assert sizes[-1] == 0
 
 
-def test_other_events_are_not_taken_for_a_caches() -> None:
+def test_other_events_are_not_read_as_cache_events() -> None:
     assert cache_and_verdict_of("fx_graph_cache_miss") == ("inductor_fx", "miss")
     assert cache_and_verdict_of("autograd_cache_bypass") == ("aot_autograd", "bypass")
     assert (

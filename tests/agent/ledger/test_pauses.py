@@ -15,7 +15,7 @@ from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
 
 @pytest.mark.parametrize("compiles", [0, 30])
 def test_a_long_evaluation_does_not_change_the_stall_limit(compiles: int) -> None:
-    """Also where it compiles, as the first one does: a hang is detected after twice its time."""
+    """This includes an evaluation that compiles: a hang is detected after twice its time."""
     rank = Rank()
     for _ in range(8):
         rank.wait(1)
@@ -44,7 +44,7 @@ class Elsewhere(Thread):
         self.join()
 
 
-def test_a_save_on_another_thread_is_a_background_save_and_no_pause() -> None:
+def test_a_save_on_another_thread_is_a_background_save_and_not_a_pause() -> None:
     rank = Rank()
     for _ in range(5):
         rank.wait(1)

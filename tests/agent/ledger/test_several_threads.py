@@ -1,4 +1,4 @@
-"""Compile facts and step marks on several threads, at every point where they can come between."""
+"""Compile facts and step marks on several threads, interleaved at every possible point."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_activity_may_end_on_another_thread(others: list[ThreadPoolExecutor]) ->
 def test_each_end_closes_the_event_of_one_thread(
     others: list[ThreadPoolExecutor],
 ) -> None:
-    """Whichever is taken: as many ends as beginnings, and nothing is open before or after."""
+    """There are as many ends as begins, and no activity is open before or after."""
     rank = Rank()
     for other in others[:2]:
         other.submit(rank.ledger.begin, "callback ").result()
@@ -227,7 +227,7 @@ def after_calls(code: CodeType) -> set[int]:
 def test_threads_that_mark_steps_lose_no_step_and_no_bin(
     code: CodeType, before: int, others: list[ThreadPoolExecutor]
 ) -> None:
-    """Another thread's step comes wherever Python may let it: both count, and it is warm once."""
+    """Another thread's step runs at every possible switch: both count, and warm comes once."""
     places = after_calls(code)
     for turn in itertools.count(1):
         rank = Rank()
@@ -283,7 +283,7 @@ def test_a_query_while_another_thread_makes_the_record_returns() -> None:
     assert own.image().steps.steps == 0
 
 
-def test_what_another_thread_records_while_the_identity_is_refreshed_stays(
+def test_facts_recorded_by_another_thread_survive_a_refresh_of_the_identity(
     others: list[ThreadPoolExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loaded machine takes long to look up the versions."""
@@ -304,7 +304,7 @@ def test_what_another_thread_records_while_the_identity_is_refreshed_stays(
 def test_a_step_that_completes_while_another_thread_compiles_is_clean(
     others: list[ThreadPoolExecutor],
 ) -> None:
-    """In whatever the other thread begins and ends inside what it compiles."""
+    """The other thread begins and ends nested events while it compiles."""
     rank = Rank()
     for _ in range(20):
         rank.wait(1)
@@ -329,7 +329,9 @@ def test_a_step_that_completes_while_another_thread_compiles_is_clean(
     assert sum(rank.slot().clean_bins) == 40
 
 
-def test_a_rank_that_waits_for_the_background_is_not_warm(others: list[ThreadPoolExecutor]) -> None:
+def test_a_rank_that_waits_for_a_background_compilation_is_not_warm(
+    others: list[ThreadPoolExecutor],
+) -> None:
     """The time without a step decides, and the step that ends at last was held up."""
     rank = Rank()
     for _ in range(20):

@@ -51,7 +51,7 @@ def test_before_a_compilation_neither_agent_nor_record_is_imported(
     }
 
 
-def test_importing_the_package_alone_does_nothing(records: Path) -> None:
+def test_importing_the_package_attaches_no_hook(records: Path) -> None:
     body = "import warmwatch\ntorch.optim.SGD([torch.zeros(1)])"
     run(records, body, attach=False, plain=True)
     assert list(records.iterdir()) == []
@@ -63,13 +63,13 @@ for _ in range(4): o.step()
 """
 
 
-def test_it_attaches_before_torch(records: Path) -> None:
+def test_the_agent_attaches_before_torch_is_imported(records: Path) -> None:
     python(records, f"import warmwatch.auto, torch\n{STEP}")
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
 @pytest.mark.parametrize("first", ["", "import torch._dynamo", "torch.optim.SGD([torch.zeros(1)])"])
-def test_it_attaches_after_torch(records: Path, first: str) -> None:
+def test_the_agent_attaches_after_torch_was_imported(records: Path, first: str) -> None:
     run(records, f"{first}\nimport warmwatch.auto\n{STEP}", attach=False, plain=True)
     assert slots.read(slots.only(records)).steps.steps == 4
 
@@ -101,14 +101,14 @@ API = [
 ]
 
 
-def test_the_api_is_what_the_contract_lists() -> None:
+def test_the_api_matches_the_contract() -> None:
     import warmwatch
 
     assert warmwatch.__all__ == API
 
 
-def test_the_package_shows_its_api_and_nothing_else(records: Path) -> None:
-    """What else is there are its modules: no name that was only needed to build it."""
+def test_the_package_shows_only_its_api(records: Path) -> None:
+    """Other names are its modules: no name that was only needed to build the package."""
     done = python(
         records,
         "import warmwatch, types\n"
@@ -120,7 +120,7 @@ def test_the_package_shows_its_api_and_nothing_else(records: Path) -> None:
     assert done.stdout.strip() == f"{sorted([*API, *extension])} True"
 
 
-def test_detach_puts_everything_back(records: Path) -> None:
+def test_detach_restores_every_patched_name(records: Path) -> None:
     body = """
 import sys, logging, warmwatch
 import torch._dynamo
@@ -155,7 +155,7 @@ result([before, attached, after, state])
     assert (slot.steps.steps, slots.events(slots.only(records))[-1]["how"]) == (0, "detached")
 
 
-def test_attached_and_detached_again_and_again_it_leaves_nothing_behind(records: Path) -> None:
+def test_repeated_attach_and_detach_leaves_no_hook_behind(records: Path) -> None:
     body = """
 import io, logging, os, sys, time, warmwatch
 import torch._dynamo, torch._inductor.select_algorithm, torch._inductor.async_compile
@@ -205,7 +205,7 @@ result([left() == before, open_ones() == first, threads() == alone])
     assert ends == ["detached"] * 5
 
 
-def test_detaching_before_dynamo_came_leaves_no_finder(records: Path) -> None:
+def test_detaching_before_the_import_of_dynamo_leaves_no_finder(records: Path) -> None:
     code = "import sys; n = len(sys.meta_path); import warmwatch as w; w.attach()\n"
     code += "assert len(sys.meta_path) == n + 1; w.detach(); assert len(sys.meta_path) == n"
     python(records, code)
@@ -278,7 +278,7 @@ def test_each_invalid_variable_is_reported_and_the_training_has_its_record(
     assert slots.read(slots.only(records)).steps.steps == 4
 
 
-def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> None:
+def test_an_unwritable_directory_gives_one_warning(records: Path) -> None:
     """The training continues, and the agent still has its state."""
     blocked = records.parent / "file"
     blocked.write_text("")
@@ -291,7 +291,7 @@ def test_a_directory_that_cannot_be_written_costs_one_warning(records: Path) -> 
     assert "set WARMWATCH_DIR to a writable directory" in line
 
 
-def test_a_full_disk_loses_journal_lines_and_nothing_else(records: Path) -> None:
+def test_a_full_disk_loses_only_journal_lines(records: Path) -> None:
     """RLIMIT_FSIZE stands for the full disk: the slot's blocks are there, the journal's are not."""
     body = """
 import resource, signal
@@ -314,7 +314,7 @@ for n in range(2): o.step()
     assert '"event":"exit"' in lines[-1]
 
 
-def test_what_was_compiled_before_it_was_attached_is_not_called_eager(records: Path) -> None:
+def test_code_compiled_before_attaching_is_not_called_eager(records: Path) -> None:
     """Reattached to a compiled model, it gets no compile event and has only the count."""
     body = """
 import warmwatch

@@ -35,8 +35,8 @@ assert rank.slot().compile.begun == rank.slot().compile.ended == begun + 1, "no 
 """
 
 
-def test_what_is_raised_inside_the_ledger_leaves_its_turn_to_the_next(tmp_path: Path) -> None:
-    """Real signals, wherever they come: 3,000 of them."""
+def test_an_exception_inside_the_ledger_releases_its_lock(tmp_path: Path) -> None:
+    """3,000 real signals arrive at any point."""
     done = subprocess.run(
         [sys.executable, "-c", LEDGER],
         env=environment(tmp_path / "records"),
@@ -77,8 +77,8 @@ result([raised, caught, warmwatch.state()])
 """
 
 
-def test_what_a_signal_handler_raises_reaches_the_training(records: Path) -> None:
-    """It is the training's own, and no error of ours, whatever the handler is made of."""
+def test_an_exception_of_a_signal_handler_reaches_the_training(records: Path) -> None:
+    """It is the training's own exception, not an error of the agent, for any kind of handler."""
     raised, caught, state = result_of(records, TRAINING)
     assert (raised, caught, state) == (2000, 2000, "eager")
     assert slots.read(slots.only(records)).compile.agent_errors == 0
@@ -143,7 +143,7 @@ raise SystemExit("it was taken for a neighbour's")
 """
 
 
-def test_a_timeout_of_the_training_s_is_not_taken_for_a_neighbour_s_record(records: Path) -> None:
+def test_a_timeout_of_the_training_is_not_read_as_a_neighbour_s_lock(records: Path) -> None:
     neighbour = write_record(records, builders.slot(run="t"), name="t-r0-1-abc")
     folder = records.parent / "t"
     folder.mkdir()
@@ -171,10 +171,10 @@ assert not hasattr(ours[0]["before"], "__code__")
 """
 
 
-def test_no_python_of_ours_runs_in_a_hook_of_a_fork_that_would_swallow_a_ctrl_c(
+def test_no_python_code_of_the_agent_runs_in_a_fork_hook_that_swallows_ctrl_c(
     tmp_path: Path,
 ) -> None:
-    """What a handler raises in a hook is printed and lost; no handler runs in C."""
+    """An exception of a handler in a fork hook is printed and lost; no handler runs in C."""
     done = subprocess.run(
         [sys.executable, "-c", FORKS],
         env=environment(tmp_path / "records"),

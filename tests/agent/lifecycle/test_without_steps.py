@@ -26,7 +26,7 @@ def compile_once(rank: Rank, seconds: float = 5) -> None:
     rank.ledger.end("dynamo")
 
 
-def test_it_is_warm_after_the_recorded_time_without_a_compilation() -> None:
+def test_a_process_without_steps_is_warm_after_the_recorded_silence() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     ended = rank.now
@@ -38,7 +38,7 @@ def test_it_is_warm_after_the_recorded_time_without_a_compilation() -> None:
     assert judged.since_ns == ended + QUIET_SECONDS * SECOND
 
 
-def test_a_process_whose_compilations_come_further_apart_has_to_be_quiet_for_longer() -> None:
+def test_rarer_compilations_require_a_longer_silence() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     for gap in (20, 0):
         compile_once(rank)
@@ -57,7 +57,7 @@ def test_a_process_whose_compilations_come_further_apart_has_to_be_quiet_for_lon
 
 
 @pytest.mark.parametrize("why", ["an optimizer", "a step", "off", "never compiled", "compiling"])
-def test_a_time_without_compilations_is_no_sign_if_steps_are_expected_or_nothing_compiled(
+def test_silence_is_not_a_sign_if_steps_are_expected_or_nothing_compiled(
     why: str,
 ) -> None:
     rank = Rank(quiet=0 if why == "off" else QUIET_SECONDS)
@@ -74,7 +74,7 @@ def test_a_time_without_compilations_is_no_sign_if_steps_are_expected_or_nothing
     assert judged.warm_by is None
 
 
-def test_an_optimizer_that_is_made_late_ends_the_silence() -> None:
+def test_a_late_optimizer_ends_the_silence() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(10)
@@ -83,7 +83,7 @@ def test_an_optimizer_that_is_made_late_ends_the_silence() -> None:
     assert rank.judge().state is State.WARMING
 
 
-def test_ready_ends_the_warm_up_and_what_compiles_later_is_counted_apart() -> None:
+def test_ready_ends_the_warm_up_and_later_compilations_are_counted_separately() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(1)
@@ -113,14 +113,14 @@ def test_ready_twice_is_one_warm_up() -> None:
     assert rank.slot().compile.warmups == 1
 
 
-def test_ready_where_nothing_compiled_is_eager() -> None:
+def test_ready_without_a_compilation_is_eager() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     rank.ledger.marks.settled("ready")
     judged = rank.judge()
     assert (judged.state, judged.warm, judged.warm_by) == (State.EAGER, True, "ready")
 
 
-def test_a_judgement_of_silence_that_comes_too_late_changes_nothing() -> None:
+def test_a_late_verdict_of_silence_changes_no_state() -> None:
     """The timer judged, and something began to compile before its fact was applied."""
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
@@ -131,7 +131,7 @@ def test_a_judgement_of_silence_that_comes_too_late_changes_nothing() -> None:
     assert rank.slot().compile.warmups == 0
 
 
-def test_steps_that_begin_after_silence_go_on_being_warm_until_something_compiles() -> None:
+def test_steps_after_a_silence_are_warm_until_the_next_compilation() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     compile_once(rank)
     rank.wait(QUIET_SECONDS)
@@ -157,7 +157,7 @@ result([time.process_time() - began, warmwatch.state()])
 """
 
 
-def test_a_process_that_can_never_be_warm_does_not_look_again_and_again(records: Path) -> None:
+def test_a_process_that_can_never_be_warm_does_not_poll(records: Path) -> None:
     env = {"WARMWATCH_QUIET": "1"}
     spent, state = result_of(records, "import warmwatch" + ASYNCHRONOUS, env=env)
     assert state == "warming"
@@ -181,12 +181,12 @@ def test_a_watch_whose_process_is_late_to_become_warm_polls_once_a_second() -> N
     assert looks[2] - looks[0] >= 1.9 * SECOND
 
 
-def test_the_agent_waits_as_long_as_the_verdict_does() -> None:
+def test_the_agent_and_the_verdict_require_the_same_silence() -> None:
     assert process_state._QUIET_GAPS == verdict.QUIET_GAPS
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "1e9"])
-def test_a_setting_that_cannot_be_is_a_complaint(text: str) -> None:
+def test_an_impossible_setting_is_reported(text: str) -> None:
     found = settings_from({"WARMWATCH_QUIET": text})
     assert found.quiet == (None if text == "0" else QUIET)
     assert bool(found.complaints) == (text != "0")
@@ -210,7 +210,7 @@ with torch.no_grad():
 """
 
 
-def test_a_real_process_notices_by_itself_that_it_is_warm(records: Path) -> None:
+def test_a_real_process_detects_by_itself_that_it_is_warm(records: Path) -> None:
     with training(records, SERVER, env={"WARMWATCH_QUIET": "1.5"}) as one:
         one.reach("warm")
         counts = slots.read(slots.only(records)).compile
@@ -246,7 +246,7 @@ def test_an_optimizer_is_detected_whenever_it_was_created(
     assert slots.read(slots.only(records)).compile.optimizers == bool(before or after)
 
 
-def test_code_that_was_compiled_ahead_of_time_is_compiled_code() -> None:
+def test_ahead_of_time_code_counts_as_compiled() -> None:
     rank = Rank(quiet=QUIET_SECONDS)
     rank.pytorch.ahead = {"aoti"}
     for _ in range(K):

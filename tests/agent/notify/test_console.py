@@ -1,4 +1,4 @@
-"""Console messages: which ranks print them, their text, and that nothing else is printed."""
+"""Console messages: which ranks print them, and their text; no other text is printed."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_warm_message_without_steps_names_the_reason(
     assert answer(slot, "warm") == f"warm: {words}"
 
 
-def test_what_a_setting_turns_off_has_hit_no_limit(output: Output) -> None:
+def test_a_function_disabled_by_a_setting_is_not_at_a_limit(output: Output) -> None:
     announcer().fallback({"name": "forward", "setting": "disable"})
     assert "`forward` runs eagerly" in output.getvalue()
     assert "limit" not in output.getvalue()
@@ -162,7 +162,7 @@ def test_nothing_is_printed_unless_requested(
     assert (output.getvalue(), caplog.messages) == ("", [])
 
 
-def test_the_log_has_it_where_the_user_gave_our_logger_a_level(
+def test_a_message_is_logged_if_the_user_set_a_level_of_our_logger(
     output: Output, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="warmwatch"):
@@ -183,7 +183,7 @@ def test_a_tqdm_bar_is_cleared_for_the_line(output: Output) -> None:
     assert "warmwatch: warm since step 4, after 2 min; 36 ms a step\n" in output.getvalue()
 
 
-def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
+def test_a_failing_handler_does_not_stop_the_stream_and_vice_versa(
     output: Output, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reported: list[str] = []
@@ -204,7 +204,7 @@ def test_a_handler_and_a_stream_that_refuse_leave_each_other_alone(
     assert reported == ["say", "say"]
 
 
-def test_a_stream_that_refuses_costs_a_counted_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_stream_is_a_counted_error(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
     monkeypatch.setattr(_guard, "_sink", lambda where, _error: reported.append(where))
     closed = io.StringIO()

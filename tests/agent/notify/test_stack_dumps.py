@@ -1,4 +1,4 @@
-"""Stacks of a long activity: when they are written, what of a frame is, and how much at most."""
+"""Stacks of a long activity: when they are written, which parts of a frame, and how many."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def watched(folder: Path | None, after: float | None = 0.01) -> Iterator[Watched
     wait_until(lambda: not one.watches)
 
 
-def test_where_a_long_activity_is_is_written_ever_more_rarely(tmp_path: Path) -> None:
+def test_stacks_of_a_long_activity_are_written_at_growing_intervals(tmp_path: Path) -> None:
     with watched(tmp_path) as one:
         one.begin()
         wait_until(lambda: len(one.looks()) > 3)
@@ -145,7 +145,7 @@ def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path
         wait_until(lambda: {look.since_ns for look in one.looks()} == {one.since})
 
 
-def test_the_file_is_of_the_last_long_activity_alone(tmp_path: Path) -> None:
+def test_the_file_contains_only_the_last_long_activity(tmp_path: Path) -> None:
     with watched(tmp_path) as one:
         one.begin()
         wait_until(one.looks)
@@ -156,7 +156,7 @@ def test_the_file_is_of_the_last_long_activity_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [None, 0.01])
-def test_nothing_is_written_where_it_is_off_or_there_is_no_record(after: float | None) -> None:
+def test_no_stacks_are_written_if_disabled_or_without_a_record(after: float | None) -> None:
     with watched(None, after) as one:
         one.begin()
         assert one.watches is (after is not None)
@@ -187,7 +187,7 @@ def test_another_file_in_its_place_neither_blocks_nor_is_followed(
     assert reported == []
 
 
-def test_a_folder_that_is_gone_is_no_error(tmp_path: Path, reported: list[str]) -> None:
+def test_a_removed_folder_is_not_an_error(tmp_path: Path, reported: list[str]) -> None:
     with watched(tmp_path / "gone") as one:
         one.begin()
         wait_until(lambda: one.polled > 3)

@@ -1,4 +1,4 @@
-"""The timeouts of a process's collectives: read where there are any, and nothing is started."""
+"""The timeouts of a process's collectives: read if there are any, without starting a group."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_the_launcher_s_variables_identify_a_process(
 
 
 def test_a_batch_script_that_starts_one_process_is_not_a_world_of_all_tasks() -> None:
-    """Slurm sets the number of tasks that the job may have; none was started."""
+    """Slurm sets the number of tasks that the job may have, even if no task was started."""
     batch = {k: v for k, v in SLURM.items() if not k.startswith("SLURM_STEP")}
     known = identify({**batch, "SLURM_PROCID": "0"}, run="train")
     assert (known.rank, known.world_size) == (0, None)
@@ -92,13 +92,13 @@ def test_a_batch_script_that_starts_one_process_is_not_a_world_of_all_tasks() ->
         (["train.py"], {"JPY_SESSION_NAME": "/n/a.ipynb"}, "/w/b.ipynb", "train"),
     ],
 )
-def test_a_run_is_called_after_its_script_notebook_or_folder(
+def test_a_run_is_named_after_its_script_notebook_or_folder(
     argv: list[str], environ: dict[str, str], vscode: str | None, name: str
 ) -> None:
     assert program_name(argv, environ, directory="/home/me/gpt", notebook=vscode) == name
 
 
-def test_without_script_and_folder_it_is_called_after_the_language() -> None:
+def test_without_script_and_folder_a_run_is_named_after_the_language() -> None:
     for directory in ("/", ""):
         assert program_name(["-c"], {}, directory=directory, notebook=None) == "python"
 
@@ -168,7 +168,7 @@ def test_ranks_that_one_process_started_are_its_launch(environ: dict[str, str]) 
     assert identify(environ, run="w").launch.startswith("parent:")
 
 
-def test_a_task_of_an_array_is_called_as_squeue_does() -> None:
+def test_a_task_of_an_array_has_its_name_in_squeue() -> None:
     array = {**SLURM, "SLURM_ARRAY_JOB_ID": "801", "SLURM_ARRAY_TASK_ID": "1"}
     assert launcher_run(array) == "gpt2-801_1"
 
@@ -177,7 +177,7 @@ TASK = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_STEP_ID": "1"}
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
 
 
-def test_the_tasks_of_a_step_are_one_launch_and_what_slurm_calls_rank_0_alone_is_none() -> None:
+def test_tasks_of_a_slurm_step_are_one_launch_and_a_single_task_is_its_own() -> None:
     """A batch script, or a step of one task (``srun --pty bash``), may start several trainings."""
     assert launched(**TASK, SLURM_STEP_NUM_TASKS="2") == "slurm:7.1"
     for environ in (BATCH, {**TASK, "SLURM_STEP_NUM_TASKS": "1"}):
@@ -259,7 +259,7 @@ def test_two_containers_that_share_a_record_directory_are_two_runs(records: Path
         ({"RANK": "0001", "WORLD_SIZE": "2"}, 1, 2),
     ],
 )
-def test_a_number_that_no_launcher_means_is_not_known(
+def test_an_invalid_number_of_a_launcher_is_unknown(
     environ: dict[str, str], rank: int, world_size: int | None
 ) -> None:
     with warnings.catch_warnings():
@@ -268,6 +268,6 @@ def test_a_number_that_no_launcher_means_is_not_known(
     assert (known.rank, known.world_size) == (rank, world_size)
 
 
-def test_a_helper_of_a_rank_is_a_world_of_its_own() -> None:
+def test_a_helper_of_a_rank_is_its_own_world() -> None:
     known = identify(TORCHRUN, run="pretrain.Process-1", helper=True)
     assert (known.run, known.rank, known.world_size) == ("pretrain.Process-1", 5, None)

@@ -1,4 +1,4 @@
-"""How large the model is, by what its optimizers hold."""
+"""The size of the model, from the parameters that its optimizers hold."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def counted(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
     return parameters.seen
 
 
-def test_all_optimizers_of_the_training_hold_it_together_and_each_parameter_counts_once() -> None:
+def test_parameters_of_all_optimizers_are_added_and_each_counts_once() -> None:
     first, second = sgd(3, 4), sgd(5)
     assert counted(first) == 7
     assert counted(first, second, first) == 12
     assert counted() is None
 
 
-def test_a_model_with_frozen_parameters_is_larger_than_that() -> None:
-    """LoRA: the adapters alone would make it a hundredth of itself."""
+def test_a_count_below_that_of_the_compiled_graph_is_unknown() -> None:
+    """With LoRA, the adapters alone are a hundredth of the model."""
     assert counted(sgd(10), compiled=[1000]) is None
     assert counted(sgd(10), compiled=[4, 10]) == 10  # compiled in parts
 
@@ -47,7 +47,7 @@ def test_a_sharded_parameter_makes_the_count_unknown() -> None:
     assert counted(torch.optim.SGD([FlatParameter(torch.ones(3))])) is None
 
 
-def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
+def test_a_shard_of_fsdp1_is_recognized_by_its_mark() -> None:
     """Flat or original: its type is ``Parameter``, as every other's."""
     import torch
     from torch.distributed.fsdp._common_utils import FSDP_FLATTENED
@@ -57,7 +57,7 @@ def test_a_shard_of_fsdp1_is_known_by_its_mark() -> None:
     assert counted(torch.optim.SGD([shard])) is None
 
 
-def test_an_optimizer_that_cannot_be_read_costs_a_counted_error(
+def test_an_unreadable_optimizer_is_a_counted_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reported: list[str] = []

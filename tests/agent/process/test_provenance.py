@@ -73,8 +73,8 @@ def test_a_value_that_is_not_a_commit_is_not_reported(case: str, tmp_path: Path)
     assert commit_of(str(work_tree(tmp_path, head, **files))) == ""
 
 
-def test_it_is_the_one_that_git_itself_names(tmp_path: Path) -> None:
-    """In a clone, with packed branches, and in a work tree beside it."""
+def test_the_commit_equals_that_of_git(tmp_path: Path) -> None:
+    """In a clone, with packed branches, and in another work tree."""
 
     def git(*words: str) -> str:
         who = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main")
@@ -103,7 +103,7 @@ def test_it_is_the_one_that_git_itself_names(tmp_path: Path) -> None:
     assert there == git("rev-parse", "other") != git("rev-parse", "main")
 
 
-def test_nothing_that_lies_there_holds_it_up(tmp_path: Path) -> None:
+def test_an_odd_file_in_place_of_a_branch_does_not_block(tmp_path: Path) -> None:
     """A FIFO without a writer, a device, a link to itself, an endless file."""
     path = work_tree(tmp_path, MAIN)
     branch = tmp_path / ".git" / "refs" / "heads" / "main"
@@ -122,7 +122,7 @@ def test_nothing_that_lies_there_holds_it_up(tmp_path: Path) -> None:
     assert commit_of("a\0b") == ""
 
 
-def test_a_disk_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_disk_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
 
     def hangs(_: str) -> str:
@@ -156,11 +156,11 @@ def test_a_folder_outside_of_git_is_skipped(tmp_path: Path) -> None:
         ("/usr/lib/ipykernel_launcher.py", ""),
     ],
 )
-def test_a_script_is_called_by_its_base_name(path: str, name: str) -> None:
+def test_a_script_is_reported_by_its_base_name(path: str, name: str) -> None:
     assert script(path) == name
 
 
-def test_a_cache_is_warm_where_something_lies_in_it_and_none_is_made(tmp_path: Path) -> None:
+def test_a_cache_with_content_is_warm_and_no_directory_is_created(tmp_path: Path) -> None:
     place = tmp_path / "inductor"
     environ = {"TORCHINDUCTOR_CACHE_DIR": str(place)}
     cold = {"inductor": "cold", "triton": "cold"}
@@ -187,7 +187,7 @@ def test_an_unreadable_cache_is_not_reported(tmp_path: Path) -> None:
     assert caches({"TORCHINDUCTOR_CACHE_DIR": str(loop), "TRITON_CACHE_DIR": "a\0b"}) == {}
 
 
-def test_the_directory_for_temporary_files_is_not_tried_out(
+def test_the_temporary_directory_is_not_tested_by_a_write(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LOGNAME", "a/b")

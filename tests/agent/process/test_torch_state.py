@@ -53,7 +53,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Any:
     return put
 
 
-def test_nothing_is_read_before_cuda_is_initialized(put: Any) -> None:
+def test_no_device_is_read_before_cuda_is_initialized(put: Any) -> None:
     put(up=False)
     assert torch_state.gpus_in_use() == ()
 
@@ -83,13 +83,13 @@ def test_a_mig_device_is_spelled_as_nvml_does(put: Any) -> None:
     assert torch_state.gpus_in_use() == ("MIG-71d7ab00-0000-4000-8000-000000000000",)
 
 
-def test_a_uuid_that_has_its_prefix_keeps_it() -> None:
+def test_a_uuid_with_a_prefix_retains_it() -> None:
     one = SimpleNamespace(uuid="GPU-ABC", name="NVIDIA H100")
     assert torch_state.uuid_of(one) == "GPU-abc"
     assert torch_state.uuid_of(SimpleNamespace(name="an older PyTorch's")) == ""
 
 
-def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
+def test_a_process_group_above_the_readers_limit_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes = {"rank": 3, "size": MOST_RANKS}
@@ -101,7 +101,7 @@ def test_a_process_group_larger_than_any_reader_accepts_is_not_known(
     assert torch_state.distributed() is None
 
 
-def test_versions_are_those_of_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_versions_of_imported_libraries_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch.version", "triton", "torch._inductor.config"):
         monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
     assert torch_state.versions() == {"cuda": "", "triton": "", "compile_threads": None}

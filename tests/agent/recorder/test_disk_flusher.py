@@ -78,7 +78,7 @@ def test_on_a_disk_counters_are_never_newer_than_the_blocks(
     assert all(steps <= begun for steps, begun in counters), counters
 
 
-def test_a_record_that_cannot_be_made_is_tried_again_after_1_s_2_s_and_so_on_up_to_a_minute(
+def test_creating_a_record_is_retried_after_1_s_2_s_and_so_on_up_to_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then it holds everything stored in between, and it is reported once."""

@@ -109,7 +109,7 @@ def test_a_full_journal_still_gets_the_warm_line_and_the_end(
     assert counts.journal_dropped >= 50 - reported.count("error") > 0
 
 
-def test_a_journal_takes_a_64th_of_the_room_that_its_filesystem_had() -> None:
+def test_a_journal_may_use_a_64th_of_the_free_space_of_its_filesystem() -> None:
     """Records on a tmpfs use the training's memory."""
     try:
         with mounted("tmpfs") as disk:

@@ -81,7 +81,7 @@ def test_an_interrupted_store_of_a_name_is_repeated_at_the_next_rare_write(memor
     writer.close()
 
 
-def test_a_record_on_a_disk_is_copied_by_one_thread_whatever_a_signal_handler_raises(
+def test_one_thread_copies_a_record_on_a_disk_even_if_a_signal_handler_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever it does so while the thread is started, and the record waited for."""

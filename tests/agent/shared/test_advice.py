@@ -1,4 +1,4 @@
-"""The advice for a size that changes: never what PyTorch would refuse, or what changes nothing."""
+"""The advice for a size that changes: PyTorch always accepts it, and it always has an effect."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ result([
 
 
 @pytest.mark.training
-def test_the_advice_to_mark_a_size_is_given_where_that_saves_recompiles(records: Path) -> None:
+def test_the_advice_to_mark_a_size_appears_only_if_it_saves_recompiles(records: Path) -> None:
     done = result_of(records, SIZES)
     lines = [
         journal_lines.compilation(event)

@@ -1,4 +1,4 @@
-"""Where a record would be made: one rule, by which both the agent and ``doctor`` go."""
+"""The directory of a record: one rule for both the agent and ``doctor``."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_doctor_and_the_agent_agree_on_every_directory(
         assert f"trainings of this user write their records to {place / made}" in output
 
 
-def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
+def test_only_the_administrator_creates_the_shared_directory() -> None:
     class Empty:
         def stat(self, path: str) -> os.stat_result:
             raise FileNotFoundError(path)
@@ -165,7 +165,7 @@ def test_the_shared_directory_is_the_administrator_s_to_make() -> None:
         (0, 0, False),  # a tmpfs without a limit
     ],
 )
-def test_memory_is_left_to_data_workers_where_it_is_scarce(
+def test_scarce_memory_is_left_to_data_workers(
     monkeypatch: pytest.MonkeyPatch, blocks: int, left: int, scarce: bool
 ) -> None:
     room = SimpleNamespace(f_blocks=blocks, f_bavail=left >> 12, f_frsize=1 << 12)

@@ -140,7 +140,7 @@ def test_a_hostile_text_costs_no_more_time_than_a_reason(part: str) -> None:
     assert min(took(hostile, 1) for _ in range(3)) < min(took(reason, 500) for _ in range(3))
 
 
-def test_a_type_is_read_in_what_leaves_the_process_too() -> None:
+def test_a_type_is_also_recognized_in_a_redacted_reason() -> None:
     """The quote that older versions leave open does not hide what follows."""
     for found in ("'t' to be a tensor type, '", "'L['t']' to be <class 'torch.Tensor'>,"):
         reason = f"0/0: expected type of {found} but found <class '__main__.Mine'>"

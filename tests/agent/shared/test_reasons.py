@@ -116,7 +116,7 @@ def test_an_unknown_event_takes_the_phase_around_it(event: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["len(L['names']) == 3", "0/1: len(d) == 2  # for x in d"])
-def test_a_length_that_changed_is_not_taken_for_a_number_that_did(reason: str) -> None:
+def test_a_changed_length_is_not_categorized_as_a_changed_number(reason: str) -> None:
     words = advice("python_value", "forward", reason)
     assert words is not None
     assert "learning rate" not in words

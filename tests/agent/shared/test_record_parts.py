@@ -39,7 +39,7 @@ def test_the_last_exit_code_in_the_file_counts(left: bytes, code: int | None) ->
     assert record.exit_code(left) == code
 
 
-def test_a_promise_is_broken_where_nothing_follows_it() -> None:
+def test_a_promised_exit_code_that_is_missing_is_a_broken_promise() -> None:
     assert record.broken_promise(b"?")
     assert not record.broken_promise(b"")
     assert not record.broken_promise(b"?" + status(0))

@@ -42,7 +42,7 @@ def test_the_form_of_a_line_and_its_limits_are_pinned() -> None:
     assert limits == (262_144, 65_536, 120, 100, 32)
 
 
-def test_a_look_is_read_as_it_was_written() -> None:
+def test_a_dump_is_read_back_unchanged() -> None:
     assert unpack_stacks(pack_stacks(LOOK)) == LOOK
     bare = Stacks(at_ns=2**63 - 1, since_ns=0, threads=(ThreadStack(frames=()),) * MOST_THREADS)
     assert (bare.phase, bare.threads_left_out, Stacks(at_ns=1, since_ns=1).threads) == (None, 0, ())
@@ -60,7 +60,7 @@ def test_a_deep_stack_keeps_both_ends(there: int, left_out: int) -> None:
     assert [frame.line for frame in retained] == [*inner, *outer]
 
 
-def test_a_name_is_cut_where_it_is_written_and_where_it_is_read() -> None:
+def test_a_name_is_cut_on_write_and_on_read() -> None:
     long = LOOK._replace(threads=(ThreadStack(frames=(Frame("n" * 121, "f" * 121, 1),)),))
     written = json.loads(pack_stacks(long))
     assert written["threads"][0]["frames"] == [["n" * 120, "f" * 120, 1]]
@@ -97,7 +97,7 @@ def test_a_line_may_take_all_of_its_room_and_leaves_out_threads_beyond() -> None
     assert read == beyond._replace(threads=beyond.threads[:5], threads_left_out=1)
 
 
-def test_a_line_is_bounded_whatever_the_threads_are_called() -> None:
+def test_a_line_is_bounded_for_any_thread_names() -> None:
     long = Frame("\u1234" * 5000, "\u1234" * 5000, 1)
     thread = ThreadStack(frames=(long,) * MOST_FRAMES)
     line = pack_stacks(LOOK._replace(threads=(LOOK.threads[0], *[thread] * 31)))
@@ -145,12 +145,12 @@ def test_an_invalid_line_is_refused_with_a_message(line: bytes, words: str) -> N
         unpack_stacks(line)
 
 
-def test_a_phase_that_is_not_known_is_none() -> None:
+def test_an_unknown_phase_is_none() -> None:
     for phase in ([], "a later release's", None):
         assert unpack_stacks(otherwise(phase=phase)).phase is None
 
 
-def test_what_steers_a_terminal_is_spelled_out() -> None:
+def test_terminal_control_characters_are_escaped() -> None:
     line = pack_stacks(
         LOOK._replace(threads=(ThreadStack(frames=(Frame("\x1b[2J", "a\nb.py", 1),)),))
     )

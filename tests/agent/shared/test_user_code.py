@@ -30,7 +30,9 @@ from warmwatch.shared.user_code import innermost, is_library, nearest
         ("/home/a/train.py", 3, False),
     ],
 )
-def test_what_is_library_code(file: str, module: object, *, expected: bool) -> None:
+def test_library_code_is_recognized_by_its_path(
+    file: str, module: object, *, expected: bool
+) -> None:
     assert is_library(file, module) is expected
 
 

@@ -126,7 +126,7 @@ def test_warm_is_declared_at_the_kth_clean_step_and_ended_with_the_last_activity
     assert rank.warm_calls == 1
 
 
-def test_a_second_warmup_is_separate_and_the_first_stays() -> None:
+def test_a_second_warmup_is_separate_and_the_first_remains() -> None:
     rank = Rank()
     compile_once(rank)
     run_steps(rank, 6)

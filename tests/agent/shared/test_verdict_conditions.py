@@ -120,7 +120,7 @@ def test_a_requested_compilation_never_happened_if_dynamo_did_nothing(
         "less than half a minute more",
     ],
 )
-def test_a_first_warm_up_is_slower_where_it_is_far_beyond_the_longest_before_it(
+def test_a_first_warm_up_far_longer_than_every_earlier_one_is_slower(
     earlier: tuple[int, ...], took: int, holds: bool
 ) -> None:
     """Its own length decides, not that of later ones, and only once it has ended."""
@@ -144,7 +144,7 @@ def test_a_first_warm_up_is_slower_where_it_is_far_beyond_the_longest_before_it(
         ("cudagraph_skips", "cudagraph_skipped"),
     ],
 )
-def test_what_happened_once_holds_and_alone(count: str, condition: str) -> None:
+def test_one_event_is_enough_for_its_condition_and_for_no_other(count: str, condition: str) -> None:
     assert judge(facts(compile=compiled(**{count: 1})), AT).conditions == (condition,)
     assert judge(facts(compile=compiled()), AT).conditions == ()
 
@@ -160,9 +160,7 @@ def test_what_happened_once_holds_and_alone(count: str, condition: str) -> None:
     ],
     ids=["as many clean", "one more", "as long as between", "longer", "once more"],
 )
-def test_thrashing_is_over_when_no_step_compiles_any_more(
-    touched: tuple[int, ...], holds: bool
-) -> None:
+def test_thrashing_ends_when_no_step_compiles(touched: tuple[int, ...], holds: bool) -> None:
     """Of 20 steps, with 3 clean ones to be warm; not while it has never been warm."""
     first = Warmup(began_ns=AT, ended_ns=AT, steps=3)
     counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1, first_warmup=first)
@@ -172,14 +170,14 @@ def test_thrashing_is_over_when_no_step_compiles_any_more(
 
 
 @pytest.mark.parametrize(("touched", "holds"), [((11, 12, 20), True), ((10, 12, 20), False)])
-def test_the_last_ten_steps_are_ten(touched: tuple[int, ...], holds: bool) -> None:
+def test_thrashing_counts_only_the_last_ten_steps(touched: tuple[int, ...], holds: bool) -> None:
     counts = compiled(touched_steps=(*reversed(touched), *[0] * 7), warmups=1)
     assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
     recent = verdict.recently_touched(StepCounts(steps=20), counts)
     assert recent == tuple(step for step in reversed(touched) if step > 10)
 
 
-def test_early_steps_that_never_were_do_not_thrash() -> None:
+def test_empty_places_of_early_steps_do_not_count_as_touched() -> None:
     """A rank of two steps has eight empty places in its list."""
     counts = compiled(touched_steps=(2, 1, *[0] * 8))
     assert verdict.recently_touched(StepCounts(steps=2), counts) == (2, 1)

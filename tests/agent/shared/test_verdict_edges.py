@@ -86,7 +86,7 @@ def test_a_pause_in_progress_is_a_stall_only_beyond_its_own_limit(
     assert judge(facts(), AT + MINUTE + 1).state is State.STALLED
 
 
-def test_a_notebook_in_which_no_cell_runs_is_never_stalled() -> None:
+def test_a_notebook_without_a_running_cell_is_never_stalled() -> None:
     """Its user may be away, and no alert must fire."""
     idle = facts(compile=compiled(between_cells_since_ns=AT))
     assert judge(idle, AT + 10_000 * MINUTE).state is not State.STALLED
@@ -147,7 +147,7 @@ def test_each_state_begins_with_its_cause(
     assert (judged.state, judged.since_ns, judged.clean_steps) == (state, since, clean)
 
 
-def test_a_rank_that_compiles_or_has_done_nothing_has_no_clean_steps() -> None:
+def test_a_compiling_or_new_rank_has_no_clean_steps() -> None:
     compiles = judge(facts(compile=compiled(begun=2, active_since_ns=AT)), AT)
     assert (compiles.state, compiles.clean_steps) == (State.COMPILING, 0)
     starts = judge(facts(steps=StepCounts(), attached_ns=6), AT)
@@ -186,7 +186,7 @@ def test_an_end_dates_from_its_report_or_observation() -> None:
 
 
 def test_steps_that_are_eager_on_purpose_are_not_clean() -> None:
-    """Of 20 steps the first 17, of which none compiled: it is eager after K of the others."""
+    """The first 17 of 20 steps did not compile: the rank is eager after K of the others."""
     for baseline, clean, state in ((17, 3, State.EAGER), (18, 2, State.WARMING)):
         judged = judge(facts(baseline_steps=baseline), AT)
         assert (judged.clean_steps, judged.state) == (clean, state)
@@ -195,7 +195,7 @@ def test_steps_that_are_eager_on_purpose_are_not_clean() -> None:
     assert judge(later, AT).clean_steps == 1
 
 
-def test_what_was_compiled_before_it_was_attached_is_warm_and_not_eager() -> None:
+def test_code_compiled_before_attaching_is_warm_and_not_eager() -> None:
     before = compiled(begun=0, activities_seen=0, graphs_before=1, first_step_ns=7)
     judged = judge(facts(compile=before), AT)
     assert (judged.state, judged.since_ns, judged.clean_steps) == (State.WARM, 7, 20)
@@ -226,7 +226,7 @@ def test_warm_needs_k_clean_steps(clean_after: int, warm: bool) -> None:
 
 
 def test_an_activity_that_began_since_the_last_step_leaves_no_clean_step() -> None:
-    """Also where its end came before anybody looked."""
+    """This holds even if the end came before the first poll."""
     rank = facts(compile=compiled(begun=2, ended=2))
     assert (judge(rank, AT).warm, judge(rank, AT).clean_steps) == (False, 0)
 

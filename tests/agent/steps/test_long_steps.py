@@ -1,4 +1,4 @@
-"""Clean steps that took far longer than usual: which are reported, with what, and how many."""
+"""Clean steps far longer than usual: which ones are reported, with which facts, and how many."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_long_step_among_short_ones_is_reported_if_noticeable() -> None:
     assert [one["n"] for one in long_steps(stepped(rank, 1.1))] == [23]
 
 
-def test_no_step_that_held_compile_activity_is_called_long() -> None:
+def test_a_step_with_compile_activity_is_never_called_long() -> None:
     rank = warm()
     rank.ledger.begin("dynamo")
     rank.wait(30)
@@ -106,7 +106,7 @@ def test_no_step_that_held_compile_activity_is_called_long() -> None:
     assert long_steps(stepped(rank, 11, 0.5, 0.5, 0.5, 0.5)) == []
 
 
-def test_before_it_is_known_what_is_usual_nothing_is_long() -> None:
+def test_no_step_is_long_before_the_usual_length_is_known() -> None:
     assert long_steps(stepped(Rank(), 0.5, 0.5, 0.5, 0.5, 41, 0.5)) == []
 
 
@@ -143,7 +143,7 @@ def test_frequent_lines_are_limited_and_count_the_omitted_ones() -> None:
     assert later[14] == later[29] == 14
 
 
-def test_where_nothing_is_usual_nothing_is_long() -> None:
+def test_without_a_usual_length_no_step_is_long() -> None:
     assert not is_long(10**12, 0)
 
 
@@ -154,7 +154,7 @@ class _Clock:
         return self.now
 
 
-def test_batches_are_counted_between_steps_and_waits_where_they_are_felt() -> None:
+def test_batches_are_counted_between_steps_and_waits_on_the_training_thread() -> None:
     buffer, clock = blank(), _Clock()
     batches = make_batches(buffer, clock=clock)
     hot = hot_words(buffer)
@@ -177,7 +177,7 @@ def test_batches_are_counted_between_steps_and_waits_where_they_are_felt() -> No
     assert batches.behind(2) == Behind(batches=1, all_batches=5, wait_ns=0)
 
 
-def test_what_another_thread_waited_for_held_the_training_up_no_longer() -> None:
+def test_waits_of_other_threads_do_not_count_as_waits_of_the_training() -> None:
     from threading import Thread
 
     buffer, clock = blank(), _Clock()

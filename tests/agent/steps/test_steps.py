@@ -273,7 +273,7 @@ warmwatch.attach()
 @pytest.mark.parametrize(
     ("kind", "attach"), [*((kind, "") for kind in COMPILED), ("a compiled optimizer", OLD)]
 )
-def test_steps_are_detected_where_dynamo_traces(records: Path, kind: str, attach: str) -> None:
+def test_steps_are_detected_while_dynamo_traces(records: Path, kind: str, attach: str) -> None:
     """With the graphs, graph breaks and losses that the training has without the agent."""
     body = "model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)\n"
     body += COMPILED[kind] + ACCOUNT
@@ -302,7 +302,7 @@ def test_an_optimizer_made_in_compiled_code_breaks_no_other_graph(records: Path)
     assert json.dumps(result_of(records, MADE_IN_COMPILED_CODE)) == json.dumps(alone)
 
 
-def test_a_step_by_hand_before_dynamo_ends_the_watching_of_optimizers(records: Path) -> None:
+def test_a_manual_step_before_dynamo_stops_watching_optimizers(records: Path) -> None:
     body = """
 import sys, warmwatch
 warmwatch.step()
@@ -314,7 +314,7 @@ for _ in range(20): train(model, o, 1); warmwatch.step()
     assert slots.read(slots.only(records)).steps.steps == 21
 
 
-def test_nothing_stands_between_the_optimizer_and_the_hook(records: Path) -> None:
+def test_the_optimizer_calls_the_hook_directly(records: Path) -> None:
     """A regular step runs no agent code that Dynamo could trace."""
     body = """
 import sys, warmwatch

@@ -186,7 +186,7 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
 
 @pytest.mark.slow
-def test_it_counts_what_pytorch_counts_in_a_worker_of_xdist_too(pytest_of: PytestOf) -> None:
+def test_the_plugin_counts_as_pytorch_does_and_in_a_worker_of_xdist(pytest_of: PytestOf) -> None:
     body = COUNTS.replace("LIMIT", TORCH.limit)
     pytest_of(body, "-p", "xdist", "-n", "1").assert_outcomes(passed=10)
 
@@ -277,7 +277,7 @@ AGAIN = plain("0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4", 
 
 
 @pytest.mark.slow
-def test_it_fails_with_reason_and_remedy_and_the_tests_own_error_goes_first(
+def test_a_failure_has_reason_and_remedy_after_the_tests_own_error(
     forked_pytest_of: PytestOf,
 ) -> None:
     done = forked_pytest_of(FAILS)
@@ -329,7 +329,9 @@ def test_in_vain():
 """
 
 
-def test_unused_it_loads_nothing_and_used_it_does_not_import_torch(pytest_of: PytestOf) -> None:
+def test_an_unused_plugin_loads_no_module_and_a_used_one_does_not_import_torch(
+    pytest_of: PytestOf,
+) -> None:
     done = pytest_of(WITHOUT, head="")
     done.assert_outcomes(passed=2, failed=1)
     assert "nothing could compile: torch._dynamo was not imported" in done.stdout.str()
@@ -457,7 +459,7 @@ def test_after_it():
 
 
 @pytest.mark.slow
-def test_what_stands_around_a_test_or_is_done_in_it_changes_no_count(
+def test_code_around_a_test_changes_no_count(
     forked_pytest_of: PytestOf,
 ) -> None:
     done = forked_pytest_of(AROUND, "-rA")
