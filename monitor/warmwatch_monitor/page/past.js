@@ -78,8 +78,13 @@ export class Past {
         const before = series.phase_seconds ?? compile.phase_seconds;
         const grown = Object.entries(compile.phase_seconds).map(([name, spent]) => [spent - (before[name] ?? 0), name]);
         const [most, main] = grown.sort((a, b) => b[0] - a[0])[0] ?? [0];
-        const unnamed = series.phases.findLast(([, name]) => name !== null);
-        if (most > 0 && unnamed?.[1] === "other") unnamed[1] = main;
+        const last = series.phases.findLastIndex(([, name]) => name !== null);
+        if (most > 0) {
+          const until = series.phases[last + 1]?.[0] ?? Infinity;
+          if (last < 0 || until <= series.answered) continue; // its sample comes later: the next answer names it
+          if (series.phases[last][1] === "other") series.phases[last][1] = main;
+        }
+        series.answered = this.at[this.at.length - 1];
         series.phase_seconds = compile.phase_seconds;
       }
     }

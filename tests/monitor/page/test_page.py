@@ -695,7 +695,13 @@ SPANS = """async () => {
   past.passed({ run: "m", rank: 0, state: "warm" });
   add(2, "warm", 5.1);
   add(3, "warm", 5.1);
-  return [phases, states, loadedPhases, past.ranks.get("0 m").states];
+  const passed = past.ranks.get("0 m").states;
+  past.clear();
+  add(1, "compiling", 5, "other");
+  add(2, "warm", 5); answer(1, 4);
+  add(3, "warm", 5); answer(1.01, 4.09); // before its sample
+  add(4, "warm", 5.1); answer(1.01, 4.09);
+  return [phases, states, loadedPhases, passed, past.ranks.get("0 m").phases];
 }"""
 
 
@@ -703,11 +709,12 @@ def test_a_short_recompile_is_in_the_second_before_its_sample_also_after_a_reloa
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        phases, states, loaded, passed = page.page.evaluate(SPANS)
+        phases, states, loaded, passed, later = page.page.evaluate(SPANS)
     assert phases == [[1, None], [2, "inductor"], [3, None]]
     assert states == [[1, "warm"], [9, "finished"]]
     assert loaded == [[1, None], [2, "dynamo"], [3, None]]
     assert passed == [[1, "warm"], [1, "recompiling"], [2, "warm"]]
+    assert later == [[1, "other"], [1, None], [3, "inductor"]], "the earlier one stays"
 
 
 PERIODS = """async () => {
