@@ -405,7 +405,6 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
     phase ``other`` may be.
     """
     compile = facts.compile
-    dynamo = (compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
     return (
         compile.wrappers > 0
         and not compile.precompiled  # the wrapped function may be compiled already
@@ -413,7 +412,7 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
         and not compile.active_since_ns
         and not compile.compilations[KINDS.index("forward")]
         and not compile.graphs + compile.graphs_before
-        and not any(dynamo)
+        and not any(compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
         and _warm_by(facts, now_ns) is not None
     )
 
@@ -437,9 +436,11 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     if not steps.steps and not compile.begun and not warm_by:
         return Judgement(state=State.STARTING, since_ns=facts.attached_ns)
     clean = 0 if _held_up(facts, now_ns) else _clean(facts)
-    stalled_at = moved_ns(facts) + stall_after_ns(facts)
-    if steps.steps and now_ns > stalled_at:
-        return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
+    # most ranks have just stepped: only one that has not for the shortest limit may be stalled
+    if steps.steps and now_ns - steps.last_step_ns > STALL_FLOOR_NS:
+        stalled_at = moved_ns(facts) + stall_after_ns(facts)
+        if now_ns > stalled_at:
+            return Judgement(state=State.STALLED, since_ns=stalled_at, clean_steps=clean)
     return _without_activity(facts, clean, warm_by)
 
 

@@ -59,8 +59,7 @@ class Assembly:
         self._accounts: dict[str, EnergyUsed] = {}
         self._windows: Windows = {}
         self._histories: Mapping[str, RankHistory] = {}
-        self._left_out: Counter[str] = Counter()
-        self._left_out_total: Counter[str] = Counter(dict.fromkeys(LEFT_OUT, 0))
+        self._left_out = self._left_out_total = dict.fromkeys(LEFT_OUT, 0)
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
     def make(
@@ -105,7 +104,7 @@ class Assembly:
             unread_beyond=found.unread_beyond if found else 0,
             left_out_runs=found.left_out_runs if found else frozenset(),
             left_out=left_out,
-            left_out_total=dict(self._left_out_total),
+            left_out_total=self._left_out_total,
             left_out_uids=found.over if found else frozenset(),
             crowded=bool(found and found.crowded),
             gpus=gpus,
@@ -124,9 +123,11 @@ class Assembly:
         views = [view for run in runs for view in run.ranks if view.living]
         unknown = sum(max(0, len(view.figures.who.gpus) - len(view.gpus)) for view in views)
         now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
-        for kind, count in now.items():
-            self._left_out_total[kind] += max(0, count - self._left_out[kind])
-        self._left_out = Counter(now)
+        self._left_out_total = {
+            kind: self._left_out_total[kind] + max(0, count - self._left_out[kind])
+            for kind, count in now.items()
+        }
+        self._left_out = now
         return now
 
     def _latest_histories(self, readings: Readings) -> Mapping[str, RankHistory]:

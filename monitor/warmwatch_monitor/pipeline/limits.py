@@ -439,7 +439,8 @@ def with_limits(
                 window = None  # it compiles: what limited it before is past
             if window is not None:
                 windows[folder] = window
-                view = replace(view, limited_by=window.verdict)
+                if window.verdict is not None:
+                    view = replace(view, limited_by=window.verdict)
             ranks.append(view)
         judged.append(run.with_ranks(with_laggard(ranks)))
     return windows, tuple(judged)

@@ -96,6 +96,8 @@ def _representative(rivals: Sequence[RecordReading]) -> RecordReading:
     A process that only waits for the ranks that it started never represents one of them, even
     though it outlives them.
     """
+    if len(rivals) == 1:
+        return rivals[0]
     first = max(rivals, key=_claim)
     if _has_facts(first) or not began_launch(first.slot.identity):
         return first

@@ -58,7 +58,7 @@ def gap_ns(word: int) -> int:
 def newest_first(ring: Sequence[int], steps: int) -> tuple[int, ...]:
     """The words of the last steps, as of ``steps``; at most ``steps`` of them."""
     at = steps % RING
-    return tuple((*ring[:at][::-1], *ring[at:][::-1])[: min(steps, RING)])
+    return tuple((*ring[at:], *ring[:at])[::-1][: min(steps, RING)])
 
 
 def recent_lengths(words: Sequence[int]) -> list[int]:
