@@ -346,7 +346,7 @@ def test_the_timeline_shows_each_rank_in_its_state(prometheus: str, training: Tr
         wait_until(lambda: [one["value"][1] for one in query(prometheus, run)] == ["4"])
 
 
-def test_a_short_recompilation_stays_visible_in_a_zoomed_out_graph(
+def test_a_short_recompilation_remains_visible_in_a_zoomed_out_graph(
     prometheus: str, folder: Path
 ) -> None:
     target = _expr("warmwatch-run: State of each rank A")

@@ -36,7 +36,7 @@ def test_systemd_accepts_the_unit(unit: Path) -> None:
     assert call("systemd-analyze", "verify", unit) == ""
 
 
-def test_the_exposure_stays_low(unit: Path) -> None:
+def test_systemd_rates_the_exposure_of_the_unit_as_low(unit: Path) -> None:
     shown = call("systemd-analyze", "security", "--offline=true", "--no-pager", unit)
     found = re.search(r"Overall exposure level for warmwatch.service: ([\d.]+)", shown)
     assert found

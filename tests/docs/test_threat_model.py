@@ -10,7 +10,7 @@ MONITOR = ROOT / "monitor" / "warmwatch_monitor"
 _FILE = re.compile(r"`([\w/.-]+/?[\w-]+\.(?:py|mount))`((?:[:,] `[\w.]+`)*)")
 
 
-def test_each_boundary_is_enforced_where_the_page_documents_it() -> None:
+def test_each_boundary_is_enforced_in_the_documented_place() -> None:
     page = (ROOT / "docs" / "explanation" / "security.md").read_text()
     table = page.partition("| boundary | enforced in |")[2].partition("\n\n")[0]
     rows = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line]

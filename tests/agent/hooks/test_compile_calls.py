@@ -34,7 +34,7 @@ def requested(backend: object, **more: Any) -> tuple[str, str, list[str]]:
     return way["backend"], way["mode"], way["options"]
 
 
-def test_a_mode_is_known_by_what_it_sets() -> None:
+def test_a_mode_is_recognized_by_its_options() -> None:
     for mode, sets in MODES.items():
         assert requested(inductor(**sets)) == ("inductor", mode, [])
 

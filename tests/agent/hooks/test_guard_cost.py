@@ -74,7 +74,7 @@ def test_guard_checks_are_measured_once_and_only_if_requested(
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["begins first", "begins meanwhile"])
-def test_a_profiler_of_the_program_is_left_alone(
+def test_a_profiler_of_the_program_is_not_replaced(
     tmp_path: Path, passes: Iterator[None], monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     import torch

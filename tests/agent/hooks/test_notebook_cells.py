@@ -53,7 +53,7 @@ def listening(heard: Heard) -> Any:
 PRE, POST = "pre_run_cell", "post_run_cell"
 
 
-def test_the_cell_in_which_it_was_installed_ends_and_another_begins(events: Events) -> None:
+def test_the_cell_that_installed_the_hook_ends_and_another_begins(events: Events) -> None:
     heard: Heard = []
     notebook_cells.install(listening(heard))
     events.trigger(POST, PRE, POST)

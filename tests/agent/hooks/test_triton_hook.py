@@ -243,7 +243,7 @@ def test_uninstalling_restores_every_hook_point(triton: SimpleNamespace) -> None
     assert listener.calls == calls
 
 
-def test_a_triton_without_a_hook_point_stays_unchanged(
+def test_a_triton_without_a_hook_point_remains_unchanged(
     triton: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(triton.Autotuner, "_bench")

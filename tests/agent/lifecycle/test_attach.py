@@ -211,7 +211,7 @@ def test_detaching_before_the_import_of_dynamo_leaves_no_finder(records: Path) -
     python(records, code)
 
 
-def test_a_wrapper_put_on_top_of_ours_survives_detaching(records: Path) -> None:
+def test_a_wrapper_around_ours_survives_detaching(records: Path) -> None:
     """A user's own profiler at the same hook point keeps working; ours under it goes silent."""
     body = """
 import warmwatch
@@ -232,7 +232,7 @@ result([log.log_event_start is start, "dynamo" in theirs])
     assert slots.read(slots.only(records)).compile.begun == 0
 
 
-def test_a_disabled_agent_does_nothing(records: Path) -> None:
+def test_a_disabled_agent_writes_no_record(records: Path) -> None:
     run(records, STEP, env={"WARMWATCH_DISABLE": "1"})
     assert list(records.iterdir()) == []
 

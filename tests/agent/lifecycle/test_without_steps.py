@@ -239,7 +239,7 @@ OPTIMIZER = "optimizer = torch.optim.AdamW(make().parameters())"
 
 
 @pytest.mark.parametrize(("before", "after"), [(OPTIMIZER, ""), ("", OPTIMIZER), ("", "")])
-def test_an_optimizer_is_detected_whenever_it_was_created(
+def test_an_optimizer_is_detected_if_created_before_or_after_attaching(
     records: Path, before: str, after: str
 ) -> None:
     run(records, MADE.format(before=before, after=after), attach=False, plain=True)

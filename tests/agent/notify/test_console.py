@@ -141,7 +141,7 @@ def test_the_end_is_reported_with_the_summary(output: Output) -> None:
     assert failed.startswith("warmwatch: failed (ValueError) after ")
 
 
-def test_other_ranks_report_only_problems_and_helpers_nothing(output: Output) -> None:
+def test_other_ranks_report_only_problems_and_helpers_no_message(output: Output) -> None:
     for one in (announcer(rank=3), announcer(rank=None)):
         one.warm()
         one.long(1, True)
@@ -154,7 +154,7 @@ def test_other_ranks_report_only_problems_and_helpers_nothing(output: Output) ->
     assert len(output.getvalue().splitlines()) == 1
 
 
-def test_nothing_is_printed_unless_requested(
+def test_no_message_is_printed_unless_requested(
     output: Output, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):  # of the root: the user's own lines

@@ -101,7 +101,7 @@ def _remove(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's record")
-def test_a_run_of_another_user_takes_no_name_and_is_not_opened(tmp_path: Path) -> None:
+def test_a_run_of_another_user_reserves_no_name_and_is_not_opened(tmp_path: Path) -> None:
     mine = Identity(run="gpt2", launch="mine")
     folder = write_record(tmp_path, live_slot(launch="other"), name="gpt2-r0")
     with held(folder):
@@ -110,7 +110,7 @@ def test_a_run_of_another_user_takes_no_name_and_is_not_opened(tmp_path: Path) -
         assert free_run(tmp_path, mine) == "gpt2"
 
 
-def test_a_living_run_of_this_user_takes_its_name_and_a_dead_one_does_not(tmp_path: Path) -> None:
+def test_a_live_run_of_this_user_reserves_its_name_and_a_dead_one_does_not(tmp_path: Path) -> None:
     mine = Identity(run="gpt2", launch="mine")
     folder = write_record(tmp_path, live_slot(launch="other"), name="gpt2-r0")
     with held(folder):
@@ -119,7 +119,7 @@ def test_a_living_run_of_this_user_takes_its_name_and_a_dead_one_does_not(tmp_pa
     assert free_run(tmp_path, mine) == "gpt2"
 
 
-def test_records_with_times_in_the_future_do_not_cost_a_training_its_own(records: Path) -> None:
+def test_records_with_future_times_do_not_evict_the_training_s_own(records: Path) -> None:
     """After the clock was set back its own is the oldest; to open it would free its lock."""
     for number in range(MOST_RECORDS + 10):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
@@ -142,7 +142,7 @@ input()
 """
 
 
-def test_a_record_is_still_locked_when_it_was_made_among_too_many(records: Path) -> None:
+def test_a_record_created_above_the_limit_is_still_locked(records: Path) -> None:
     """Before anything rare takes the lock again: our own slot was not opened."""
     for number in range(MOST_RECORDS + 10):
         folder = write_record(records, ended(warm(), "finished"), name=f"old-{number:03d}")
@@ -169,7 +169,7 @@ def test_a_record_is_pruned_with_all_of_its_files(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_living_record_whose_lock_was_freed_is_not_pruned(records: Path) -> None:
+def test_a_live_record_without_its_lock_is_not_pruned(records: Path) -> None:
     """A copy of its folder, made by its own process, frees it."""
     living = write_record(records, warm(pid=os.getpid()), name="living")
     dead = write_record(records, warm(pid=2**22 + 1), name="dead")

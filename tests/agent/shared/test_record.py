@@ -195,7 +195,7 @@ def test_counters_are_found_by_their_names() -> None:
         tokens_per_step=st.none() | st.integers(1, 2**53),
     )
 )
-def test_an_identity_of_any_text_fits_and_keeps_its_numbers(identity: Identity) -> None:
+def test_an_identity_of_any_text_fits_and_retains_its_numbers(identity: Identity) -> None:
     back = read(image(identity=identity)).identity
     whole = identity.run.encode("utf-8", "replace").decode()
     assert printable(whole).startswith(back.run)
@@ -208,7 +208,7 @@ def test_an_identity_of_any_text_fits_and_keeps_its_numbers(identity: Identity) 
     )
 
 
-def test_a_name_with_invalid_unicode_keeps_its_valid_part() -> None:
+def test_a_name_with_invalid_unicode_retains_its_valid_part() -> None:
     assert read(image(identity=Identity(run="a\udcffb"))).identity.run == "a?b"
 
 

@@ -53,7 +53,7 @@ def test_a_dump_is_read_back_unchanged() -> None:
 @pytest.mark.parametrize(
     ("there", "left_out"), [(0, 0), (99, 0), (100, 0), (101, 1), (1000, 900)], ids=str
 )
-def test_a_deep_stack_keeps_both_ends(there: int, left_out: int) -> None:
+def test_a_deep_stack_is_cut_in_the_middle(there: int, left_out: int) -> None:
     retained, missing = cut([FRAME._replace(line=number) for number in range(there)])
     assert missing == left_out
     inner, outer = range(there)[:80], range(there)[80 + left_out :]

@@ -292,7 +292,7 @@ def test_three_touched_steps_of_the_last_ten_are_thrashing() -> None:
     assert rank.judge().conditions == ()
 
 
-def test_a_frame_at_the_recompile_limit_stays_a_fallback() -> None:
+def test_a_frame_at_the_recompile_limit_remains_a_fallback() -> None:
     rank = Rank()
     rank.ledger.fallback({"name": "forward", "limit": 8})
     run_steps(rank, 50)

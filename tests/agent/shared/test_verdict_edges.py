@@ -97,7 +97,7 @@ def test_a_notebook_without_a_running_cell_is_never_stalled() -> None:
     assert judge(again, AT + 501 * MINUTE + 1).state is State.STALLED
 
 
-def test_a_stalled_rank_keeps_its_clean_steps() -> None:
+def test_a_stalled_rank_retains_its_clean_steps() -> None:
     rank = facts(compile=compiled(clean_after=15))
     assert judge(rank, AT + MINUTE + 1).clean_steps == 5
 

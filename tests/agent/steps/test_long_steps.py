@@ -53,7 +53,7 @@ def test_a_slow_step_records_how_often_the_allocator_ran_out_of_memory() -> None
     )
 
 
-def test_no_step_is_lost_where_regular_steps_and_others_of_one_length_alternate() -> None:
+def test_no_step_is_lost_if_regular_steps_alternate_with_others_of_one_length() -> None:
     rank = stepped(warm(), 0.9, *[0.5] * 3)
     rank.ledger.begin("dynamo")
     rank.ledger.end("dynamo")
@@ -63,7 +63,7 @@ def test_no_step_is_lost_where_regular_steps_and_others_of_one_length_alternate(
     assert len([ns for ns in slot.recent if ns]) == 34
 
 
-def test_in_a_training_that_stays_slow_the_memory_reads_end() -> None:
+def test_reads_of_memory_end_in_a_training_that_remains_slow() -> None:
     rank = warm()
     rank.pytorch.bytes = (1, 2, 3, 4, 0)
     stepped(rank, *[0.8] * 70)

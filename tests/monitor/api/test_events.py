@@ -82,7 +82,7 @@ def test_a_client_gets_the_current_status_and_then_changes(tmp_path: Path) -> No
         assert listener.reply.headers["cache-control"] == "no-store"
 
 
-def test_a_client_that_reconnects_with_the_last_id_misses_nothing(tmp_path: Path) -> None:
+def test_a_client_that_reconnects_with_the_last_id_misses_no_event(tmp_path: Path) -> None:
     with training(tmp_path) as one, daemon(tmp_path) as url:
         with listening(url) as listener:
             last = next(iter(listener))["id"]

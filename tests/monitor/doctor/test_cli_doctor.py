@@ -56,7 +56,7 @@ def troubles(result: Result) -> list[str]:
     return [line for line in result.stdout.splitlines() if line.startswith("DO")]
 
 
-def test_it_exits_0_without_a_problem(tmp_path: Path) -> None:
+def test_doctor_exits_0_without_a_problem(tmp_path: Path) -> None:
     with held(write_record(tmp_path, warm())):
         result = doctor()
     assert (result.exit_code, troubles(result)) == (0, [])
@@ -141,7 +141,7 @@ def test_errors_of_the_agent_are_a_problem_and_the_last_one_is_shown(tmp_path: P
     assert "events: KeyError: 'x'" in line
 
 
-def test_without_a_record_it_explains_when_one_is_created(tmp_path: Path) -> None:
+def test_without_a_record_doctor_explains_when_one_is_created(tmp_path: Path) -> None:
     assert "until then nothing can show it" in doctor().stdout
     with held(write_record(tmp_path, warm())):
         assert "until then nothing can show it" not in doctor().stdout

@@ -323,7 +323,7 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_two_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
+def test_two_concurrent_writers_lose_no_run(tmp_path: Path) -> None:
     writers = [python(WRITE, str(tmp_path), name) for name in ("a", "b")]
     for one in writers:
         _, errors = one.communicate()
@@ -371,7 +371,7 @@ def test_a_run_whose_compilation_was_turned_off_is_listed_as_eager(tmp_path: Pat
     assert rows(tmp_path, "SELECT mode FROM runs") == [("eager",)]
 
 
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+def test_a_failed_migration_changes_no_table(tmp_path: Path) -> None:
     a.store(tmp_path).save([a.run_summary()])
     newer = (*MIGRATIONS, ("ALTER TABLE runs ADD COLUMN mood TEXT", "DROP TABLE nowhere"))
     with pytest.raises(StoreError, match="nowhere"):
@@ -514,7 +514,7 @@ def test_a_file_in_place_of_the_directory_is_reported(tmp_path: Path) -> None:
         a.store(tmp_path / "state").save([])
 
 
-def test_another_users_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = a.store(tmp_path)
     store.save([a.run_summary()])
     monkeypatch.setattr(os, "geteuid", lambda: 12345)

@@ -236,7 +236,7 @@ def test_the_journals_in_memory_are_bounded(
     assert journals.of(str(folders[0])) is not first
 
 
-def test_a_grown_journal_is_read_again_and_a_removed_one_stays_cached(
+def test_a_grown_journal_is_read_again_and_a_removed_one_remains_cached(
     tmp_path: Path,
 ) -> None:
     journals = Journals()

@@ -138,7 +138,7 @@ def test_batches_and_the_end_are_read_back_from_a_prometheus() -> None:
 ENDED = b.snapshot(b.view(left("finished", 0), alive=False))
 
 
-def test_a_rank_keeps_its_series_until_a_scrape_has_seen_their_final_values() -> None:
+def test_a_rank_retains_its_series_until_a_scrape_has_their_final_values() -> None:
     def later(seconds: float) -> set[str]:
         return {s.name for s in samples(replace(ENDED, epoch=ENDED.epoch + seconds))}
 

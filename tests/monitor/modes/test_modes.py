@@ -286,7 +286,7 @@ def test_the_share_of_guard_checks_is_of_the_step_of_the_measured_rank() -> None
         assert ("guard checks take" in text(of)) is (rank == 0)
 
 
-def test_drift_is_shown_beside_its_noise_and_limited() -> None:
+def test_drift_is_shown_with_its_noise_and_limited() -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
     of = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-3)
     assert of.noise == pytest.approx(1e-6)

@@ -93,7 +93,7 @@ def test_a_file_is_replaced_with_its_mode_and_through_a_link(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
-def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
+def test_a_replaced_file_retains_its_owner(tmp_path: Path) -> None:
     """Such as that of a checkout in which a container's root writes."""
     held = tmp_path / "held.toml"
     held.write_text("old")

@@ -81,7 +81,9 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("eye", EYES)
-def test_states_phases_and_lines_look_different_to_every_eye(scheme: str, eye: str) -> None:
+def test_states_phases_and_lines_differ_for_every_type_of_colour_vision(
+    scheme: str, eye: str
+) -> None:
     known = colours(scheme)
     pairs = [*combinations(STATES, 2), *combinations(PHASES, 2)]
     pairs += [(phase, state) for phase in PHASES for state in ("compiling", "recompiling")]

@@ -531,7 +531,7 @@ def test_the_mig_devices_of_a_board_have_distinct_colours(browser: Browser, tmp_
     assert one != other
 
 
-def test_a_line_keeps_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
+def test_a_line_retains_its_colour_when_other_runs_appear(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         page.until(LIVE)
         alone, together = page.page.evaluate(COLOURS)

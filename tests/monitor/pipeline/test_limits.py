@@ -96,7 +96,7 @@ def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.4, True), (0.1, False)])
-def test_reduced_clocks_are_named_beside_another_limit(share: float, named: bool) -> None:
+def test_reduced_clocks_are_named_next_to_another_limit(share: float, named: bool) -> None:
     """An overhead comes first, because the GPU waits for it at any clock."""
     throttled = {"hw_thermal_slowdown": share, "sw_power_cap": 1.0}
     found = limited_by(replace(TINY, waiting=0.65, throttled=throttled))

@@ -81,7 +81,7 @@ def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
 
 
 @pytest.mark.parametrize("real", [0.006, 0.2])
-def test_a_loop_that_fills_the_queue_keeps_its_speed_at_each_poll(real: float) -> None:
+def test_a_loop_that_fills_the_queue_has_the_same_speed_at_each_poll(real: float) -> None:
     """Also while it launches for seconds, when many steps in a row do not wait."""
     training, launch = Training(), 0.3 * real
     before = [launch] * 21 + [real] * 28

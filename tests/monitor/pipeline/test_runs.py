@@ -237,7 +237,7 @@ def test_a_rank_waits_for_a_live_rank_that_works(
     assert [rank.working_ns for rank in run.ranks] == [0, working.get("1", 0), 0]
 
 
-def test_a_run_without_live_ranks_waits_for_none() -> None:
+def test_a_run_without_live_ranks_does_not_wait() -> None:
     (run,) = group([reading("0", alive=False, steps=QUIET)], Known(now_ns=NOW, working={"0": NOW}))
     assert run.state is State.LOST
 

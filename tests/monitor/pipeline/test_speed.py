@@ -171,7 +171,7 @@ def epoch(seconds: float) -> float:
     return b.WARM.header.epoch_seconds(b.NOW + round(seconds * 1e9))
 
 
-def test_a_slow_drift_is_reported_when_it_amounts_to_half_as_much_again() -> None:
+def test_a_slow_drift_is_reported_once_steps_are_half_as_long_again() -> None:
     watch = Watch()
     watch.run(0.02 * (1 + n / 20_000) for n in range(16_000))
     assert watch.seen
@@ -202,7 +202,7 @@ def test_a_curriculum_that_does_not_recompile_is_slower_at_each_stage() -> None:
     assert watch.seen[-1][2].ratio == pytest.approx(4, rel=0.1)
 
 
-def test_a_recompile_that_falls_back_to_eager_keeps_the_reference() -> None:
+def test_a_recompile_that_falls_back_to_eager_retains_the_reference() -> None:
     watch = Watch()
     watch.run(noisy(0.02, 1000))
     watch.run(noisy(0.05, 800), begun=b.WARM.compile.begun + 1, fallbacks=1)

@@ -209,7 +209,7 @@ def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str)
     assert remedy in found.what
 
 
-def test_compiling_an_evaluation_earlier_saves_nothing() -> None:
+def test_compiling_an_evaluation_earlier_saves_no_time() -> None:
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
     made = report(a.finished(compiled=(*a.FIRST, evaluation)))
     (remedy,) = [one for one in made.do if "grad_mode" in one.about]
@@ -284,7 +284,7 @@ def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.Monkey
     json.loads(as_json(made))
 
 
-def test_an_ended_run_keeps_its_findings() -> None:
+def test_an_ended_run_retains_its_findings() -> None:
     caught = replace(
         b.WARM.compile,
         graphs=0,

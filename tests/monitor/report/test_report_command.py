@@ -86,7 +86,7 @@ def test_a_report_of_a_living_run_has_the_sentence_of_the_daemon(
         assert slower not in run("report", **of_these).stdout
 
 
-def test_a_daemon_replaces_no_other_start_and_nothing_that_only_the_history_has(
+def test_a_daemon_replaces_no_other_start_and_no_fact_that_only_the_history_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon was restarted, so it has measured less; a run's name may be used again."""
@@ -176,7 +176,7 @@ def test_a_wrong_request_is_one_line(
     assert len(done.output.splitlines()) == 1
 
 
-def test_without_any_record_there_is_nothing_to_report(tmp_path: Path) -> None:
+def test_without_any_record_there_is_no_report(tmp_path: Path) -> None:
     done = run("report", "--dir", str(tmp_path))
     assert (done.exit_code, "No run found" in done.output) == (5, True)
 

@@ -24,7 +24,7 @@ def _read_until(terminal: int, words: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [20, 60])
-def test_a_sentence_longer_than_the_terminal_stays_on_its_line(columns: int) -> None:
+def test_a_sentence_longer_than_the_terminal_remains_on_its_line(columns: int) -> None:
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))

@@ -559,7 +559,7 @@ def test_a_user_token_reads_only_that_user_s_runs_and_gpus(two_users: str) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_an_owner_sees_nothing_of_a_claimed_gpu_without_a_process_of_the_run(
+def test_an_owner_sees_no_value_of_a_claimed_gpu_without_a_process_of_the_run(
     two_users: str,
 ) -> None:
     shown = {run["run"]: json.dumps(run) for run in _answer(two_users, str(OWNERS[0]))["runs"]}

@@ -93,7 +93,7 @@ def test_a_daemon_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_with_exit_0_and_an_empty_stderr(
+def test_a_signal_stops_the_daemon_with_exit_0_and_an_empty_stderr(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url):
@@ -126,7 +126,9 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize(
     "module", ["warmwatch_monitor.api.fast_path", "warmwatch_monitor.server.uvicorn_server"]
 )
-def test_a_signal_that_an_import_swallows_also_stops_it(tmp_path: Path, module: str) -> None:
+def test_a_signal_that_an_import_swallows_also_stops_the_daemon(
+    tmp_path: Path, module: str
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(_SWALLOWED.replace("MODULE", module))
     path = os.pathsep.join([str(tmp_path), *sys.path])
     done = serve("--address", "127.0.0.1:0", "--dir", str(tmp_path), PYTHONPATH=path)
@@ -170,7 +172,7 @@ def test_an_address_of_another_machine_is_not_called_in_use() -> None:
     assert "requested address; choose another with --address HOST:PORT" in done.stderr
 
 
-def test_a_closed_stdin_cannot_end_it() -> None:
+def test_a_closed_stdin_does_not_end_the_daemon() -> None:
     """Its descriptor may be another file's by then."""
     serve = f"{shlex.join([sys.executable, '-m', 'warmwatch_monitor'])} serve --until-stdin-ends"
     done = subprocess.run(
@@ -295,7 +297,7 @@ def test_each_change_is_logged_as_one_structured_line(tmp_path: Path, style: str
         assert " level=warning event=run run=gpt2 state=lost before=warm" in errors
 
 
-def test_an_unread_log_pipe_blocks_nothing(tmp_path: Path) -> None:
+def test_an_unread_log_pipe_does_not_block_the_daemon(tmp_path: Path) -> None:
     """Its pipe is full of earlier lines; further lines are dropped, and it exits immediately."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)

@@ -344,7 +344,7 @@ def test_a_client_that_pipelined_after_a_wait_and_left_is_detected() -> None:
     asyncio.run(scenario())
 
 
-def test_a_client_that_reads_nothing_of_its_answers_is_closed() -> None:
+def test_a_client_that_never_reads_its_answers_is_closed() -> None:
     """The second answer waits for buffer space; without a timeout its slot was never freed."""
     hands, body = Hands(10), b"x" * (1 << 26)
 

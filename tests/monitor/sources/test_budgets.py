@@ -400,7 +400,7 @@ def test_the_limit_of_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
         assert run.ranks[0].limited_by == shown
 
 
-def test_an_answer_about_one_user_holds_nothing_of_another() -> None:
+def test_an_answer_about_one_user_contains_no_data_of_another() -> None:
     def owned(uid: int, run: str, gpu: GpuReading) -> RankView:
         view = replace(b.view(b.WARM), gpus=(gpu,))
         who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu.uuid,))

@@ -196,7 +196,7 @@ def test_the_table_reports_that_no_function_has_compiled() -> None:
     assert table([run], 80) == ["gpt2: no compilation of a function has ended"]
 
 
-def test_without_a_run_the_command_adds_nothing(tmp_path: Path) -> None:
+def test_without_a_run_the_command_prints_no_table(tmp_path: Path) -> None:
     bare, requested = (
         CliRunner().invoke(status_command, [*words, "--dir", str(tmp_path)])
         for words in ([], ["--functions"])

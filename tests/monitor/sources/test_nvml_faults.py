@@ -146,7 +146,7 @@ def test_a_missing_library_is_reported_and_looked_up_again(
 @pytest.mark.parametrize(
     "fault", ["unloaded", "shut down", "upgraded", "lost", "reset", "uncounted"]
 )
-def test_a_hundred_failures_leak_nothing(
+def test_a_hundred_failures_leak_no_memory_and_no_thread(
     nvml: Standin, source: NvmlSource, time: Time, fault: str
 ) -> None:
     """No memory, no thread, and the GPUs are back each time."""

@@ -245,7 +245,7 @@ def test_another_user_s_write_lock_on_a_group_writable_record_is_not_a_sign_of_l
 
 
 @root
-def test_a_training_that_dropped_root_keeps_its_record(directory: Path) -> None:
+def test_a_training_that_dropped_root_retains_its_record(directory: Path) -> None:
     """The record is root's and the process another user's, but it is the same process."""
     with training(0, directory) as (process, _):
         process.do(f"os.setgid({ALICE}); os.setuid({ALICE})")
@@ -454,7 +454,7 @@ def test_a_login_that_resembles_another_s_is_not_used(
     assert login(5) is None
 
 
-def test_a_hung_directory_service_delays_nothing_and_renames_no_user() -> None:
+def test_a_hung_directory_service_delays_no_lookup_and_renames_no_user() -> None:
     requested: list[int] = []
     answered = threading.Event()
 

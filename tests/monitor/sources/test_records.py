@@ -222,7 +222,7 @@ def test_a_lost_record_is_removed_after_the_retention(
     assert source.read().records == ()
 
 
-def test_an_ended_rank_stays_for_as_long_as_its_run_is_shown(
+def test_an_ended_rank_remains_as_long_as_its_run_is_shown(
     tmp_path: Path, source: RecordsSource, hands: Hands
 ) -> None:
     def ranks(of: RecordsSource) -> list[int]:

@@ -182,7 +182,7 @@ def test_an_unattached_process_is_listed_apart_and_never_reported_as_certain() -
     assert reported["details"] == [*WORDS, 'add "import warmwatch.auto" to its script to know']
 
 
-def test_a_run_with_the_agent_has_its_own_verdict_beside_an_unattached_process() -> None:
+def test_a_run_with_the_agent_has_its_own_verdict_next_to_an_unattached_process() -> None:
     warm = b.in_every_state()["warm"]
     reported = status(b.snapshot(warm, observed=(SEEN,)))
     assert reported["warm"] is True
