@@ -73,10 +73,12 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
 
 
 def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``now``, with the energy of the summary that covers more of the compile time, and with the
-    slower periods that only ``before`` saw.
+    """``now``, with the energy of the summary that covers more of the compile time, the slower
+    periods that only ``before`` saw, and what limited a rank that has ended: that takes many polls.
     """
     found = dict(now)
+    if now.get("state") in ENDED_STATES and now.get("limited_by") is None:
+        found["limited_by"] = before.get("limited_by")
     if _covered(before) > _covered(now):
         found["energy"] = before["energy"]
     if earlier := before.get("slower_periods"):

@@ -160,6 +160,23 @@ def test_slowdowns_that_a_daemon_saw_survive_a_later_write_by_a_command(
     assert loaded(store).ranks[0].answer["slower_periods"] == found
 
 
+INPUT = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
+
+
+@pytest.mark.parametrize(("state", "found"), [("finished", INPUT), ("recompiling", None)])
+def test_the_limit_of_an_ended_rank_survives_a_later_write_by_a_command(
+    tmp_path: Path, state: str, found: object
+) -> None:
+    """A command reads the records once, which shows no limit."""
+    store = a.store(tmp_path)
+    for answer in (
+        a.answer(state="warm", limited_by=INPUT),
+        a.answer(state=state, limited_by=None),
+    ):
+        store.save([a.run_summary(ranks=(a.rank(answer=answer),))])
+    assert loaded(store).ranks[0].answer["limited_by"] == found
+
+
 def test_a_signal_that_a_daemon_saw_survives_a_later_write_without_it(
     tmp_path: Path,
 ) -> None:
