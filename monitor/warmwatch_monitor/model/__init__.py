@@ -83,6 +83,7 @@ from warmwatch_monitor.model.snapshot import (
     all_warm,
     any_compiling,
     incomplete,
+    limit_of,
     of_owner,
     why_left_out,
 )

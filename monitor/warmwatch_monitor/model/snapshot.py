@@ -150,6 +150,26 @@ class RankView(Struct, frozen=True, kw_only=True):
         return spent.clean_joules / spent.clean_steps if spent and spent.clean_steps else None
 
 
+def limit_of(ranks: Mapping[int, LimitedBy | None]) -> LimitedBy | None:
+    """What limits a run of these ranks: of the rank that the others wait for, else of most ranks.
+
+    The evidence has how many ranks that is, or which one; ``None`` if no rank has a limit.
+    """
+    counts = Counter(one.verdict for one in ranks.values() if one is not None)
+    # ranks that only wait in collectives are no cause
+    waiting = counts.pop("communication", 0) if len(counts) > 1 else 0
+    most = max(counts, key=lambda verdict: counts[verdict], default=None)
+    shown = {rank: one for rank, one in ranks.items() if one and one.verdict == most}
+    if not shown:
+        return None
+    rank, limit = max(shown.items(), key=lambda item: item[1].share or 0.0)
+    if waiting or len(shown) == len(ranks):
+        return limit
+    share = () if limit.share is None else (f"{100 * limit.share:.0f} % of the time",)
+    which = f"rank {rank} of {len(ranks)}" if len(shown) == 1 else f"{len(shown)} of {len(ranks)}"
+    return replace(limit, evidence=(*(limit.evidence or share), f"in {which} ranks"))
+
+
 class RunView(Struct, frozen=True, kw_only=True):
     """One run: its ranks in order, and its state, that of its least advanced living rank.
 
@@ -186,18 +206,10 @@ class RunView(Struct, frozen=True, kw_only=True):
 
     @property
     def limited_by(self) -> LimitedBy | None:
-        """What limits it while it is warm or eager: of the rank that the others wait for, else
-        the most frequent verdict of its ranks; ``None`` if not known.
-        """
+        """What limits it while it is warm or eager; ``None`` if not known."""
         if self.state not in WARM:
             return None
-        known = [one for view in self.living if (one := view.limited_by) is not None]
-        counts = Counter(one.verdict for one in known)
-        if len(counts) > 1:  # ranks that only wait in collectives are no cause
-            del counts["communication"]
-        most = max(counts, key=lambda verdict: counts[verdict], default=None)
-        most_frequent = [one for one in known if one.verdict == most]
-        return max(most_frequent, key=lambda one: one.share or 0.0, default=None)
+        return limit_of({view.rank: view.limited_by for view in self.living})
 
     @property
     def world_size(self) -> int | None:

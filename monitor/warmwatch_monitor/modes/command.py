@@ -335,7 +335,8 @@ def _run(
             place=None if wanted.output is None else wanted.output / f"{label}.log",
             stops=stops,
             progress=progress,
-            losses=wanted.compares_losses,
+            # guard checks are measured there too, also where no loss is compared
+            losses=wanted.compares_losses or mode != EAGER,
         )
 
 

@@ -66,7 +66,8 @@ def attempt(
 
     Args:
         over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
-        place: path of the file for its output. losses: record its losses.
+        place: path of the file for its output. losses: record its losses, and
+        measure its guard checks unless it is eager.
     """
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER

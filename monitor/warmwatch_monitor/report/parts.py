@@ -407,4 +407,4 @@ class Report(Struct, frozen=True, kw_only=True):
     slower: tuple[Mapping[str, Any], ...] = ()
     """Periods in which steps took longer than before, as in `/status`."""
     limited_by: Mapping[str, Any] | None = None
-    """What limited its speed when it was last warm, as in `/status`."""
+    """What limited the run's speed when it was last warm, as in `/status`."""

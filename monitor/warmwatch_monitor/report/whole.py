@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.model import CATEGORIES
+from warmwatch_monitor.model import CATEGORIES, LimitedBy, limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step, took
 from warmwatch_monitor.report.changes import changed
@@ -145,12 +146,20 @@ def _with_ranks(whole: Report, summary: RunSummary, price: float | None) -> Repo
     return replace(
         _of_rank(whole, slowest, each[slowest.rank]),
         conditions=_conditions(summary, slowest),
+        limited_by=_limited_by(summary.ranks),
         costs=found,
         ranks=tuple(line(one) for one in ordered),
         differences=tuple(differences(summary.ranks)),
         left_out=sum(one.left_out for one in summary.ranks),
         doubts=(*whole.doubts, *_doubts(summary)),
     )
+
+
+def _limited_by(ranks: Sequence[RankSummary]) -> Mapping[str, Any] | None:
+    """What limited the run when it was last warm, by the same rule as in ``/status``."""
+    known = {one.rank: one.answer.get("limited_by") for one in ranks}
+    limit = limit_of({rank: convert(one, LimitedBy | None) for rank, one in known.items()})
+    return None if limit is None else to_builtins(limit)
 
 
 def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) -> Report:
@@ -183,7 +192,6 @@ def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) 
         steady=steady,
         baseline=rank.get("baseline"),
         slower=tuple(rank.get("slower_periods") or ()),
-        limited_by=rank.get("limited_by"),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),
         **_rates(worth, steady.seconds),
         peak_memory_bytes=memory.get("peak_allocated"),

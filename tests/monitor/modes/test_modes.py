@@ -14,7 +14,9 @@ from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
-from warmwatch_monitor.modes.command import leave_broken, script_name
+from warmwatch_monitor.modes import one_mode
+from warmwatch_monitor.modes.bounded import Stops
+from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
 from warmwatch_monitor.modes.one_mode import AS_IS, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
@@ -492,3 +494,22 @@ def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> No
     assert _graphs(replace(cut_off, graphs=2)) == "2"
     assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
     assert _graphs(replace(cut_off, compiled=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("modes", "mode", "recorded"),
+    [
+        (("default", "static"), "static", True),
+        (("eager", "default"), "eager", True),
+        (("eager",), "eager", False),
+    ],
+)
+def test_guard_checks_are_measured_without_eager_too(
+    monkeypatch: pytest.MonkeyPatch, modes: tuple[str, ...], mode: str, recorded: bool
+) -> None:
+    """Both are recorded in the folder of losses."""
+    found: dict[str, Any] = {}
+    monkeypatch.setattr(one_mode, "attempt", lambda *_, **options: found.update(options))
+    options = _Wanted(("true",), modes, "fit", None, True, None, None, 60.0, None, None)
+    _run(options, mode, mode, None, None, Stops(), "")
+    assert found["losses"] is recorded

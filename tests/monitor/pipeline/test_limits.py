@@ -15,9 +15,11 @@ from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.model import (
     Host,
+    LimitedBy,
     ProcessReading,
     RankView,
     RecordReading,
+    limit_of,
 )
 from warmwatch_monitor.pipeline.limits import (
     MARGIN,
@@ -386,6 +388,35 @@ def test_ranks_in_a_collective_name_the_rank_that_they_wait_for(ranks: int) -> N
     assert run.ranks[1].limited_by.evidence[0] == "waits for rank 0, which compute limits"
     assert run.limited_by is not None
     assert run.limited_by.verdict == "compute"
+
+
+INPUT = LimitedBy(verdict="input", share=0.7, evidence=("70 % of the time waits for batches",))
+WAITS = LimitedBy(verdict="communication", share=0.9, evidence=("kernels run 100 % of the time",))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "where"),
+    [
+        ([INPUT], None),
+        ([INPUT, INPUT], None),
+        ([None, INPUT], "in rank 1 of 2 ranks"),
+        ([None, INPUT, INPUT], "in 2 of 3 ranks"),
+        ([INPUT, WAITS, WAITS], None),
+    ],
+)
+def test_the_limit_of_a_run_names_the_ranks_that_have_it(
+    ranks: list[LimitedBy | None], where: str | None
+) -> None:
+    limit = limit_of(dict(enumerate(ranks)))
+    assert limit is not None
+    assert (limit.verdict, limit.share) == ("input", 0.7)
+    assert limit.evidence == (*INPUT.evidence, *([where] if where else []))
+
+
+def test_the_limit_of_one_rank_has_its_share_where_the_evidence_is_unknown() -> None:
+    limit = limit_of({0: None, 1: replace(INPUT, evidence=())})
+    assert limit is not None
+    assert limit.evidence == ("70 % of the time", "in rank 1 of 2 ranks")
 
 
 def test_a_rank_that_compiles_again_has_no_verdict() -> None:

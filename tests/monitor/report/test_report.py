@@ -441,6 +441,19 @@ def test_the_slowest_of_eight_ranks_comes_first_then_the_differences() -> None:
     assert "only rank 5 recompiled for shape" in made.differences
 
 
+def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
+    limit = {"verdict": "input", "share": 0.7, "evidence": ["70 % of the time waits for batches"]}
+    whole = a.run_summary(*(b.view(b.as_rank(b.WARM, rank, 8)) for rank in range(8)))
+    ranks = [
+        replace(one, answer={**one.answer, "limited_by": limit if one.rank == 2 else None})
+        for one in whole.ranks
+    ]
+    made = report(replace(whole, ranks=tuple(ranks)))
+    assert made.rank != 2
+    assert made.limited_by is not None
+    assert made.limited_by["evidence"][-1] == "in rank 2 of 8 ranks"
+
+
 def test_markdown_escapes_every_text() -> None:
     output = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
     assert r"\<img" in output

@@ -90,7 +90,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Other facts, one clause each, the most important first. None of them is in `summary`."""
     limited_by: LimitedBy | None = None
     """What limits its speed while it is warm or eager: of the rank that the others wait for, else
-    of most ranks. Null if that is unknown.
+    of most ranks. The last evidence has which rank or how many it is, if not all. Null if that is
+    unknown.
     """
     compile_gpu_seconds: Seconds | None = None
     """Compile time multiplied by GPUs, of all ranks; null if no rank reports a GPU."""
