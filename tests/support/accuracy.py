@@ -201,6 +201,11 @@ run ahead of the GPU were compared with CUDA events on an H100 (PyTorch 2.11.0).
 - *never waits; 5.9 ms a step, 43 ms from 22 s on, 5.9 ms again from 50 s on*: within 1 % after at
   most 1.5 s; `slower`, with the right step, after 22 s. In 8 of 71 polls 1.2 to 3 times too long,
   because of two hiccups in a row; mended since, and tested on a CPU only.
+- *reads its loss every 50 steps; 7 ms a step, 48 ms from 20 s on, 7 ms again from 40 s on*: on the
+  H100 up to 6.9 times too long after the recovery, and 0.8 to 4.7 times in turn for 12 s more.
+  Mended since; the same steps replayed: within 10 %, but for 3 s after the first change and 4.5 s
+  after the second one.
+- *never waits, with the same changes*: within 10 % from 2 s after each change on.
 - *a batch that grows three times (`python -m gpu growing_batch`)*: no disagreement in the first
   run; 33 in a second, from the 5th to the 22nd step after the last growth: 0.56 to 0.65 s, where
   medians of 16 steps were 0.40 to 0.48 s. On GPUs the speed is a mean; whether it was right is

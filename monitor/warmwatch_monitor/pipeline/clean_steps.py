@@ -9,9 +9,10 @@ longer, and the length of a step is a mean from wait to wait:
 
 * Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them
   synchronized, else among all of the run.
-* With earlier polls (:meth:`QueuedSteps.step_ns`): the latter among the steps of the last 20 to
-  40 s, for the speed may have changed since the run began. If far more steps than usual have passed
-  without a wait, the loop no longer waits, and a step is as long as its launch.
+* With earlier polls (:meth:`QueuedSteps.step_ns`): between the synchronizations that these found,
+  of the last seconds, for the speed may have changed since the run began. Without such ones, among
+  the steps of the last 20 to 40 s. If far more steps than usual have passed without a wait, the
+  loop no longer waits, and a step is as long as its launch.
 * The waits are part of that length. So they are no gaps (:func:`gaps`).
 
 The detector of slowdowns (``speed``) takes the mean of all clean steps between two polls. Pure.
@@ -22,11 +23,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
-from warmwatch.shared.record.recent import queued_ns, waits
+from warmwatch.shared.record.recent import last_synchronized, queued_ns, waits
 from warmwatch_monitor.model import LongStep
 
 SLOWER_TIMES = 1.5
@@ -115,18 +117,41 @@ _MISSING = 3  # times as many steps as usual without a wait: the loop no longer 
 _QUEUED_TIMES, _FEWEST_WAITS, _REGULAR_TIMES = 3, 3, 2
 
 
+# Three synchronizations are two periods: two hiccups in a row are not one.
+_FEWEST_SYNCHRONIZED, _APART_NS, _BETWEEN_NS = 3, 5 * 10**8, 2 * 10**9
+_STALE_TIMES = 2  # times the usual distance between two synchronizations without a new one
+
+
+class Synchronized(NamedTuple):
+    """A step that left nothing queued: the number of clean steps up to it, and their sum."""
+
+    steps: int
+    sum_ns: int
+
+    @classmethod
+    def last(cls, slot: Slot) -> Synchronized | None:
+        """The last one, if the last 64 steps show it."""
+        lengths = record.recent_lengths(slot.recent)
+        newer = last_synchronized(lengths)
+        if newer is None:
+            return None
+        return cls(sum(slot.clean_bins) - newer, slot.clean_sum_ns - sum(lengths[:newer]))
+
+
 class QueuedSteps(NamedTuple):
     """The clean steps of a training on GPUs at polls of this warm-up.
 
     Attributes:
         slot: at the last poll. latest: up to 20 seconds before it. before: 20 to 40 seconds before
         it; ``None`` until then. waited: number of steps at the last poll that found a new wait.
+        synchronized: the last of them, oldest first, as few as span two periods and two seconds.
     """
 
     slot: Slot
     latest: CleanSteps
     before: CleanSteps | None
     waited: int
+    synchronized: tuple[Synchronized, ...] = ()
 
     @classmethod
     def follow(cls, known: QueuedSteps | None, slot: Slot) -> QueuedSteps | None:
@@ -134,25 +159,49 @@ class QueuedSteps(NamedTuple):
         if not slot.identity.gpus or not slot.steps.steps:
             return None
         now, steps = CleanSteps.of(slot), slot.steps.steps
-        if known is None or known.slot.compile.begun != slot.compile.begun:
+        since = 0 if known is None else now.at_ns - known.latest.at_ns
+        if known is None or since < 0 or known.slot.compile.begun != slot.compile.begun:
             return cls(slot, now, None, steps)
+        synchronized = known._synchronized_with(Synchronized.last(slot))
         waited = known.waited if known.before and not _waited_since(slot, known.slot) else steps
-        since = now.at_ns - known.latest.at_ns
-        if 0 <= since < _WINDOW_NS:
-            return cls(slot, known.latest, known.before, waited)
-        return cls(slot, now, known.latest if since > 0 else None, waited)
+        if since < _WINDOW_NS:
+            return cls(slot, known.latest, known.before, waited, synchronized)
+        return cls(slot, now, known.latest, waited, synchronized)
+
+    def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
+        """Those of the last poll, and ``new`` if it is later."""
+        known = self.synchronized
+        if new is None or (known and new.sum_ns - known[-1].sum_ns < _APART_NS):
+            return known
+        known = (*known, new)
+        while len(known) > _FEWEST_SYNCHRONIZED and new.sum_ns - known[1].sum_ns >= _BETWEEN_NS:
+            known = known[1:]
+        return known
+
+    def _between_ns(self) -> float | None:
+        """The mean length of a step between the last synchronizations; ``None`` if unknown."""
+        known = self.synchronized
+        if len(known) < _FEWEST_SYNCHRONIZED:
+            return None
+        apart = max(after.steps - before.steps for before, after in pairwise(known))
+        if sum(self.slot.clean_bins) - known[-1].steps > max(record.RING, _STALE_TIMES * apart):
+            return None
+        return (known[-1].sum_ns - known[0].sum_ns) / (known[-1].steps - known[0].steps)
 
     def step_ns(self) -> float | None:
         """The recent length of a step."""
         lengths = record.recent_lengths(self.slot.recent)
         launch = record.median_ns(lengths)
-        if self.before is None or launch is None:
+        between_ns = self._between_ns()
+        if launch is None or (self.before is None and between_ns is None):
             return self.slot.recent_step_ns
+        if self.before is None:
+            return queued_ns(lengths, (), 0, between_ns=between_ns)
         since = CleanSteps.of(self.slot).since(self.before)
         apart = sum(since.bins) / max(1, waits(since.bins, launch))
         if self.slot.steps.steps - self.waited > max(record.RING, _MISSING * apart):
             return launch
-        return queued_ns(lengths, since.bins, since.sum_ns)
+        return queued_ns(lengths, since.bins, since.sum_ns, between_ns=between_ns)
 
 
 def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep, ...]:

@@ -28,6 +28,7 @@ FEWEST = 3  # clean steps that a recent length needs
 _SLOWED_STEPS, _SLOWED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes less time
 _ODD = 1 / 8  # of the steps before: at most so many were as slow, such as every tenth one
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU
+_SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
@@ -111,25 +112,31 @@ def median_ns(lengths: Sequence[int]) -> float | None:
 
 
 def queued_ns(
-    lengths: Sequence[int], bins: Sequence[int], total_ns: int, *, whole_run: bool = False
+    lengths: Sequence[int],
+    bins: Sequence[int],
+    total_ns: int,
+    *,
+    whole_run: bool = False,
+    between_ns: float | None = None,
 ) -> float | None:
     """The recent length of a step whose work a GPU queues, in wall-clock time.
 
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
     queue full, waits, so the median is the time of a launch. If several of ``lengths``
-    synchronized, this is the mean from the first to the last of them. Else it is the mean of
-    ``bins``, if a few of them waited, or about as large a share as of ``lengths``: these show the
-    same loop. A mean close to the median is the median.
+    synchronized, this is the mean from the first to the last of them. Else it is ``between_ns``,
+    if known. Else it is the mean of ``bins``, if a few of them waited, or about as large a share as
+    of ``lengths``: these show the same loop. A mean close to the median is the median.
 
     Args:
         lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
         the last seconds. whole_run: of the run, so the queue was empty before the first of them.
+        between_ns: the mean between synchronizations that earlier polls found.
     """
     median = median_ns(lengths)
     if median is None:
         return None
     long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
-    mean = _between_waits(lengths, long)
+    mean = _between_waits(lengths, long) or between_ns
     count, waited = sum(bins), waits(bins, median)
     share = len(long) / len(lengths)
     if mean is None and count and waited <= max(_FEW_LONG, _TIMES_SHARE * share) * count:
@@ -155,6 +162,22 @@ def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
     if max(alike[0], len(lengths) - 1 - alike[-1]) > max(apart, default=0):
         return None
     return sum(lengths[alike[0] : alike[-1]]) / (alike[-1] - alike[0])
+
+
+def last_synchronized(lengths: Sequence[int]) -> int | None:
+    """The index of the newest of ``lengths`` that synchronized; ``None`` if unknown.
+
+    It is among the longest, and takes at least twice the mean. A step that finds the queue full
+    takes as long as the GPU needs for a step, and so do the steps around it; around one that
+    synchronized they are launches. So the very newest step is not known yet.
+    """
+    longest = max(lengths, default=0)
+    if longest * len(lengths) < _SYNCHRONIZED_TIMES * sum(lengths):
+        return None
+    for at in range(1, len(lengths) - 1):
+        if 2 * lengths[at] > longest:
+            return at if 2 * max(lengths[at - 1], lengths[at + 1]) < lengths[at] else None
+    return None
 
 
 def _queued_steps(lengths: Sequence[int], long: Sequence[int], count: int) -> int:
