@@ -72,7 +72,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     mark: Mark
     what: str
     advice: str = ""
-    names: tuple[str, ...] = ()  # within `what`, by the user: a report for an issue hides them
+    # within `what`, by the user, directories too: a report for an issue hides them
+    names: tuple[str, ...] = ()
 
 
 _READ_SECONDS = 10.0
@@ -161,11 +162,12 @@ def _refused(refusal: Refusal) -> Finding:
     """A record that cannot be read; no trouble if it is a dead run's."""
     what = f"{refusal.path}: {refusal.reason}"
     if not is_leftover(refusal.path):
-        return Finding(mark=Mark.TROUBLE, what=what)
+        return Finding(mark=Mark.TROUBLE, what=what, names=(refusal.path,))
     return Finding(
         mark=Mark.NOTE,
         what=f"left by a process that is gone: {what}",
         advice=f"nothing to do: {_LEAVES}",
+        names=(refusal.path,),
     )
 
 
@@ -185,11 +187,13 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
         exists = within(DISK_SECONDS, Path(writable).exists, True, path=writable)
         there = "" if exists else " (made by the first one)"
         yield Finding(
-            mark=Mark.FINE, what=f"trainings of this user write their records to {writable}{there}"
+            mark=Mark.FINE,
+            what=f"trainings of this user write their records to {writable}{there}",
+            names=(writable,),
         )
         return
     for path, why in obstacles.items():
-        yield Finding(mark=Mark.NOTE, what=f"{path}: {why}")
+        yield Finding(mark=Mark.NOTE, what=f"{path}: {why}", names=(path,))
     yield Finding(
         mark=Mark.TROUBLE,
         what="no record directory can be written by this user",
@@ -205,6 +209,7 @@ def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
                 mark=Mark.NOTE,
                 what=f"any user can fill the file system of {path}, which others need too",
                 advice="mount a tmpfs there with size= and nr_inodes= (docs/how-to/deployment.md)",
+                names=(path,),
             )
 
 
@@ -263,6 +268,7 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
                 mark=mark,
                 what=f"the daemon's source {source['source']}: {source['error']}",
                 advice=_READABLE if source["source"] == RECORDS.name else "",
+                names=(*answer["directories"],),
             )
     for export in answer.get("exports", ()):
         if export["up"] is False:
@@ -316,12 +322,14 @@ def _directories_match(
     watched: Sequence[str] = answer["directories"]
     ours = writable or settings.directories[0]
     if ours in watched:
-        yield Finding(mark=Mark.FINE, what=f"the daemon at {settings.address} watches {ours}")
+        what = f"the daemon at {settings.address} watches {ours}"
+        yield Finding(mark=Mark.FINE, what=what, names=(ours,))
         return
     yield Finding(
         mark=Mark.TROUBLE,
         what=f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
         advice="start the daemon and the training with the same WARMWATCH_DIR",
+        names=(*watched, ours),
     )
 
 

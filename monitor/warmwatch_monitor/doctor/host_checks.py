@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.doctor.checks import Finding, Mark
 from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
@@ -48,7 +50,7 @@ def judged(host: CompileHost) -> Iterator[Finding]:
     if threads is not None and threads > 1:
         yield from _memory(host, threads)
     for cache in host.caches:
-        yield from _cache(cache)
+        yield from (replace(one, names=(cache.path,)) for one in _cache(cache))
         yield from _cold(cache, host.nodes)
 
 

@@ -101,9 +101,19 @@ def _listed(findings: Sequence[Finding], stand_ins: Mapping[str, str]) -> str:
 
 def _hidden(finding: Finding, stand_ins: Mapping[str, str]) -> str:
     """What was found, without the user's names and paths."""
-    found = {**dict.fromkeys(finding.names, "NAME"), **stand_ins}
+    # directories too: in the text, a path ends at a space
+    found = {old: new for name in finding.names for old, new in _stand_ins(name).items()}
+    found.update(stand_ins)
     longest_first = sorted(filter(None, found), key=len, reverse=True)
     # whole names only: a run that is called "a" leaves other words as they are
     names = re.compile(rf"(?<![^\W_])({'|'.join(map(re.escape, longest_first))})(?![^\W_])")
     text = names.sub(lambda match: found[match[0]], finding.what) if longest_first else finding.what
     return _PATH.sub(r"\1/…", text)
+
+
+def _stand_ins(name: str) -> dict[str, str]:
+    """What the report has instead of a name, or of a directory and those above it."""
+    if not name.startswith("/"):
+        return {name: "NAME"}
+    parts = name.split("/")
+    return {"/".join(parts[:end]): f"/{parts[1]}/…" for end in range(3, len(parts) + 1)}

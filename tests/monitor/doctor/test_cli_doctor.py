@@ -313,6 +313,21 @@ class TestReportForAnIssue:
         assert f"write their records to /{tmp_path.parts[1]}/…" in report
         assert "secret" not in report
 
+    def test_the_report_contains_no_folder_below_the_first_even_if_a_name_has_a_space(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        records, cache = tmp_path / "the secret one" / "more", tmp_path / "my secret cache"
+        (records / "the secret record").mkdir(parents=True)
+        cache.write_text("no directory")
+        monkeypatch.setenv("WARMWATCH_DIR", str(records))
+        monkeypatch.setattr("warmwatch_monitor.doctor.command.compile_host", compile_host)
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache / "inductor"))
+        text = CliRunner().invoke(cli, ["doctor", "--report", "-"]).output
+        report = text[text.index("# Warmwatch") :]
+        assert f"write their records to /{tmp_path.parts[1]}/…\n" in report
+        assert f"Inductor's cache /{tmp_path.parts[1]}/… cannot be used" in report
+        assert "secret" not in report
+
     def test_a_report_that_cannot_be_written_is_one_sentence(self, tmp_path: Path) -> None:
         result = self.report(tmp_path, str(tmp_path / "none" / "report.md"), "y\n")
         assert (result.exit_code, result.stdout) == (2, "")
