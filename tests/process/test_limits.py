@@ -12,6 +12,50 @@ from support.sources import poller
 from support.trainings import training
 from warmwatch_monitor.pipeline import limits
 
+LOADERS = """
+import threading, time
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+
+def step():
+    model(torch.ones(8)).sum().backward(); o.step(); o.zero_grad()
+"""
+PREFETCHED = f"""{LOADERS}
+fetching, stepped = threading.Event(), threading.Event()
+
+class Slow(Dataset):
+    def __len__(self): return 10
+    def __getitem__(self, i):
+        fetching.set(); stepped.wait(); stepped.clear()
+        return torch.ones(8)
+
+step()
+fetcher = threading.Thread(target=lambda: [*DataLoader(Slow())])
+fetcher.start()
+for _ in range(10):
+    fetching.wait(); fetching.clear()
+    time.sleep(0.02); step(); stepped.set()
+fetcher.join()
+result(0.0)
+gate("trained")
+"""
+NESTED = f"""{LOADERS}
+class Slow(Dataset):
+    def __len__(self): return 20
+    def __getitem__(self, i):
+        time.sleep(0.05)
+        return torch.ones(8)
+
+class Outer(IterableDataset):
+    def __iter__(self): yield from DataLoader(Slow())
+
+began = time.monotonic()
+batches = [*DataLoader(Outer())]
+waited = time.monotonic() - began
+step()
+result(waited)
+gate("trained")
+"""
 TRAIN = """
 import time, warmwatch
 from torch.utils.data import DataLoader, Dataset
@@ -82,4 +126,19 @@ def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(
             wait_until(lambda want=expected: (limit() or {}).get("verdict") == want)
             assert (limit() or {})["share"] == pytest.approx(share, abs=0.06)
             one.go()
+        assert one.wait() == 0, one.stderr
+
+
+@pytest.mark.parametrize("train", [PREFETCHED, NESTED], ids=["in a thread", "nested"])
+def test_the_time_of_a_batch_counts_once_and_only_if_the_training_waits(
+    train: str, records: Path
+) -> None:
+    """A thread that fetches ahead holds no step up; a DataLoader over another waits only once."""
+    with training(records, train) as one:
+        waited = one.result()
+        one.reach("trained")
+        (run,) = status(poller(directories=(str(records),)).poll_once())["runs"]
+        data = run["ranks"][0]["pauses"]["data_seconds"]
+        assert data == pytest.approx(waited, rel=0.2, abs=0.01)
+        one.go()
         assert one.wait() == 0, one.stderr

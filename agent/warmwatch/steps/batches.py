@@ -1,8 +1,9 @@
 """Batches of a DataLoader: how many, when the last one, and how long the loop waited.
 
 They show progress without optimizer steps, as in an evaluation, and how long the loop waits for its
-data. The waiting time is the time inside ``next()``, on any thread. A noticeable wait in the
-present step is also counted separately.
+data. The waiting time is the time inside ``next()``. A thread that fetches batches while another
+one trains has none: its queue hides how long the training waits. A noticeable wait in the present
+step is also counted separately.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _COUNT = STEPS_INDEX["batches"]
 _LAST = STEPS_INDEX["last_batch_ns"]
 _WAIT = STEPS_INDEX["batch_wait_ns"]
 _STEPS = STEPS_INDEX["steps"]
+_LAST_STEP = STEPS_INDEX["last_step_ns"]
 _FELT_NS = 10_000_000
 
 
@@ -50,6 +52,18 @@ class Batches:
     behind: Callable[[int], Behind | None]
 
 
+class _Thread(threading.local):
+    """What is known of the calling thread.
+
+    Attributes:
+        prefetches: a step was marked while it fetched a batch, so another thread trains.
+        fetched_ns: when its last batch arrived.
+    """
+
+    prefetches = False
+    fetched_ns = 0
+
+
 def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> Batches:
     """The functions, as closures like those of the steps.
 
@@ -62,6 +76,7 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
     free = threading.Lock()  # only tried, never waited for
     take, let_go = free.acquire, free.release
     this_thread = threading.get_ident
+    own = _Thread()
 
     def on_batch(requested_ns: int) -> None:
         nonlocal batches, waited, step, before, felt, waiter
@@ -69,7 +84,13 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
             return  # another thread counts a batch right now: both must be counted
         try:
             now = clock()
-            took = now - requested_ns
+            if own.prefetches or hot[_LAST_STEP] > requested_ns:
+                own.prefetches, took = True, 0
+            else:
+                before_ns = own.fetched_ns
+                # one DataLoader may iterate over another, whose waits are counted already
+                took = now - (requested_ns if requested_ns > before_ns else before_ns)
+                own.fetched_ns = now
             waited += took
             if hot[_STEPS] != step:
                 step, before, felt = hot[_STEPS], batches, 0
@@ -83,11 +104,11 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
             let_go()
 
     def bind(new_buffer: Buffer, *, reset: bool = False) -> None:
-        nonlocal hot, batches, waited, take, let_go, step, before, felt
+        nonlocal hot, batches, waited, take, let_go, step, before, felt, own
         hot = record.hot_words(new_buffer)
         if reset:
             batches = waited = step = before = felt = 0
-            free = threading.Lock()  # a thread of the parent may hold the other
+            free, own = threading.Lock(), _Thread()  # a thread of the parent may hold the lock
             take, let_go = free.acquire, free.release
 
     def behind(steps: int) -> Behind | None:
