@@ -12,7 +12,7 @@ import click
 
 from warmwatch_monitor.commands import COMMANDS, GROUPS
 from warmwatch_monitor.config import apply
-from warmwatch_monitor.errors import OutputError, WarmwatchError
+from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.output.console import draw, is_redrawn, note, plain, say, spilled
 
 _EPILOG = """
@@ -144,10 +144,17 @@ def cli(ctx: click.Context) -> None:
         _overview(ctx)
 
 
+_WITH_PAGE = ("warmwatch run --serve -- python train.py", "start a training with a live page")
+_DOCTOR = ("warmwatch doctor", "find out why a training does not show up")
 _SUGGESTED = (
-    ("warmwatch run --serve -- python train.py", "start a training with a live page"),
+    _WITH_PAGE,
     ("warmwatch demo", "watch a small model compile; no GPU needed"),
-    ("warmwatch doctor", "find out why a training does not show up"),
+    _DOCTOR,
+)
+_SUGGESTED_WITHOUT_DAEMON = (
+    ("warmwatch serve", "start that daemon, on its machine"),
+    _WITH_PAGE,
+    _DOCTOR,
 )
 
 
@@ -156,12 +163,12 @@ def _overview(ctx: click.Context) -> None:
 
     No answer is a note, not an error.
     """
-    from warmwatch_monitor.client.answers import answer_source
+    from warmwatch_monitor.client.answers import answer_source, settings_from
     from warmwatch_monitor.status.goals import lives
     from warmwatch_monitor.terminal.status import picture
 
     formatter = ctx.make_formatter()
-    answer = None
+    answer, suggested = None, _SUGGESTED
     try:
         answer = answer_source(None)()
         if any(map(lives, answer["runs"])) and is_redrawn() and sys.stdin.isatty():
@@ -171,11 +178,14 @@ def _overview(ctx: click.Context) -> None:
         formatter.write("")  # an empty line between the answer and the commands
     except OutputError:
         raise
+    except NoDaemonError:  # only where an address is set: otherwise the records are read
+        say(f"no daemon answers at {settings_from().address}, which WARMWATCH_ADDRESS names\n")
+        suggested = _SUGGESTED_WITHOUT_DAEMON
     except WarmwatchError as error:
         note(f"warmwatch: {plain(str(error))}")
     if answer is None or not any(map(lives, answer["runs"])):
         with formatter.indentation():
-            formatter.write_dl(_SUGGESTED)
+            formatter.write_dl(suggested)
     else:
         _list(formatter)
     say(formatter.getvalue() + "\nwarmwatch --help lists the commands.")

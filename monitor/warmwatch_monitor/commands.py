@@ -39,7 +39,7 @@ GROUPS = {
 _MISSING = 2
 # pip adds the dependencies to the installed package, of whatever origin
 _EXTRA = "pip install 'warmwatch[monitor]'"
-_ALONE = ("run", "demo")  # what works without the monitor's libraries
+_ALONE = {"run": "run [--run NAME] [--] CMD...", "demo": "demo"}  # works without the libraries
 
 
 def without_extra(arguments: Sequence[str], missing: Sequence[str]) -> int:
@@ -52,6 +52,10 @@ def without_extra(arguments: Sequence[str], missing: Sequence[str]) -> int:
         return 0
     if name in ("-h", "--help"):
         sys.stdout.write(_help())
+        return 0
+    if name in _ALONE and arguments[1:2] in (["-h"], ["--help"]):
+        usage = f"Usage: warmwatch {_ALONE[name]}\n\n  {COMMANDS[name][1]}\n"
+        sys.stdout.write(f"{usage}\nMore options need the monitor's libraries: {_EXTRA}\n")
         return 0
     if name == "run":
         return _run(arguments[1:])
@@ -93,7 +97,7 @@ def _run(arguments: Sequence[str]) -> int:  # noqa: RET503 - it becomes CMD
             needs = f"`warmwatch run {option}` needs the monitor's libraries"
             return _refuse(f"{needs}; get them with: {_EXTRA}")
     if not rest or (name is not None and not name.strip()):
-        return _refuse("usage: warmwatch run [--run NAME] [--] CMD...")
+        return _refuse(f"usage: warmwatch {_ALONE['run']}")
     from warmwatch_monitor.run.environment import environment
     from warmwatch_monitor.run.launched import boot, startable
     from warmwatch_monitor.run.process import become

@@ -85,14 +85,16 @@ def test_without_a_command_it_shows_the_runs_and_the_commands(
     assert "\n\n\n" not in result.stdout
 
 
-def test_without_a_command_and_with_a_hung_daemon_it_shows_the_commands(
+def test_without_a_command_and_without_the_daemon_of_the_address_it_suggests_to_start_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WARMWATCH_ADDRESS", "127.0.0.1:1")
     result = CliRunner().invoke(cli, [])
-    assert result.exit_code == 0
-    assert result.stderr.startswith("warmwatch: no daemon answers at 127.0.0.1:1")
-    assert "warmwatch run --serve -- python train.py" in result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+    first, *rest = result.stdout.splitlines()
+    assert first == "no daemon answers at 127.0.0.1:1, which WARMWATCH_ADDRESS names"
+    suggested = [line for line in rest if line.startswith("  warmwatch ")]
+    assert [line.split()[1] for line in suggested] == ["serve", "run", "doctor"]
 
 
 def test_without_a_command_and_a_training_it_suggests_three_commands(
@@ -232,6 +234,14 @@ def test_without_the_extra_run_becomes_the_command() -> None:
     assert (name, Path(path.partition(":")[0]).name) == ("gpt2", "_boot")
     assert bare("run", "--watch", "--", "true").returncode == 2
     assert bare("run").returncode == 2
+
+
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_without_the_extra_commands_that_work_have_a_help(command: str) -> None:
+    done = bare(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: warmwatch {command}")
+    assert "pip install 'warmwatch[monitor]'" in done.stdout
 
 
 def test_fish_completes_a_value_with_a_comma() -> None:
