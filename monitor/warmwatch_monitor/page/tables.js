@@ -7,7 +7,10 @@ const MOST_RANKS = 128; // maximum rows; a selected run shows all of its ranks
 
 // `newest` is the newest sample
 export function showTables(answer, newest, place) {
-  const shownRuns = answer.runs.filter(({ run }) => place.run === null || run === place.run || run === place.with);
+  // ended runs are collapsed as in the list above, which is hidden if no run is alive
+  const part = document.getElementById("ended-part");
+  const collapsed = !part.hidden && !part.open;
+  const shownRuns = answer.runs.filter(({ run, state }) => place.run === null ? !(collapsed && ENDED.has(state)) : run === place.run || run === place.with);
   const runs = [...shownRuns].sort((a, b) => ENDED.has(a.state) - ENDED.has(b.state)); // living ones first
   const now = new Map(newest.ranks.map((rank) => [`${rank.rank} ${rank.run}`, rank]));
   const all = runs.reduce((sum, run) => sum + run.ranks.length, 0);

@@ -322,8 +322,10 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         page.until("document.querySelectorAll('#runs li').length === 2")
         assert page.text("#ended-count") == "1 ended run: 1 finished"
         assert not page.page.is_visible("#ended li")
+        assert "old" not in page.text("#ranks")
         page.page.click("#ended-part summary")
         assert page.page.is_visible("#ended li")
+        page.until("document.getElementById('ranks').innerText.includes('old')")
         assert "old" in page.text("#ended")
         for width in (320, 800, 1400):
             page.page.set_viewport_size({"width": width, "height": 900})
