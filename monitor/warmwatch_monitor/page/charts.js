@@ -335,9 +335,9 @@ export class Charts {
   // the dragged range becomes the window of all charts
   #zoom(u) {
     const { left, width } = u.select;
-    if (width < DRAG || !u.over.matches(":hover")) return;
-    const [from, to] = [left, left + width].map((x) => u.posToVal(x, "x"));
     u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    if (width < DRAG || !u.over.matches(":hover")) return; // another chart was dragged
+    const [from, to] = [left, left + width].map((x) => u.posToVal(x, "x"));
     if (to - from >= 1) this.moved({ from: Math.floor(from), to: Math.ceil(to) });
   }
 

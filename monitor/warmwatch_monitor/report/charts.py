@@ -23,6 +23,7 @@ from warmwatch_monitor.report.strips import labelled
 _WIDTH = 100.0  # percent
 _USUAL_PIXELS = 900
 _PLOT = 110
+_GAP_ROWS = 2.5  # a longer time without a row was not measured: no daemon ran
 _MOST_TICKS = 4
 _ROUND_TIMES = (60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 36000.0)
 _FACTORS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)  # of a power of ten: round tops of an axis
@@ -322,10 +323,11 @@ def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:
     # a step with compile activity does not show the speed
     phases = seen.columns.get("phase") if column == "step_seconds" else None
     for at, value, phase in zip(seen.epochs, values, phases or [None] * len(values), strict=True):
-        if isinstance(value, int | float) and phase is None:
-            stretch.append((at, float(value)))
-        elif stretch:
+        known = float(value) if isinstance(value, int | float) and phase is None else None
+        if stretch and (known is None or at - stretch[-1][0] > _GAP_ROWS * seen.seconds):
             yield stretch
             stretch = []
+        if known is not None:
+            stretch.append((at, known))
     if stretch:
         yield stretch

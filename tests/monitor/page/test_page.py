@@ -459,6 +459,26 @@ def test_two_runs_can_be_compared_from_their_begins(browser: Browser, tmp_path: 
     assert recompiles == [{"at": 150}]
 
 
+SELECTED = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const warm = { rank: 0, state: "warm", phase: null, compile_seconds: 0, step_seconds: 1 };
+  for (const at of [1, 2]) past.add({ at, gpus: [], ranks: [{ ...warm, run: "m", steps: at }] });
+  charts.draw(past, { run: null, rank: null, with: null, at: null, from: null, to: null }, null);
+  const { plot } = charts.plots.get("steps");
+  plot.setSelect({ left: 10, width: 50, top: 0, height: 20 });
+  return plot.select.width;
+}"""
+
+
+def test_a_drag_over_another_chart_leaves_no_selection(browser: Browser, tmp_path: Path) -> None:
+    """Charts are synchronized: each one selects what is dragged in one of them."""
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        assert page.page.evaluate(SELECTED) == 0
+
+
 COLOURS = """async () => {
   const { Past } = await import("/page/past.js");
   const { Charts } = await import("/page/charts.js");

@@ -375,6 +375,16 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
 
 
+def test_no_line_of_steps_crosses_the_time_without_a_daemon() -> None:
+    seen = a.steps()
+    later = tuple(at + (100 if row >= 10 else 0) for row, at in enumerate(seen.epochs))
+    whole, interrupted = (
+        whole_html(a.finished(compiled=(), samples=replace(seen, epochs=epochs)))
+        for epochs in (seen.epochs, later)
+    )
+    assert whole.count("<polyline") + 1 == interrupted.count("<polyline")
+
+
 def test_the_values_on_an_axis_are_round() -> None:
     seen = a.steps()
     columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
