@@ -56,6 +56,26 @@ step()
 result(waited)
 gate("trained")
 """
+EVALUATED = f"""{LOADERS}
+class Slow(Dataset):
+    def __len__(self): return 10
+    def __getitem__(self, i):
+        time.sleep(0.05)
+        return torch.ones(8)
+
+waited = 0.0
+for _ in range(2):
+    began = time.monotonic()
+    batches = [*DataLoader(Slow())]
+    waited += time.monotonic() - began
+    for _ in batches: step()
+    model.eval()
+    batches = [*DataLoader(Slow()), *DataLoader(Slow())]
+    model.train()
+step()
+result(waited)
+gate("trained")
+"""
 TRAIN = """
 import time, warmwatch
 from torch.utils.data import DataLoader, Dataset
@@ -129,11 +149,16 @@ def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(
         assert one.wait() == 0, one.stderr
 
 
-@pytest.mark.parametrize("train", [PREFETCHED, NESTED], ids=["in a thread", "nested"])
+@pytest.mark.parametrize(
+    "train", [PREFETCHED, NESTED, EVALUATED], ids=["in a thread", "nested", "evaluated"]
+)
 def test_the_time_of_a_batch_counts_once_and_only_if_the_training_waits(
     train: str, records: Path
 ) -> None:
-    """A thread that fetches ahead holds no step up; a DataLoader over another waits only once."""
+    """A thread that fetches ahead holds no step up; a DataLoader over another waits only once.
+
+    An evaluation's waits are its own.
+    """
     with training(records, train) as one:
         waited = one.result()
         one.reach("trained")

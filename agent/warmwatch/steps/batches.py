@@ -2,19 +2,20 @@
 
 They show progress without optimizer steps, as in an evaluation, and how long the loop waits for its
 data. The waiting time is the time inside ``next()``. A thread that fetches batches while another
-one trains has none: its queue hides how long the training waits. A noticeable wait in the present
-step is also counted separately.
+one trains has none: its queue hides how long the training waits. A wait within an evaluation is
+part of the evaluation only. A noticeable wait in the present step is also counted separately.
 """
 
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
 from warmwatch.shared import record
-from warmwatch.shared.record import STEPS_INDEX
+from warmwatch.shared.record import COMPILE_INDEX, STEPS_INDEX
 from warmwatch.steps.steps import Buffer
 
 _COUNT = STEPS_INDEX["batches"]
@@ -22,6 +23,7 @@ _LAST = STEPS_INDEX["last_batch_ns"]
 _WAIT = STEPS_INDEX["batch_wait_ns"]
 _STEPS = STEPS_INDEX["steps"]
 _LAST_STEP = STEPS_INDEX["last_step_ns"]
+_EVALUATING = COMPILE_INDEX["evaluating_since_ns"]
 _FELT_NS = 10_000_000
 
 
@@ -42,7 +44,8 @@ class Batches:
 
     Attributes:
         on_batch: a batch arrived; its argument is the monotonic time of the request.
-        bind: stores into another buffer from now on; ``reset`` clears the counts (after a fork).
+        bind: uses another buffer and compile block from now on; ``reset`` clears the counts (after
+            a fork).
         behind: the batches after a step and before the next one, with this thread's waiting
             time; ``None`` if there were none.
     """
@@ -64,8 +67,10 @@ class _Thread(threading.local):
     fetched_ns = 0
 
 
-def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> Batches:
-    """The functions, as closures like those of the steps.
+def make_batches(
+    buffer: Buffer, block: array[int], *, clock: Callable[[], int] = monotonic_ns
+) -> Batches:
+    """The functions, as closures like those of the steps. ``block``: of the ledger.
 
     A batch calls no other function of the agent: Dynamo would count it among its frames.
     """
@@ -91,6 +96,8 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
                 # one DataLoader may iterate over another, whose waits are counted already
                 took = now - (requested_ns if requested_ns > before_ns else before_ns)
                 own.fetched_ns = now
+                if block[_EVALUATING] > hot[_LAST_STEP]:  # a step since ends it
+                    took = 0
             waited += took
             if hot[_STEPS] != step:
                 step, before, felt = hot[_STEPS], batches, 0
@@ -103,9 +110,9 @@ def make_batches(buffer: Buffer, *, clock: Callable[[], int] = monotonic_ns) -> 
         finally:
             let_go()
 
-    def bind(new_buffer: Buffer, *, reset: bool = False) -> None:
-        nonlocal hot, batches, waited, take, let_go, step, before, felt, own
-        hot = record.hot_words(new_buffer)
+    def bind(new_buffer: Buffer, new_block: array[int], *, reset: bool = False) -> None:
+        nonlocal hot, block, batches, waited, take, let_go, step, before, felt, own
+        hot, block = record.hot_words(new_buffer), new_block
         if reset:
             batches = waited = step = before = felt = 0
             free, own = threading.Lock(), _Thread()  # a thread of the parent may hold the lock

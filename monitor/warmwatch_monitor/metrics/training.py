@@ -22,7 +22,7 @@ PAUSE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_data_wait_seconds_total",
-        "Time in which the training waited for the next batch; absent until there was one.",
+        "Time in which the training waited for batches, without evaluations; absent until one.",
         _data_wait,
     ),
     gauge(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
 from support.ranks import Rank
-from warmwatch.shared.record import blank, hot_words
+from warmwatch.shared.record import COMPILE_WORDS, blank, hot_words
 from warmwatch.steps.batches import Behind, make_batches
 from warmwatch.steps.long_steps import LeftOut, is_long
 
@@ -156,7 +157,7 @@ class _Clock:
 
 def test_batches_are_counted_between_steps_and_waits_on_the_training_thread() -> None:
     buffer, clock = blank(), _Clock()
-    batches = make_batches(buffer, clock=clock)
+    batches = make_batches(buffer, array("Q", bytes(8 * COMPILE_WORDS)), clock=clock)
     hot = hot_words(buffer)
 
     def batch(wait: float) -> None:
@@ -181,7 +182,7 @@ def test_waits_of_other_threads_do_not_count_as_waits_of_the_training() -> None:
     from threading import Thread
 
     buffer, clock = blank(), _Clock()
-    batches = make_batches(buffer, clock=clock)
+    batches = make_batches(buffer, array("Q", bytes(8 * COMPILE_WORDS)), clock=clock)
     clock.now += 10**10
     fetcher = Thread(target=batches.on_batch, args=(10**9,))
     fetcher.start()

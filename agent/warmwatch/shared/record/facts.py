@@ -66,7 +66,8 @@ class StepCounts(NamedTuple):
         last_duration_ns: its length; 0 if its begin was not marked. A regular step stores it only
             in the ring (see ``recent``), from which ``unpack`` takes it.
         batches: batches that a ``torch.utils.data.DataLoader`` returned in this process.
-        last_batch_ns: the time of the last one. batch_wait_ns: time spent in ``next()`` for them.
+        last_batch_ns: the time of the last one. batch_wait_ns: time spent in ``next()`` for them,
+            without evaluations.
     """
 
     steps: int = 0

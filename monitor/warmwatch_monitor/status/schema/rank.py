@@ -92,7 +92,7 @@ class LongStep(Struct, frozen=True, kw_only=True):
     between_cells_seconds: Seconds
     """Time of it in which no cell of the notebook ran."""
     data_seconds: Seconds | None = None
-    """Time of it spent waiting for batches of DataLoaders; null if there was no batch in it."""
+    """Time of it spent waiting for batches, except in evaluations; null if it had no batch."""
     batches: int | None = None
     """Batches of DataLoaders in it; null: none."""
     evaluation: bool
@@ -114,7 +114,7 @@ class Pauses(Struct, frozen=True, kw_only=True):
     """Time that the training spent neither in steps nor compiling."""
 
     data_seconds: Seconds | None = None
-    """Waiting for batches of DataLoaders; null before the first batch."""
+    """Waiting for batches of DataLoaders, except in evaluations; null before the first batch."""
     checkpoint_seconds: Seconds | None = None
     """Saving with `torch.save` or a distributed checkpoint, the save in progress included; null if
     this PyTorch has no hook point for it.
