@@ -303,6 +303,13 @@ def follow(
     )
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
         return replace(now, means={} if known else _first_poll(view))
+    if now.step_ns == known.step_ns:  # a pause since belongs to the step that comes
+        now = replace(
+            now,
+            wait_ns=known.wait_ns,
+            saving_ns=known.saving_ns,
+            evaluating_ns=known.evaluating_ns,
+        )
     step = view.figures.steps.length or 0.0
     means, throttled = dict(known.means), dict(known.throttled)
     window = max(_WINDOW, _WINDOW_STEPS * step)

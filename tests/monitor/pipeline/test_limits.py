@@ -177,10 +177,14 @@ def test_a_share_around_the_limit_does_not_flap() -> None:
 
 
 class Training:
-    """A rank that is polled once a second from its warm-up on, with steps of half a second."""
+    """A rank that is polled once a second from its warm-up on, with steps of half a second.
+
+    Attributes:
+        marked_every: seconds between the step marks that polls see.
+    """
 
     def __init__(self, **gpu: float | None) -> None:
-        self.gpu = gpu
+        self.gpu, self.marked_every = gpu, 1
         self.window: Window | None = None
         self.seconds = 0
         self.spent = {"batch_wait_ns": 0, "saving_ns": 0, "evaluating_ns": 0, "cpu": 0.0}
@@ -205,7 +209,7 @@ class Training:
             steps=replace(
                 b.WARM.steps,
                 steps=b.WARM.steps.steps + 2 * self.seconds,
-                last_step_ns=at,
+                last_step_ns=at - self.seconds % self.marked_every * SECOND,
                 batches=9,
                 batch_wait_ns=self.spent["batch_wait_ns"],
             ),
@@ -237,6 +241,13 @@ def test_averages_are_of_the_polls() -> None:
     assert load.cpu == pytest.approx(0.7)
     assert (load.tensor, load.sm, load.busy) == pytest.approx((0.3, 0.88, 0.99))
     assert load.power == pytest.approx(686 / 700)
+
+
+def test_pauses_in_a_step_that_spans_several_polls_count() -> None:
+    training = Training()
+    training.marked_every = 5
+    load = training.after(60, batch_wait_ns=0.4, saving_ns=0.3, evaluating_ns=0.2)
+    assert (load.waiting, load.saving, load.evaluating) == pytest.approx((0.4, 0.3, 0.2))
 
 
 def test_averages_follow_a_change_within_a_minute() -> None:
