@@ -247,7 +247,8 @@ def test_pauses_in_a_step_that_spans_several_polls_count() -> None:
     training = Training()
     training.marked_every = 5
     load = training.after(60, batch_wait_ns=0.4, saving_ns=0.3, evaluating_ns=0.2)
-    assert (load.waiting, load.saving, load.evaluating) == pytest.approx((0.4, 0.3, 0.2))
+    found = load.waiting, load.saving, load.evaluating
+    assert found == pytest.approx((0.4, 0.3, 0.2), abs=0.01)  # the first poll is part of a step
 
 
 def test_averages_follow_a_change_within_a_minute() -> None:
