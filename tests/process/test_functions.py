@@ -39,7 +39,8 @@ def test_functions_cost_what_pytorch_reports(records: Path) -> None:
     whole = sum(took for _, took, _ in truth) / 1e6
     assert model.seconds + other.seconds == pytest.approx(whole)
     for one in (model, other):
-        within = 0.05 * one.seconds + waited  # each takes the time at another moment
+        # each takes the time at another moment, and a small function compiles in milliseconds
+        within = 0.01 + 0.05 * one.seconds + waited
         assert sum(one.cost.phase_seconds.values()) == pytest.approx(one.seconds, abs=within)
         assert one.cost.phase_seconds["dynamo"] > 0
     assert other.cost.guards == next(guards for name, _, guards in truth if name == "other")

@@ -16,6 +16,7 @@ FIRST, FIRST_MEMORY = "first step", "memory when it had compiled"
 WARMUP, COST, SPENT = "warm-up", "compile cost", "its energy"
 STEADY, SPEED_UP = "steady step", "speed-up"
 PEAK, ENERGY, BREAK_EVEN = "peak memory", "energy a step", "break-even"
+COMPILED_CODE = "compiled code"  # a property, below
 _COMPILING = (FIRST, WARMUP, COST, SPENT, BREAK_EVEN)
 _STEPS = (STEADY, SPEED_UP, ENERGY, BREAK_EVEN)
 ALL = (FIRST, FIRST_MEMORY, WARMUP, COST, SPENT, STEADY, SPEED_UP, PEAK, ENERGY, BREAK_EVEN)
@@ -53,7 +54,7 @@ _FACTS = (
     _Fact("driver", lambda what: what.driver, _STEPS),
     _Fact("script", lambda what: what.script, ALL),
     _Fact("commit", lambda what: what.commit, ALL),
-    _Fact("compiled code", lambda what: what.code, ALL),
+    _Fact(COMPILED_CODE, lambda what: what.code, ALL),
     _Fact("compile threads", lambda what: what.compile_threads, _COMPILING),
     _Fact("caches", lambda what: _caches(what), _COMPILING),
 )

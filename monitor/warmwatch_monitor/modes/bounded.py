@@ -3,7 +3,8 @@
 The command gets its own session, so signals to its group do not reach this process, and the
 terminal sends it none. It is ended by SIGINT first, so that launchers end their workers, then by
 SIGTERM and SIGKILL. This includes descendants that left its process group (torchrun's workers do)
-or were adopted by init.
+or were adopted by init. SIGINT is repeated, because PyTorch can lose one: a KeyboardInterrupt that
+is raised while guards are checked only makes the check fail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ import psutil
 
 _PAUSE_SECONDS = 0.05
 # signals that end it, in order, and the seconds to wait after each
-PATIENCE = ((signal.SIGINT, 15.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 5.0))
+PATIENCE = (
+    (signal.SIGINT, 10.0),
+    (signal.SIGINT, 5.0),
+    (signal.SIGINT, 5.0),
+    (signal.SIGTERM, 10.0),
+    (signal.SIGKILL, 5.0),
+)
 _COUNTED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -278,7 +278,7 @@ def _try_all(wanted: _Wanted) -> _Outcome:
                 note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
                 skipped.append(mode)
                 continue
-            beyond = f" (at least {took(expected)})" if expected else ""
+            beyond = f" (about {took(expected)})" if expected else ""
             title = f"mode {number} of {len(wanted.modes)}, {mode}{beyond}"
             tried.append(_run(wanted, mode, mode, wanted.steps, deadline, stops, title))
             if stops.count:

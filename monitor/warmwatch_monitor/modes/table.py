@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.compare.comparability import Incomparable
+from warmwatch_monitor.compare.comparability import COMPILED_CODE, Incomparable
 from warmwatch_monitor.compare.comparison import (
     EAGER,
     BreakEven,
@@ -267,7 +267,7 @@ def _left(view: RankView, steps: int | None) -> float | None:
 
 
 def expected_seconds(mode: str, tried: Sequence[Tried]) -> float | None:
-    """How long a mode takes at least, from modes that compile no more; ``None`` for the first."""
+    """About how long a mode takes, from modes that compile no more; ``None`` for the first."""
     return max((one.seconds for one in tried if _effort(one.mode) <= _effort(mode)), default=None)
 
 
@@ -324,8 +324,16 @@ def modes(
         noise=noise.relative if noise else None,
         recommended=best.mode if best else None,
         recommended_steps=steps if best else None,
-        incomparable=compared.incomparable if compared else (),
+        incomparable=_incomparable(seen),
     )
+
+
+def _incomparable(seen: Mapping[str, RunSummary]) -> tuple[Incomparable, ...]:
+    """What differs between the runs. A regional run compiles other functions on purpose."""
+    alike = [summary for mode, summary in seen.items() if mode != REGIONAL]
+    found = {one.what for one in compare(alike).incomparable} if alike else set[str]()
+    every = compare(list(seen.values())).incomparable if seen else ()
+    return tuple(one for one in every if one.what != COMPILED_CODE or one.what in found)
 
 
 def _with_drift(

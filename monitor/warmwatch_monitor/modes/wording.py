@@ -31,7 +31,8 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
     ("peak RSS", lambda one: None if one.gpus else if_known(amounts.size, one.peak_resident_bytes)),
     ("energy a step", lambda one: _energy(one)),
-    ("evaluation", lambda one: _evaluation(one)),
+    ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
+    ("its batch", lambda one: if_known(took, one.evaluation_batch_seconds)),
     ("graphs", lambda one: _graphs(one)),
     ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
@@ -359,13 +360,6 @@ def _drift_method(of: Modes) -> Iterator[Item]:
 
 
 _SECTIONS = (_recommendation, _table, _notes, _losses, _pays, _method)
-
-
-def _evaluation(one: Row) -> str | None:
-    """``12.5 ms a batch``; else its mean length."""
-    if one.evaluation_batch_seconds is not None:
-        return f"{took(one.evaluation_batch_seconds)} a batch"
-    return if_known(took, one.evaluation_seconds)
 
 
 def _energy(one: Row) -> str | None:

@@ -68,7 +68,8 @@ class Load(Struct, frozen=True, kw_only=True):
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
         power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
-        by reason. cpu: cores that the process uses. crowded: runnable threads for each CPU.
+        by reason. cpu: cores that the process uses. queued: share of the time in which its main
+        thread had no CPU, of that in which it could run. crowded: runnable threads for each CPU.
         gpus: whether it uses any. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
         mfu: Model FLOPs utilization.
     """
@@ -87,6 +88,7 @@ class Load(Struct, frozen=True, kw_only=True):
     limit_watts: float | None = None
     throttled: Mapping[str, float] = {}
     cpu: float | None = None
+    queued: float | None = None
     crowded: float | None = None
     gpus: bool = False
     ranks: int = 1
@@ -142,10 +144,18 @@ def _waiting(load: Load) -> float | None:
 
 
 def _gaps(load: Load) -> float | None:
-    """The share in which no kernel runs and no batch is awaited, of a process that is busy."""
-    if load.busy is None or load.cpu is None or load.cpu < _CPU_BOUND:
+    """The share in which no kernel runs and no batch is awaited, of a process that would work."""
+    if load.busy is None or load.cpu is None:
+        return None
+    # what it would use if it never waited for a CPU: a quota may leave it less than one
+    if load.cpu < _CPU_BOUND * (1.0 - (load.queued or 0.0)):
         return None
     return max(0.0, 1.0 - load.busy - (load.waiting or 0.0))
+
+
+def _lacks_cpu(load: Load) -> bool:
+    """Whether its main thread waits for a CPU: for its quota, or for others on the same CPUs."""
+    return load.queued is not None and load.queued >= OVERHEAD
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:
@@ -153,8 +163,15 @@ def _host(load: Load, gaps: float) -> LimitedBy:
         f"no kernel runs {_percent(gaps)} of the time, and no batch is awaited",
         f"the process uses {load.cpu:.1f} cores",
     ]
-    if load.crowded is not None and load.crowded >= _CROWDED:
-        words.append(f"{load.crowded:.1f} runnable threads for each CPU")
+    crowded = load.crowded is not None and load.crowded >= _CROWDED
+    if crowded or _lacks_cpu(load):
+        if _lacks_cpu(load):
+            waits = _percent(load.queued or 0.0)
+            words.append(
+                f"its main thread waits for a CPU {waits} of the time in which it could run"
+            )
+        if crowded:
+            words.append(f"{load.crowded:.1f} runnable threads for each CPU")
         return LimitedBy(verdict="shared", share=gaps, evidence=tuple(words))
     if load.cudagraphs == "off":
         words.append('CUDA graphs are off: mode="reduce-overhead" may help')
@@ -330,6 +347,8 @@ def follow(
     took = (now_ns - known.at_ns) / 1e9
     if took > 0 and now.cpu_seconds is not None and known.cpu_seconds is not None:
         _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
+    if took > 0 and view.process and view.process.queued_ratio is not None:
+        _add(means, "queued", view.process.queued_ratio, took, window)
     return replace(now, means=means, throttled=throttled, verdict=known.verdict)
 
 

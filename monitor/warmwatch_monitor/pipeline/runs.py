@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from math import inf
 from typing import Any
 
 from msgspec import Struct, structs
@@ -328,9 +329,9 @@ def numbered_conflicts(
 
     The agent numbers a run whose name is taken (``train-2``). This function numbers names that a
     user set twice, and runs that began at the same moment; the later one is numbered. Two starts
-    conflict only if both have a living record of the same rank, because several launchers may start
-    the ranks of one run. Runs of different owners never conflict: the source has added the owner to
-    their names.
+    conflict only if the same rank lived in both at one time, because several launchers may start
+    the ranks of one run, and a run may be started again. Runs of different owners never conflict:
+    the source has added the owner to their names.
 
     A start has its assigned name for as long as any of its records exists.
     """
@@ -340,16 +341,17 @@ def numbered_conflicts(
         starts.setdefault((identity.run, identity.launch), []).append(reading)
     names = {start: name for start, name in given.items() if start in starts}
     taken = {run for run, _ in starts} | set(names.values())
-    speaking: dict[str, set[int]] = {}
+    speaking: dict[str, list[RecordReading]] = {}
     for start in sorted(starts, key=lambda one: _began(starts[one])):
-        run, living = start[0], _living(starts[start])
+        run, records = start[0], starts[start]
         if start in names:
             continue
-        if living & speaking.get(run, set()):
-            names[start] = _free(starts[start][0], taken)
+        others = speaking.setdefault(run, [])
+        if _overlap(records, others):
+            names[start] = _free(records[0], taken)
             taken.add(names[start])
         else:
-            speaking.setdefault(run, set()).update(living)
+            others.extend(records)
     renamed = [
         _renamed(one, names[start]) if start in names else one
         for start, records in starts.items()
@@ -362,8 +364,25 @@ def _began(records: Sequence[RecordReading]) -> tuple[bool, int]:
     return min(one.began for one in records)
 
 
-def _living(records: Sequence[RecordReading]) -> set[int]:
-    return {one.slot.identity.rank for one in records if one.alive}
+def _overlap(records: Sequence[RecordReading], others: Sequence[RecordReading]) -> bool:
+    """Whether a rank lived in both at one time; not known for records of an earlier boot."""
+    if not others:
+        return False
+    lives: dict[int, list[tuple[int, float]]] = {}
+    for one in others:
+        lives.setdefault(one.slot.identity.rank, []).append(_life(one))
+    pairs = ((_life(one), lives.get(one.slot.identity.rank, ())) for one in records)
+    return any(
+        begin < until and began < end for (begin, end), known in pairs for began, until in known
+    )
+
+
+def _life(one: RecordReading) -> tuple[int, float]:
+    """When it attached and its last sign of life, in monotonic time; empty for an earlier boot."""
+    if not one.this_boot:
+        return 0, 0
+    end = inf if one.alive else max(last_sign_ns(one.slot), one.slot.compile.ended_ns)
+    return one.slot.header.attached_ns, end
 
 
 def _free(one: RecordReading, taken: set[str]) -> str:

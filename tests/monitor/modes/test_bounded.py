@@ -52,6 +52,13 @@ def test_a_process_that_ignores_the_interrupt_is_terminated_or_killed(
     assert -code in (signal.SIGTERM, signal.SIGKILL)
 
 
+def test_a_lost_interrupt_is_repeated(tmp_path: Path) -> None:
+    """PyTorch loses one that comes while it checks guards, and the training continues."""
+    patience = tuple((number, 0.5 if at == 0 else 60.0) for at, (number, _) in enumerate(PATIENCE))
+    line = "trap 'trap \"exit 3\" INT' INT; READY; while :; do sleep 0.05; done"
+    assert ended(tmp_path, line, patience) == (3, "seen")
+
+
 def test_a_process_that_cannot_be_killed_does_not_block(tmp_path: Path) -> None:
     """For example, a process that waits within a driver."""
     line = f"echo $$ > {tmp_path}/pid; READY; exec sleep 600"

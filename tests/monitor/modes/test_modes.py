@@ -13,7 +13,7 @@ from support import reported as a
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Lengths, RankView, RunView
-from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Wrapping
 from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
@@ -256,7 +256,7 @@ def test_the_inference_time_of_a_batch_is_shown_if_known() -> None:
     )
     found = [(one.evaluation_seconds, one.evaluation_batch_seconds) for one in of.rows]
     assert found == [(1.5, None), (1.5, 0.0125)]
-    assert [text(of).count(words) for words in ("1.5 s", "12.5 ms a batch")] == [1, 1]
+    assert [text(of).count(words) for words in ("1.5 s", "12.5 ms", "its batch")] == [2, 1, 1]
     assert json.loads(as_json(of))["rows"][1]["evaluation_batch_seconds"] == 0.0125
     assert "evaluation" not in text(made(*usual()))
 
@@ -387,6 +387,20 @@ def test_a_regional_mode_without_repeated_blocks_is_named(
     ]
     found = "no repeated blocks" in notes(made(eager, *rows)).get("regional", "")
     assert found is named
+
+
+@pytest.mark.parametrize(("second", "warned"), [("regional", False), ("max-autotune", True)])
+def test_only_a_regional_mode_may_compile_other_code(second: str, warned: bool) -> None:
+    """It compiles the blocks' ``forward`` and not the model's."""
+    eager, *_ = usual()
+    rows = []
+    for mode, code in (("default", "a"), (second, "b")):
+        summary = run_summary(mode, 17.2, 0.0356)
+        compiled = (Compiled(ended=1.0, name="forward", file="gpt.py", code=code),)
+        ranks = tuple(replace(one, compiled=compiled) for one in summary.ranks)
+        rows.append(tried(mode, replace(summary, ranks=ranks)))
+    found = "not the same compiled code" in text(made(eager, *rows))
+    assert found is warned
 
 
 # When the measurement of a run ends.

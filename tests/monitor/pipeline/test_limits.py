@@ -76,6 +76,9 @@ AS_READ = {"utilization_ratio": 0.99}  # as builders.gpu() has the rest
         (STREAM, "memory"),
         (TINY, "host"),
         (replace(TINY, crowded=3.0), "shared"),
+        (replace(TINY, cpu=0.4, queued=0.6), "shared"),  # a quota of CPUs, or others on them
+        (replace(TINY, cpu=0.1, queued=0.3), None),
+        (replace(TINY, queued=0.1), "host"),
         (replace(TINY, cpu=0.1), None),  # the process sleeps: what it waits for is not known
         (replace(TINY, cpu=None), None),
         (replace(TINY, waiting=0.65), "input"),
@@ -130,6 +133,7 @@ LOADS = st.builds(
     ),
     power=SHARES,
     cpu=st.none() | st.floats(0, 4),
+    queued=SHARES,
     crowded=st.none() | st.floats(0, 9),
     gpus=st.booleans(),
     ranks=st.integers(1, 3),

@@ -61,7 +61,24 @@ def test_ranks_that_several_launchers_started_are_one_run() -> None:
 def test_a_restarted_run_continues_under_its_name() -> None:
     assembly = Assembly(sources.settings("/d"))
     dead = record("dead", pid=1, attached=20, alive=False)
-    assert members(assembly, dead, record("restarted", pid=2)) == {"gpt2": ["restarted"]}
+    restarted = record("restarted", pid=2, attached=10)
+    assert members(assembly, dead, restarted) == {"gpt2": ["restarted"]}
+
+
+def test_runs_that_lived_together_are_numbered_also_when_both_have_ended() -> None:
+    """Without a daemon nothing has seen them live: a sweep whose parent trains too."""
+    ended = {name: lived(name, *times) for name, times in LIVES.items()}
+    found = members(Assembly(sources.settings("/d")), *ended.values())
+    assert found == {"gpt2": ["parent"], "gpt2-2": ["child"], "gpt2-3": ["sibling"]}
+
+
+LIVES = {"parent": (100, 10), "child": (90, 60), "sibling": (80, 50)}  # seconds ago
+
+
+def lived(folder: str, began: int, ended: int) -> RecordReading:
+    """A record of a process that ended."""
+    steps = StepCounts(steps=5, last_step_ns=b.ago(ended))
+    return record(folder, pid=began, alive=False, attached=began, steps=steps)
 
 
 def test_a_child_that_is_not_a_rank_never_represents_its_parent() -> None:
