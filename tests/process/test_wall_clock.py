@@ -22,6 +22,7 @@ from support.records import (
     environment,
     held,
     live_slot,
+    since_boot,
     update,
     wait_until,
     warm,
@@ -171,8 +172,9 @@ def test_the_later_of_two_starts_is_shown_even_if_the_clock_was_set_back(
 ) -> None:
     """The earlier one, of two ranks, ended; the later one of one rank lives."""
     for rank in range(2):
-        slot = ended(live_slot(StepCounts(steps=5), launch="first", rank=rank, age=50), "failed")
-        write_record(memory, slot, name=f"first-{rank}")
+        first = live_slot(StepCounts(steps=5), launch="first", rank=rank, age=50)
+        over = replace(ended(first, "failed").compile, ended_ns=since_boot(30))
+        write_record(memory, replace(first, compile=over), name=f"first-{rank}")
     later = live_slot(StepCounts(steps=1), launch="second", rank=0, age=20)
     set_back = later.header.attached_epoch_ns - DAY * 10**9
     later = replace(later, header=replace(later.header, attached_epoch_ns=set_back))
