@@ -4,6 +4,11 @@ A step is one round of the *leader*, the optimizer that fires most often: the fi
 another fires twice between two of its calls. An optimizer is identified by its first parameter, so
 one object that is stepped once for each of several sub-groups of parameters makes one step.
 
+Optimizers may take turns: five steps of one, then five of another. The first call of a turn looks
+like a GAN's generator after five steps of its critic, so it is not a step. Once an optimizer has
+led a turn, its later turns are expected, and their first call is a step. If the old leader's call
+follows immediately, that was no turn: the old leader's call is no step, and leads again.
+
 An optimizer created after the last step, over parameters never seen before, leads from its first
 call on. So a training that creates optimizers as it goes (test-time training, MAML, k-fold, a
 sweep) loses no step. An optimizer that existed at the last step may belong to the same iteration (a
@@ -22,6 +27,7 @@ from types import FrameType
 from typing import Any
 
 _KNOWN_LIMIT = 10_000
+_TURN = 2  # rounds
 _MODULE = "torch.optim.optimizer"
 _RESUMES = re.compile(r"torch_dynamo_resume_in_(.*)_at_\d+$")
 
@@ -50,7 +56,11 @@ class StepAttribution:
     def renew(self) -> None:
         """Clear all state, in a forked child."""
         self.leader = 0
-        self._fired: dict[int, int] = {}  # by first parameter: the steps when it fired last
+        self._fired: dict[int, int] = {}  # by first parameter: the rounds when it fired last
+        self._turns: set[int] = set()  # first parameters that have led a turn
+        self._skipped = 0  # rounds that are no steps
+        self._began = 0  # the rounds when the leader took over
+        self._before = 0  # the leader before, if the present one was expected to take a turn
         self._nests: dict[int, bool] = {}
         self._seen: dict[int, weakref.ref[Any]] = {}  # first parameters: an id may be reused
         self._keys: dict[int, int] = {}  # by optimizer: its first parameter at its last call
@@ -86,13 +96,30 @@ class StepAttribution:
             replaces = False
         steady = self._keys.get(id(optimizer)) == key
         self._keys[id(optimizer)] = key
-        if self.leader and key != self.leader and not replaces:
-            steps = self._steps()
-            if self._fired.get(key) != steps:
-                self._fired[key] = steps
-                return False
-        self.leader = key
+        if key != self.leader and not self._takes_over(key, replaces=replaces):
+            return False
         self._lead(id(optimizer) if steady and not self._nests[key] else 0)
+        return True
+
+    def _takes_over(self, key: int, *, replaces: bool) -> bool:
+        """Whether ``key`` becomes the leader and this call of it is a step."""
+        rounds, old = self._steps() + self._skipped, self.leader
+        led, expected = rounds - self._began, False
+        if old and not replaces:
+            if key == self._before and led == 1:  # ``old`` took no turn, but made a step
+                self._turns.discard(old)
+                self._skipped += 1
+                self.leader, self._began, self._before = key, rounds, 0
+                self._lead(0)
+                return False
+            expected = led >= _TURN and key in self._turns and rounds - self._fired[key] >= _TURN
+            if self._fired.get(key) != rounds and not expected:
+                self._fired[key] = rounds
+                return False
+            if led >= _TURN:
+                self._turns.update((old, key))
+            self._fired[old] = rounds
+        self.leader, self._began, self._before = key, rounds, old if expected else 0
         return True
 
     def _meet(self, first: Any) -> bool:
@@ -102,11 +129,12 @@ class StepAttribution:
         if known is not None and known() is first:
             return False
         if len(self._seen) > _KNOWN_LIMIT:
-            for table in (self._seen, self._nests, self._keys, self._fired):
+            for table in (self._seen, self._nests, self._keys, self._fired, self._turns):
                 table.clear()
         self._seen[key] = weakref.ref(first)
         self._nests.pop(key, None)
         self._fired.pop(key, None)
+        self._turns.discard(key)
         return True
 
     def _is_newer_than_last_step(self, optimizer: Any) -> bool:

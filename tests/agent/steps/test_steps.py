@@ -58,6 +58,12 @@ def gan_with_five_critic_steps():
         for _ in range(5): back(a); critic.step()
         back(b); generator.step()
 
+def turns_of_five_steps():
+    a, b = parameters(), parameters()
+    first, second = torch.optim.Adam(a), torch.optim.Adam(b)
+    for n in range(70):
+        back(a + b); (second if n % 10 >= 5 else first).step()
+
 def one_optimizer_ends_and_another_goes_on():
     a, b = parameters(), parameters()
     first, second = torch.optim.SGD(a, lr=.1), torch.optim.SGD(b, lr=.1)
@@ -203,6 +209,7 @@ EXPECTED = {
     "around_another_with_the_same_parameters": 5,
     "matrix_and_adamw": 5,
     "gan_with_five_critic_steps": 15,
+    "turns_of_five_steps": 69,
     "one_optimizer_ends_and_another_goes_on": 6,
     "optimizer_in_backward": 5,
     "one_object_stepped_for_each_sub_group": 5,
