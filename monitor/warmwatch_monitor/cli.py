@@ -10,27 +10,10 @@ from typing import Any
 
 import click
 
-from warmwatch_monitor.commands import COMMANDS, GROUPS
+from warmwatch_monitor.commands import COMMANDS, EXIT_CODES, GROUPS
 from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.output.console import draw, is_redrawn, note, plain, say, spilled
-
-_EPILOG = """
-\b
-Exit codes: 0 warm, eager or finished; or the command succeeded
-            1 something failed, doctor found a problem, check found
-              growth, or modes could not measure a mode
-            2 wrong usage, or the monitor's libraries are missing
-            3 a run still compiles or warms up         (status)
-            4 a run is stalled, failed or lost, or     (status, wait)
-              needs attention: it may hang
-            5 no run found                             (status, check)
-            6 the daemon or Prometheus does not answer,
-              or the daemon cannot listen
-            124 the timeout expired                    (wait)
-            130 Ctrl-C
-            run exits with the exit code of its command
-"""
 
 _INTERRUPTED = 130  # as a shell has it
 
@@ -74,6 +57,14 @@ class _Commands(click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         _list(formatter)
+
+    def format_epilog(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(code, text.replace("`", "")) for code, text in EXIT_CODES.items()])
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if "_WARMWATCH_COMPLETE" in os.environ:
@@ -122,7 +113,6 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=_EPILOG,
 )
 @click.option(
     "-V",

@@ -35,6 +35,23 @@ GROUPS = {
     "Debug": ("stacks", "doctor", "config"),
     "Serve": ("serve", "demo"),
 }
+# shown by --help and in docs/reference/commands.md; each command's --help has its own in full
+EXIT_CODES = {
+    "0": "warm, eager or finished; `wait`: reached; other commands: done",
+    "1": "something failed; `doctor` found a problem; `check` found growth; `modes` could not "
+    "measure a mode, or a loss for `--max-drift`; the screen of `top` failed",
+    "2": "wrong usage, or the monitor's libraries are missing",
+    "3": "starting, compiling, warming or recompiling; `modes`: a loss drifts by more than "
+    "`--max-drift`",
+    "4": "stalled, failed or lost, or a condition needs attention; `wait`: the run ended first, or "
+    "may hang in a compilation (`long_compile`); `check`: the training failed",
+    "5": "no run found; `check`: none, or fewer than the baseline has",
+    "6": "the daemon or the Prometheus server does not answer, the daemon cannot listen, or not "
+    "all records have been read yet",
+    "124": "the timeout of `wait`",
+    "126, 127": "`run`, `modes`, `check`, `doctor -- CMD`: CMD cannot be run; it was not found",
+    "130": "Ctrl-C",
+}
 
 _MISSING = 2
 # pip adds the dependencies to the installed package, of whatever origin

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from warmwatch.shared.variables import DEFAULTS, Monitor, defaults, unknown_variables
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.timeouts import DISK_SECONDS, within
@@ -75,8 +76,6 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 
 def _read(path: str, section: tuple[str, ...]) -> dict[str, str]:
-    from warmwatch_monitor.variables import VARIABLES, unknown_variables
-
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -90,12 +89,17 @@ def _read(path: str, section: tuple[str, ...]) -> dict[str, str]:
         raise UsageError(f"{path}: {'.'.join(section)} is not a table")
     if complaints := unknown_variables({**found}):
         raise UsageError(f"{path}: {complaints[0]}")
-    if others := sorted(found.keys() - VARIABLES.keys()):
+    if others := sorted(found.keys() - _settable().keys()):
         raise UsageError(
             f"{path}: {others[0]} is not a setting of the monitor; "
             "set what the training reads in its environment"
         )
     return {name: _text(path, name, value) for name, value in found.items()}
+
+
+def _settable() -> dict[str, str]:
+    """Name and default of what files can set."""
+    return {"WARMWATCH_DIR": DEFAULTS["WARMWATCH_DIR"], **defaults(Monitor)}
 
 
 def _parsed(text: str) -> Any:
@@ -130,15 +134,15 @@ def config(is_json: bool) -> None:
     \b
     Exit code: 0 shown; 2 a file or a value cannot be used
     """
+    from warmwatch_monitor.config_document import ConfigDocument, Setting
     from warmwatch_monitor.settings import load, price_per_gpu_hour
-    from warmwatch_monitor.variables import VARIABLES, ConfigDocument, Setting, unknown_variables
 
     for complaint in unknown_variables(os.environ):
         note(f"warmwatch: {complaint}")
     load(os.environ, os.getuid(), {})
     price_per_gpu_hour(os.environ)
     settings = []
-    for name, (default, _) in VARIABLES.items():
+    for name, default in _settable().items():
         value, origin = _value(name, default)
         settings.append(Setting(variable=name, value=value, origin=origin))
     if is_json:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from warmwatch.shared import places
+from warmwatch.shared.variables import DEFAULTS, PREFIX
 from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.timeouts import DISK_SECONDS, within
@@ -29,28 +30,23 @@ def price_per_gpu_hour(environ: Mapping[str, str]) -> float | None:
     return price
 
 
-PREFIX = "WARMWATCH_"
 NO_SQLITE = (
     "this Python was built without SQLite (it has no module _sqlite3); install warmwatch in one "
     "that has it"
 )
 _NOT_IN_HOST_NAMES = frozenset(":/@?#*[]%\\ \t")
 LOG_FORMATS = ("logfmt", "json")
-DEFAULT_ADDRESS = "127.0.0.1:10464"
-DEFAULT_SERVICE_USER = "warmwatch"  # of docker/systemd/warmwatch.service
+DEFAULT_ADDRESS = DEFAULTS["WARMWATCH_ADDRESS"]
+DEFAULT_SERVICE_USER = DEFAULTS["WARMWATCH_SERVICE_USER"]  # of docker/systemd/warmwatch.service
 SOCKET = "warmwatch-monitor/socket"  # below /run, or the user's runtime directory
-DEFAULT_INTERVAL = 0.2
-DEFAULT_GPU_INTERVAL = 1.0
-DEFAULT_RETENTION = 900.0
 INTERVAL_LIMITS = (0.05, 60.0)
 GPU_INTERVAL_LIMITS = (0.1, 60.0)
 EVER_SECONDS = 10.0 * 365 * 86400  # a retention that includes runs that ended long ago
-DEFAULT_LONG_COMPILE = 3600.0
 LONG_COMPILE_LIMITS = (0.0, 30 * 86400.0)
 RETENTION_LIMITS = (0.0, 30 * 86400.0)
-DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS = 10_000, (1, 1_000_000)
-DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS = 365, (1, 36_500)
-DEFAULT_STATE_MB, STATE_MB_LIMITS = 512, (1, 1_000_000)
+STATE_RUNS_LIMITS = (1, 1_000_000)
+STATE_DAYS_LIMITS = (1, 36_500)
+STATE_MB_LIMITS = (1, 1_000_000)
 
 # spellings of a boolean, case-insensitive
 SWITCHES: Mapping[str, bool] = {
@@ -87,9 +83,9 @@ class HistorySettings(NamedTuple):
     directory: str | None = None
     chosen: bool = False
     able: bool = True
-    runs: int = DEFAULT_STATE_RUNS
-    days: int = DEFAULT_STATE_DAYS
-    megabytes: int = DEFAULT_STATE_MB
+    runs: int = int(DEFAULTS["WARMWATCH_STATE_RUNS"])
+    days: int = int(DEFAULTS["WARMWATCH_STATE_DAYS"])
+    megabytes: int = int(DEFAULTS["WARMWATCH_STATE_MB"])
 
 
 class Settings(NamedTuple):
@@ -123,16 +119,16 @@ class Settings(NamedTuple):
     chosen: bool
     address: Address
     address_set: bool = False
-    interval: float = DEFAULT_INTERVAL
-    gpu_interval: float | None = DEFAULT_GPU_INTERVAL
+    interval: float = float(DEFAULTS["WARMWATCH_INTERVAL"])
+    gpu_interval: float | None = float(DEFAULTS["WARMWATCH_GPU_INTERVAL"])
     observe: bool = True
     otlp: bool = False
-    retention: float = DEFAULT_RETENTION
-    long_compile: float | None = DEFAULT_LONG_COMPILE
+    retention: float = float(DEFAULTS["WARMWATCH_RETENTION"])
+    long_compile: float | None = float(DEFAULTS["WARMWATCH_LONG_COMPILE"])
     web_config: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
-    log_format: str | None = "logfmt"
+    log_format: str | None = DEFAULTS["WARMWATCH_LOG_FORMAT"]
     access: Access = ANYBODY
     history: HistorySettings = HistorySettings()
     service_user: str = DEFAULT_SERVICE_USER
@@ -164,23 +160,25 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
         address_set=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
         interval=_seconds(
-            *_raw("interval", environ, options, str(DEFAULT_INTERVAL)), INTERVAL_LIMITS
+            *_raw("interval", environ, options, DEFAULTS["WARMWATCH_INTERVAL"]), INTERVAL_LIMITS
         ),
         gpu_interval=_gpu_interval(
-            *_raw("gpu_interval", environ, options, str(DEFAULT_GPU_INTERVAL))
+            *_raw("gpu_interval", environ, options, DEFAULTS["WARMWATCH_GPU_INTERVAL"])
         ),
-        observe=_switch(*_raw("observe", environ, options, "on")),
-        otlp=_switch(*_raw("otlp", environ, options, "off")),
+        observe=_switch(*_raw("observe", environ, options, DEFAULTS["WARMWATCH_OBSERVE"])),
+        otlp=_switch(*_raw("otlp", environ, options, DEFAULTS["WARMWATCH_OTLP"])),
         retention=_seconds(
-            *_raw("retention", environ, options, str(DEFAULT_RETENTION)), RETENTION_LIMITS
+            *_raw("retention", environ, options, DEFAULTS["WARMWATCH_RETENTION"]), RETENTION_LIMITS
         ),
         long_compile=_long_compile(
-            *_raw("long_compile", environ, options, str(DEFAULT_LONG_COMPILE))
+            *_raw("long_compile", environ, options, DEFAULTS["WARMWATCH_LONG_COMPILE"])
         ),
         web_config=_raw("web_config", environ, options, "")[1] or None,
-        insecure=_switch(*_raw("insecure", environ, options, "off")),
+        insecure=_switch(*_raw("insecure", environ, options, DEFAULTS["WARMWATCH_INSECURE"])),
         allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
-        log_format=_log_format(*_raw("log_format", environ, options, LOG_FORMATS[0])),
+        log_format=_log_format(
+            *_raw("log_format", environ, options, DEFAULTS["WARMWATCH_LOG_FORMAT"])
+        ),
         access=load_access(environ, options),
         history=load_history_settings(environ),
         sockets=_sockets(environ, uid),
@@ -205,9 +203,9 @@ def load_history_settings(environ: Mapping[str, str]) -> HistorySettings:
         directory=None if off or not able else _state_directory(environ, named),
         chosen=bool(named),
         able=off or able,
-        runs=_whole("WARMWATCH_STATE_RUNS", environ, DEFAULT_STATE_RUNS, STATE_RUNS_LIMITS),
-        days=_whole("WARMWATCH_STATE_DAYS", environ, DEFAULT_STATE_DAYS, STATE_DAYS_LIMITS),
-        megabytes=_whole("WARMWATCH_STATE_MB", environ, DEFAULT_STATE_MB, STATE_MB_LIMITS),
+        runs=_whole("WARMWATCH_STATE_RUNS", environ, STATE_RUNS_LIMITS),
+        days=_whole("WARMWATCH_STATE_DAYS", environ, STATE_DAYS_LIMITS),
+        megabytes=_whole("WARMWATCH_STATE_MB", environ, STATE_MB_LIMITS),
     )
 
 
@@ -319,9 +317,9 @@ def _seconds(name: str, text: str, limits: tuple[float, float], unless: str = "n
     return value
 
 
-def _whole(name: str, environ: Mapping[str, str], default: int, limits: tuple[int, int]) -> int:
+def _whole(name: str, environ: Mapping[str, str], limits: tuple[int, int]) -> int:
     """Parse an integer. Raises UsageError if it is not within the limits."""
-    text, (low, high) = environ.get(name) or str(default), limits
+    text, (low, high) = environ.get(name) or DEFAULTS[name], limits
     if not text.isdecimal() or not low <= int(text) <= high:
         raise UsageError(f"{name}: {text!r} is not an integer from {low:,} to {high:,}")
     return int(text)

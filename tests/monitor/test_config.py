@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from warmwatch.shared import variables
 from warmwatch_monitor import config as config_files
 from warmwatch_monitor import settings as config
-from warmwatch_monitor import variables
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.demo.command import environment
 from warmwatch_monitor.errors import UsageError
@@ -29,11 +29,11 @@ def test_without_settings_the_documented_defaults_apply() -> None:
         "/tmp/warmwatch-7",
     )
     assert not settings.chosen
-    assert str(settings.address) == variables.VARIABLES["WARMWATCH_ADDRESS"][0]
-    assert f"{settings.interval:g}" == variables.VARIABLES["WARMWATCH_INTERVAL"][0]
-    assert f"{settings.retention:g}" == variables.VARIABLES["WARMWATCH_RETENTION"][0]
+    assert str(settings.address) == variables.DEFAULTS["WARMWATCH_ADDRESS"]
+    assert f"{settings.interval:g}" == variables.DEFAULTS["WARMWATCH_INTERVAL"]
+    assert f"{settings.retention:g}" == variables.DEFAULTS["WARMWATCH_RETENTION"]
     assert not settings.otlp
-    assert variables.VARIABLES["WARMWATCH_OTLP"][0] == "off"
+    assert variables.DEFAULTS["WARMWATCH_OTLP"] == "off"
 
 
 def test_a_user_without_a_home_has_no_history_unless_a_path_is_set(
@@ -109,7 +109,7 @@ def test_the_interval_has_limits(text: str, fine: bool) -> None:
 
 
 def test_only_variables_with_our_prefix_can_be_unknown() -> None:
-    known = dict.fromkeys((*variables.VARIABLES, *variables.AGENT_VARIABLES), "1")
+    known = dict.fromkeys(variables.DEFAULTS, "1")
     assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
     (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
     assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
@@ -133,9 +133,9 @@ def test_only_names_are_accepted() -> None:
 
 def test_the_demo_s_own_daemon_ignores_the_user_s_settings() -> None:
     mine = {
-        f"{config.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
+        f"{variables.PREFIX}{name}": "x" for name in ("WEB_CONFIG", "OTLP", "READERS", "TOKEN_FILE")
     }
-    given = {**dict.fromkeys(variables.VARIABLES, "x"), **mine, "CXX": "g++"}
+    given = {**dict.fromkeys(variables.defaults(variables.Monitor), "x"), **mine, "CXX": "g++"}
     assert environment(given, "/records") == {
         "CXX": "g++",
         "WARMWATCH_GPU_INTERVAL": "x",
@@ -256,4 +256,4 @@ def test_a_project_file_without_our_section_sets_nothing(place: Path) -> None:
 
 
 def test_every_setting_that_a_project_may_set_exists() -> None:
-    assert variables.VARIABLES.keys() >= config_files._IN_PROJECTS
+    assert variables.defaults(variables.Monitor).keys() >= config_files._IN_PROJECTS

@@ -1,4 +1,7 @@
-"""The reference pages that are made from the code: ``cd tests && python -m support.reference``."""
+"""The reference that is made from the code: ``cd tests && python -m support.reference``.
+
+Whole pages, and tables between markers in pages whose other text is written by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +19,13 @@ import click
 
 import warmwatch
 from support.builders import snapshot
+from warmwatch.shared.states import NEEDS_A_PERSON, Conditions, State
+from warmwatch.shared.variables import Monitor, Training
 from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
+from warmwatch_monitor.commands import EXIT_CODES
 from warmwatch_monitor.compare.comparison import Comparison
+from warmwatch_monitor.config_document import ConfigDocument
 from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.export.command import ExportDocument
 from warmwatch_monitor.metrics.families import Family
@@ -28,11 +36,12 @@ from warmwatch_monitor.run.outcome import RunDocument
 from warmwatch_monitor.server.command import ServeDocument
 from warmwatch_monitor.stacks.wording import StacksDocument
 from warmwatch_monitor.status.schema.events import CHANGES, ResetEvent, SampleEvent
-from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text
+from warmwatch_monitor.status.schema.json_schema import schema_file, schema_text, texts_below
 from warmwatch_monitor.terminal.runs import RunsDocument
-from warmwatch_monitor.variables import ConfigDocument
+from warmwatch_monitor.terminal.status import CODES
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "reference"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
 WIDTH = 100
 PARTS = {  # how the names of metrics begin -> heading
@@ -41,7 +50,8 @@ PARTS = {  # how the names of metrics begin -> heading
     "warmwatch": "Runs, ranks and the daemon",
 }
 
-
+PAGE = re.compile(r"\b(docs/[\w/-]+\.md)(#[\w-]+)?")
+TABLE = re.compile(r"(<!-- made: ([\w ]+) -->).*?(<!-- end -->)", re.DOTALL)
 JSON_OUTPUT = {
     "run": RunDocument,
     "runs": RunsDocument,
@@ -213,8 +223,73 @@ def row(family: Family) -> str:
     return f"| `{family.sample_name}{label}` | {family.type} | {help_} |"
 
 
+def settings(table: type) -> str:
+    """The variables of one table of ``shared/variables.py``."""
+    rows = [
+        f"| `{name}` | {vars(table)[name]} | {text} |" for name, text in meanings(table).items()
+    ]
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
+
+
+def states() -> str:
+    """Every state of a rank."""
+    codes = {state: code for code, states in CODES.items() for state in states}
+    texts = meanings(State)
+    rows = [f"| `{one.value}` | {texts[one.name]} | {codes[one]} |" for one in State]
+    return "\n".join(["| state | means | exit code of `status` |", "|---|---|---|", *rows])
+
+
+def conditions() -> str:
+    """Every condition of a rank."""
+    rows = [
+        f"| `{name}` | {text} | {'yes ' if name in NEEDS_A_PERSON else ''}|"
+        for name, text in meanings(Conditions).items()
+    ]
+    return "\n".join(["| condition | means | needs attention |", "|---|---|---|", *rows])
+
+
+def exit_codes() -> str:
+    """The exit codes that ``warmwatch --help`` lists."""
+    rows = [f"| {code} | {text} |" for code, text in EXIT_CODES.items()]
+    return "\n".join(["| exit code | means |", "|---|---|", *rows])
+
+
+def meanings(table: type) -> dict[str, str]:
+    """The text below each constant of a class, with links to the pages that it names."""
+    texts = texts_below(table.__module__)[table.__name__]
+    return {name: PAGE.sub(_link, text) for name, text in texts.items()}
+
+
+def _link(found: re.Match[str]) -> str:
+    """A page named in the code, as a link from the reference."""
+    page, fragment = ROOT / found[1], found[2] or ""
+    name = fragment.removeprefix("#") or page.stem
+    path = os.path.relpath(page, FOLDER)
+    return f"[{name.replace('-', ' ')}]({path}{fragment})"
+
+
+def with_tables(page: Path) -> str:
+    """The page, with the tables between its markers made again."""
+
+    def filled(found: re.Match[str]) -> str:
+        return f"{found[1]}\n\n{TABLES[found[2]]()}\n\n{found[3]}"
+
+    return TABLE.sub(filled, page.read_text())
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings of the training": partial(settings, Training),
+    "settings of the monitor": partial(settings, Monitor),
+    "states": states,
+    "conditions": conditions,
+    "exit codes": exit_codes,
+}
+
+
 def pages() -> Iterator[tuple[Path, str]]:
     """Each page and its text."""
+    for name in ("settings.md", "states.md", "commands.md"):
+        yield FOLDER / name, with_tables(FOLDER / name)
     yield FOLDER / "command-options.md", command_options()
     yield FOLDER / "metrics.md", metrics()
     yield FOLDER / "functions.md", functions()

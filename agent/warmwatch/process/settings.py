@@ -1,7 +1,7 @@
 """The agent's settings: environment variables, arguments of ``attach()``, readers of a record.
 
 Every value is checked where the user passes it. An invalid value is ignored with a warning that
-names it; the others apply. A test compares the table in docs/reference/settings.md with this file.
+names it; the others apply. ``shared/variables.py`` has the defaults and meanings of the variables.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from warmwatch.shared.values import (
     MOST_RANKS,
     TEXT_LIMIT,
 )
+from warmwatch.shared.variables import DEFAULTS, unknown_variables
 
 # why a name is changed
 CHANGED = f"unprintable characters, or more than {TEXT_LIMIT} characters"
@@ -194,89 +195,12 @@ def mode(kind: int, readers: str) -> int:
     return kind & _BITS[readers]
 
 
-WARM_STEPS = 3
-STACKS = 60.0
-QUIET = 30.0
+WARM_STEPS = int(DEFAULTS["WARMWATCH_WARM_STEPS"])
+STACKS = float(DEFAULTS["WARMWATCH_STACKS"])
+QUIET = float(DEFAULTS["WARMWATCH_QUIET"])
 _LEAST_QUIET, _MOST_QUIET = 0.1, 1e6
 _LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
 _MOST_WARM_STEPS = 1_000_000  # more is surely a mistake, and does not fit into the record
-
-# name -> (default, meaning); the monitor's variables are in its variables.py
-VARIABLES: Mapping[str, tuple[str, str]] = {
-    "WARMWATCH_RUN": ("the launcher's id, else the script's name", "name of the run"),
-    "WARMWATCH_DIR": (
-        "/run/warmwatch, the user's runtime directory, or one in /dev/shm or /tmp",
-        "directory of the records",
-    ),
-    "WARMWATCH_READERS": (
-        "the owner, or the group that the directory names",
-        "who may read the record: owner, group or all",
-    ),
-    "WARMWATCH_WARM_STEPS": (str(WARM_STEPS), "clean steps in a row that make a rank warm"),
-    "WARMWATCH_QUIET": (
-        f"{QUIET:g}",
-        "seconds without compilation after which a process that marks no steps is warm, or off",
-    ),
-    "WARMWATCH_AFTER_WARM": (
-        "unset",
-        "warn or raise when something compiles after the warm-up",
-    ),
-    "WARMWATCH_FULL_REASONS": (
-        "unset",
-        "1: record reasons and errors without redaction, values of the program included",
-    ),
-    "WARMWATCH_STACKS": (
-        f"{STACKS:g}",
-        "seconds of one compilation after which its stacks are recorded, or off",
-    ),
-    "WARMWATCH_EXPECTED_RANKS": (
-        "all",
-        "number of ranks that have the agent, if not all do; the others are not missing",
-    ),
-    "WARMWATCH_SAY": (
-        "unset",
-        "1: print long compilations, warm, recompiles and the end in the training's terminal",
-    ),
-    "WARMWATCH_STARTED_BY": (
-        "unset",
-        "set by `warmwatch run` to identify its runs",
-    ),
-    "WARMWATCH_MODE": (
-        "unset",
-        "set by `warmwatch modes`: the mode that every `torch.compile` gets instead of its own",
-    ),
-    "WARMWATCH_LOSSES": (
-        "unset",
-        "set by `warmwatch modes`: the folder in which the losses of its runs are compared",
-    ),
-    "WARMWATCH_DISABLE": ("unset", "1: `import warmwatch.auto` and `attach()` do nothing"),
-}
-MONITOR_VARIABLES = (
-    "WARMWATCH_ADDRESS",
-    "WARMWATCH_SERVICE_USER",
-    "WARMWATCH_ALLOWED_HOSTS",
-    "WARMWATCH_CA",
-    "WARMWATCH_CERT",
-    "WARMWATCH_GPU_INTERVAL",
-    "WARMWATCH_INSECURE",
-    "WARMWATCH_INTERVAL",
-    "WARMWATCH_KEY",
-    "WARMWATCH_LOG_FORMAT",
-    "WARMWATCH_LONG_COMPILE",
-    "WARMWATCH_OBSERVE",
-    "WARMWATCH_OTLP",
-    "WARMWATCH_PRICE_PER_GPU_HOUR",
-    "WARMWATCH_RETENTION",
-    "WARMWATCH_SOCKET",
-    "WARMWATCH_STATE",
-    "WARMWATCH_STATE_DAYS",
-    "WARMWATCH_STATE_MB",
-    "WARMWATCH_STATE_RUNS",
-    "WARMWATCH_TOKEN_FILE",
-    "WARMWATCH_USER_FILE",
-    "WARMWATCH_WEB_CONFIG",
-)
-
 
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -319,7 +243,7 @@ class Settings:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Read the settings. An invalid value is a complaint, and its default applies."""
-    complaints = list(_unknown(environ))
+    complaints = list(unknown_variables(environ))
     warm_steps = WARM_STEPS
     text = environ.get("WARMWATCH_WARM_STEPS")
     if text:
@@ -402,17 +326,3 @@ def bounded(text: str, most: int) -> int | None:
         return None
     number = int(text.lstrip("0") or "0")
     return number if number <= most else None
-
-
-def _unknown(environ: Mapping[str, str]) -> list[str]:
-    known = (*VARIABLES, *MONITOR_VARIABLES)
-    unknown = [n for n in sorted(environ) if n.startswith("WARMWATCH_") and n not in known]
-    return [_complaint(name, known) for name in unknown]
-
-
-def _complaint(name: str, known: tuple[str, ...]) -> str:
-    import difflib  # here: every training loads what this module imports
-
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return f"{name} is not a setting of warmwatch; {hint}"

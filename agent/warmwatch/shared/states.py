@@ -1,60 +1,80 @@
 """The states of a rank: names, which have ended, which is the least advanced. Pure.
 
-Separate from the verdict, so that a client that only reads answers loads no more.
+Separate from the verdict, so that a client that only reads answers loads no more. The meanings,
+which Python drops, are the tables of ``docs/reference/states.md``.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 
 class State(str, Enum):
     """What a rank is doing; the value is the public name."""
 
     STARTING = "starting"
+    """attached; no step or compile activity yet"""
     COMPILING = "compiling"
+    """the compiler works; never been warm"""
     WARMING = "warming"
+    """fewer than 3 clean steps since compile activity"""
     WARM = "warm"
+    """3 clean steps, and nothing compiled since: the real speed"""
     EAGER = "eager"
+    """3 steps without any compile activity: the real speed"""
     RECOMPILING = "recompiling"
+    """was warm; compiles again, or fewer than 3 clean steps since"""
     STALLED = "stalled"
+    """alive, but no step for unusually long, for no known reason"""
     FINISHED = "finished"
+    """exited normally or was interrupted"""
     FAILED = "failed"
+    """exited with an error"""
     LOST = "lost"
+    """disappeared without an exit record"""
 
 
-# Conditions add to a state for as long as they hold; the names are public.
-#   thrashing  3 or more of the last 10 steps held compile activity
-#   fallback   a frame hit the recompile limit: its new inputs run eagerly
-#   unknown    code compiles in the background without events: its end cannot be seen
-#   nothing_captured  Dynamo looked at frames and captured no graph: a warm rank runs eagerly
-#   long_compile  an activity takes far longer than any earlier one explains: it may hang
-#   never_compiled    torch.compile was called, is not turned off, and nothing has compiled
-#   cudagraph_skipped  requested CUDA graphs were skipped
-#   slower_than_before  the first warm-up took far longer than those of comparable earlier runs
-#   uncompiled_calls  a stance ran calls eagerly, or refused them, in the last 10 steps
-#   background  another thread compiles while steps complete; they do not wait for it
-#   slower     for a while now, steps take at least 1.5 times as long as they did since the warm-up
-#   silent     no step for ten usual ones and 3 s, though nothing compiles, saves or evaluates
-#   memory_growing  memory has grown steadily for a while, and does not level out
-#   workers_memory  nearly all memory is used, and compile workers hold much of it
-CONDITIONS = (
-    "thrashing",
-    "fallback",
-    "unknown",
-    "nothing_captured",
-    "long_compile",
-    "never_compiled",
-    "cudagraph_skipped",
-    "slower_than_before",
-    "background",
-    "uncompiled_calls",
-    "silent",
-    "slower",
-    "memory_growing",
-    "workers_memory",
-)
+class Conditions(NamedTuple):
+    """What adds to a state for as long as it holds; the names are public."""
+
+    thrashing: bool
+    """3 or more of the last 10 steps compiled after the first warm-up"""
+    fallback: bool
+    """a function hit the recompile limit: calls that fit no graph run eagerly"""
+    unknown: bool
+    """code was compiled ahead or elsewhere, and its end cannot be observed"""
+    nothing_captured: bool
+    """Dynamo captured no graph: the training runs at eager speed"""
+    long_compile: bool
+    """a compilation takes far longer than any before explains: it may hang
+    (docs/how-to/debug-a-hang.md)"""
+    never_compiled: bool
+    """`torch.compile` was called and nothing has compiled
+    (docs/how-to/requested-but-not-compiled.md)"""
+    cudagraph_skipped: bool
+    """CUDA graphs were requested and skipped"""
+    slower_than_before: bool
+    """the first warm-up took far longer than those of earlier runs like it
+    (docs/reference/estimates.md)"""
+    background: bool
+    """another thread compiles while steps complete"""
+    uncompiled_calls: bool
+    """a stance ran calls eagerly, or refused them, in the last 10 steps"""
+    silent: bool
+    """no step for ten usual ones and 3 s, and nothing explains it
+    (docs/reference/speed.md#silence)"""
+    slower: bool
+    """steps take at least 1.5 times as long as at the best level since the warm-up
+    (docs/reference/speed.md#slower-than-it-was)"""
+    memory_growing: bool
+    """memory has grown steadily since the warm-up and does not level out
+    (docs/reference/states.md#memory)"""
+    workers_memory: bool
+    """90 % of the memory is used, and compile workers hold a tenth of it or more
+    (docs/reference/states.md#memory)"""
+
+
+CONDITIONS = Conditions._fields
 # What can limit the speed of a rank that is warm or eager; the names are public.
 #   input, host, compute, memory, communication: what the step waits for
 #   throttled  reduced GPU clocks; shared: other programs on its GPU or its CPUs

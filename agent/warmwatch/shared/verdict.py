@@ -17,6 +17,7 @@ from warmwatch.shared.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCoun
 from warmwatch.shared.states import CONDITIONS as CONDITIONS
 from warmwatch.shared.states import ENDED as ENDED
 from warmwatch.shared.states import WARM as WARM
+from warmwatch.shared.states import Conditions
 from warmwatch.shared.states import State as State
 from warmwatch.shared.states import least_advanced as least_advanced
 
@@ -300,23 +301,25 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
 def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
     """The CONDITIONS that hold, in any state."""
     living = _ended(facts) is None
-    holds = {
-        "thrashing": _thrashing(facts),
-        "fallback": facts.compile.fallbacks > 0,
-        "unknown": facts.compile.asynchronous > 0,
-        "nothing_captured": _nothing_captured(facts, now_ns),
-        "long_compile": living and _long_compile(facts, now_ns),
-        "never_compiled": _never_compiled(facts, now_ns),
-        "cudagraph_skipped": facts.compile.cudagraph_skips > 0,
-        "slower_than_before": _slower_than_before(facts),
-        "uncompiled_calls": _uncompiled_calls(facts),
-        "background": living and facts.compile.background_since_ns > 0,
-        "silent": living and _silent(facts, now_ns),
-        "slower": living and facts.slower and not facts.compile.active_since_ns,
-        "memory_growing": living and facts.memory_growing,
-        "workers_memory": living and facts.workers_memory,
-    }
-    return tuple(name for name in CONDITIONS if holds[name]) if any(holds.values()) else ()
+    holds = Conditions(
+        thrashing=_thrashing(facts),
+        fallback=facts.compile.fallbacks > 0,
+        unknown=facts.compile.asynchronous > 0,
+        nothing_captured=_nothing_captured(facts, now_ns),
+        long_compile=living and _long_compile(facts, now_ns),
+        never_compiled=_never_compiled(facts, now_ns),
+        cudagraph_skipped=facts.compile.cudagraph_skips > 0,
+        slower_than_before=_slower_than_before(facts),
+        uncompiled_calls=_uncompiled_calls(facts),
+        background=living and facts.compile.background_since_ns > 0,
+        silent=living and _silent(facts, now_ns),
+        slower=living and facts.slower and not facts.compile.active_since_ns,
+        memory_growing=living and facts.memory_growing,
+        workers_memory=living and facts.workers_memory,
+    )
+    if not any(holds):
+        return ()
+    return tuple(name for name, held in zip(CONDITIONS, holds, strict=True) if held)
 
 
 def _thrashing(facts: Facts) -> bool:

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warmwatch.shared.phrases import duration, step_length
+from warmwatch.shared.variables import PREFIX
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
@@ -30,7 +31,7 @@ from warmwatch_monitor.output.console import as_json, draw, note, plain, reader_
 from warmwatch_monitor.output.states import STYLES
 from warmwatch_monitor.report.command import in_short, reported
 from warmwatch_monitor.report.summaries import run_summaries
-from warmwatch_monitor.settings import PREFIX, Address
+from warmwatch_monitor.settings import Address
 from warmwatch_monitor.status.goals import lives
 
 _PAUSE_SECONDS = 0.1

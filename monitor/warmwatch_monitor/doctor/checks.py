@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from warmwatch import __version__
 from warmwatch.shared import places, record, verdict
+from warmwatch.shared.variables import unknown_variables
 from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
@@ -31,7 +32,6 @@ from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import ATTACH
 from warmwatch_monitor.timeouts import DISK_SECONDS, hangs, within
-from warmwatch_monitor.variables import unknown_variables
 
 
 def is_leftover(folder: str) -> bool:

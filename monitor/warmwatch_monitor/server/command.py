@@ -19,6 +19,7 @@ import click
 from msgspec import Struct
 
 from warmwatch import __version__
+from warmwatch.shared.variables import unknown_variables
 from warmwatch_monitor.api.last_hour import SECONDS, History
 from warmwatch_monitor.api.last_hour_columns import columns
 from warmwatch_monitor.client.answers import make_poller, settings_from
@@ -34,7 +35,6 @@ from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
 from warmwatch_monitor.settings import NO_SQLITE, Address, HistorySettings, Settings
 from warmwatch_monitor.sources.listed import Source
-from warmwatch_monitor.variables import refuse_unknown
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
@@ -117,7 +117,8 @@ def serve(
 
     On an address that other machines can reach, the daemon requires --web-config or --insecure.
     """
-    refuse_unknown(os.environ)
+    if complaints := unknown_variables(os.environ):
+        raise UsageError("; ".join(complaints))
     if until_stdin_ends and sys.stdin is None:
         raise UsageError("--until-stdin-ends: stdin is closed; give it a pipe, or drop the option")
     settings = settings_from(

@@ -29,7 +29,7 @@ from warmwatch_monitor.settings import HistorySettings, load_history_settings
 from warmwatch_monitor.terminal.table import lines, wrapped
 
 NO_RUN, TROUBLE, UNREAD = 5, 4, 6
-_CODES = {
+CODES = {
     0: (State.WARM, State.EAGER, State.FINISHED),
     3: (State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING),
     TROUBLE: (State.STALLED, State.FAILED, State.LOST),
@@ -230,7 +230,7 @@ def exit_code(answer: Answer | None) -> int:
     if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
         return TROUBLE
     state = least_advanced(State(run["state"]) for run in answer["runs"])
-    return next(code for code, states in _CODES.items() if state in states)
+    return next(code for code, states in CODES.items() if state in states)
 
 
 def _needs_a_person(rank: Answer) -> bool:

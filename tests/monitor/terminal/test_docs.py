@@ -13,25 +13,16 @@ import pytest
 
 from support import reference, sessions
 from support.sessions import PAGES
-from warmwatch.process import settings as agent
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.record import CATEGORIES
-from warmwatch.shared.states import CONDITIONS, NEEDS_A_PERSON, State
-from warmwatch_monitor import variables as monitor
+from warmwatch.shared.states import CONDITIONS, Conditions, State
+from warmwatch.shared.variables import Internal, Monitor, Training, defaults
 from warmwatch_monitor.cli import COMMANDS, cli
 from warmwatch_monitor.status.schema.json_schema import definitions
 
 ROOT = Path(__file__).resolve().parents[3]
 README = (ROOT / "README.md").read_text()
 DOCS = ROOT / "docs"
-
-
-def test_the_table_of_settings_is_complete() -> None:
-    table = (DOCS / "reference" / "settings.md").read_text()
-    listed = re.findall(r"^\| `(WARMWATCH_\w+)`", table, re.MULTILINE)
-    assert sorted(listed) == sorted({*agent.VARIABLES, *monitor.VARIABLES})
-    assert set(agent.MONITOR_VARIABLES) == set(monitor.VARIABLES) - set(agent.VARIABLES)
-    assert set(monitor.AGENT_VARIABLES) == set(agent.VARIABLES) - set(monitor.VARIABLES)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +42,24 @@ def test_every_key_of_json_output_has_a_description(document: type) -> None:
 def test_every_state_and_condition_is_documented() -> None:
     table = README.split("## What the states mean")[1].split("##")[0]
     assert {state.value for state in State} <= set(re.findall(r"`(\w+)`", table))
-    states, conditions = (DOCS / "reference" / "states.md").read_text().split("## Conditions")
-    listed = re.findall(r"^\| `(\w+)`", states, re.MULTILINE)
-    assert listed == [state.value for state in State]
-    rows = re.findall(r"^\| `(\w+)` .*\| (yes)? ?\|$", conditions, re.MULTILINE)
-    assert [name for name, _ in rows] == list(CONDITIONS)
-    assert {name for name, attention in rows if attention} == NEEDS_A_PERSON
+    assert [*reference.meanings(State)] == [state.name for state in State]
+    assert [*reference.meanings(Conditions)] == [*CONDITIONS]
+
+
+@pytest.mark.parametrize("table", [Training, Monitor, Internal])
+def test_every_variable_has_a_meaning(table: type) -> None:
+    assert [*reference.meanings(table)] == [*defaults(table)]
+
+
+def test_no_page_shows_internal_variables_as_settings() -> None:
+    listed = (DOCS / "reference" / "settings.md").read_text()
+    assert [name for name in defaults(Internal) if name in listed] == []
+
+
+def test_every_table_of_a_page_is_made() -> None:
+    texts = [page.read_text() for page in DOCS.rglob("*.md")]
+    found = [name for text in texts for name in re.findall(r"<!-- made: (.+) -->", text)]
+    assert sorted(found) == sorted(reference.TABLES)
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])

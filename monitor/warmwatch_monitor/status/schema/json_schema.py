@@ -56,22 +56,25 @@ def _field_docs(struct: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in reversed(struct.__mro__):
         if issubclass(one, msgspec.Struct) and one is not msgspec.Struct:
-            found.update(_docs_of_module(one.__module__)[one.__name__])
+            found.update(texts_below(one.__module__)[one.__name__])
     return found
 
 
 @cache
-def _docs_of_module(name: str) -> dict[str, dict[str, str]]:
-    """The text below each field, by class. Python drops these texts, so its source is parsed."""
+def texts_below(module: str) -> dict[str, dict[str, str]]:
+    """The text below each field or constant of a module's classes, by class.
+
+    Python drops these texts, so its source is parsed.
+    """
     found: dict[str, dict[str, str]] = {}
-    for struct in ast.parse(inspect.getsource(sys.modules[name])).body:
+    for struct in ast.parse(inspect.getsource(sys.modules[module])).body:
         if not isinstance(struct, ast.ClassDef):
             continue
         docs = found.setdefault(struct.name, {})
         for field, after in zip(struct.body, struct.body[1:], strict=False):
             match field, after:
                 case (
-                    ast.AnnAssign(target=ast.Name(id=key)),
+                    ast.AnnAssign(target=ast.Name(id=key)) | ast.Assign(targets=[ast.Name(id=key)]),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
                     docs[key] = " ".join(text.split())
