@@ -33,7 +33,7 @@ class Screen:
 
     async def settle(self) -> None:
         """Wait until the requested answer is drawn."""
-        while self.app.is_asking:
+        while self.app.asking.is_open:
             await self._pilot.pause()
         await self._pilot.pause()
 

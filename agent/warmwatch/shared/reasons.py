@@ -151,13 +151,9 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
 
 def _dim(name: str, dimension: str) -> str:
     name = re.sub(_PARAMETER, r".\g<name>", name)
-    batch = dimension == "0" and _is_input(name)
+    # a plain name or an item of one; an attribute is a parameter or a buffer, not a batch
+    batch = dimension == "0" and "." not in name
     return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
-
-
-def _is_input(name: str) -> bool:
-    """A plain name or an item of one; an attribute is a parameter or a buffer, not a batch."""
-    return "." not in name
 
 
 def _kernel(guard: str, _category: str | None) -> str | None:

@@ -121,7 +121,9 @@ def compared(
             (name,) = baseline.runs
             remarks.append(Remark(kind=Kind.ANOTHER_NAME, run=one.run, what=name))
         held += [*_counts(one, was, baseline.ignore), *_warmup(one, was, baseline, allowed)]
-        remarks += [*_remarks(one, was, baseline.ignore), *_own_remarks(one)]
+        remarks += _remarks(one, was, baseline.ignore)
+        if errors := sum(rank.errors for rank in one.ranks):
+            remarks.append(Remark(kind=Kind.AGENT_ERRORS, run=one.run, what=str(errors)))
     seen = {id(was) for _, was in pairs}
     remarks += (
         Remark(kind=Kind.NO_RUN, run=name)
@@ -235,8 +237,3 @@ def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[
         yield Remark(kind=Kind.NEVER_WARM, run=run.run)
     elif run.short_step is not None and was.warmup_seconds is None:
         yield Remark(kind=Kind.SHORT_STEPS, run=run.run, what=str(run.short_step))
-
-
-def _own_remarks(run: MeasuredRun) -> Iterator[Remark]:
-    if errors := sum(one.errors for one in run.ranks):
-        yield Remark(kind=Kind.AGENT_ERRORS, run=run.run, what=str(errors))

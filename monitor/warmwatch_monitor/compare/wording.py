@@ -62,7 +62,7 @@ def sentence(one: BreakEven) -> str:
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
-    costs = _costs(one.cost_seconds)
+    costs = f"costs {took(abs(one.cost_seconds))} {'more' if one.cost_seconds > 0 else 'less'}"
     if one.outcome == "no_difference":
         saves = _length(one.saves)
         return f"{head}: {costs}, and their steps show no difference beyond noise: {saves}."
@@ -75,10 +75,6 @@ def sentence(one: BreakEven) -> str:
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
     return f"{head}: {saves}: break-even at step {one.step:,}{_between(one)}."
-
-
-def _costs(seconds: float) -> str:
-    return f"costs {took(seconds)} more" if seconds > 0 else f"costs {took(-seconds)} less"
 
 
 def _between(one: BreakEven) -> str:

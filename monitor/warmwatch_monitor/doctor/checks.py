@@ -262,7 +262,9 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
             names=(training["command"] or "",),
         )
     for source in answer["sources"]:
-        if not source["up"] and not _without_gpu(source):
+        # no driver is no trouble, and neither is an unread one; ``gpus`` reports it
+        without_gpu = source["source"] == "nvml" and source["last_success"] is None
+        if not source["up"] and not without_gpu:
             mark = Mark.NOTE if source["error"] == NOT_YET else Mark.TROUBLE  # it has just started
             yield Finding(
                 mark=mark,
@@ -282,12 +284,6 @@ _READABLE = (
     "systemctl restart run-warmwatch.mount if it is not mounted, then "
     "systemd-tmpfiles --create warmwatch.conf"
 )
-
-
-def _without_gpu(source: Mapping[str, object]) -> bool:
-    """A machine without a driver is no trouble, and neither is an unread one; ``gpus`` reports
-    it."""
-    return source["source"] == "nvml" and source["last_success"] is None
 
 
 def gpus(settings: Settings) -> Iterator[Finding]:

@@ -108,7 +108,7 @@ class EarlierRuns:
         keys = {one.folder: _key(one, used[one.folder]) for one in due}
         queries, began = _Queries(self._store), time.thread_time()
         new = [one for one in due if self._is_new(one, keys[one.folder])]
-        for one in self._turns.of(new, _user):
+        for one in self._turns.of(new, lambda one: one.owner.uid if one.owner else None):
             names = tuple(gpu.name for gpu in used[one.folder])
             known = _explained(partial(_earlier, queries, one, names))
             self._cache[one.folder] = _Cached(keys[one.folder], known)
@@ -119,10 +119,6 @@ class EarlierRuns:
     def _is_new(self, one: RecordReading, key: object) -> bool:
         before = self._cache.get(one.folder)
         return before is None or before.key != key
-
-
-def _user(one: RecordReading) -> int | None:
-    return one.owner.uid if one.owner else None
 
 
 def _key(one: RecordReading, gpus: tuple[GpuReading, ...]) -> object:

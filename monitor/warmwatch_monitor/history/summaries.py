@@ -29,7 +29,6 @@ from warmwatch_monitor.model.run_summary import (
     RankSummary,
     RunSummary,
     Samples,
-    Wrapping,
 )
 from warmwatch_monitor.sources.records.parsed_journal import (
     ParsedCompilation,
@@ -176,7 +175,8 @@ def what_of(
         gpus=gpus,
         launcher=identity.launcher or None,
         world_size=identity.world_size,
-        wrappings=_wrappings(parsed),
+        # of the rank that called `torch.compile` most; the ranks of a run make the same calls
+        wrappings=max((each.wrappings for each in parsed), key=len, default=()),
         caches=_caches(identity),
         compile_threads=_number(identity, "compile_threads"),
     )
@@ -244,11 +244,6 @@ def _code(parsed: Iterable[ParsedJournal]) -> str | None:
     """One hash of the hashes of all functions, independent of their order and rank."""
     known = {one.code for each in parsed for one in each.compilations if one.code}
     return sha256("\n".join(sorted(known)).encode()).hexdigest()[:12] if known else None
-
-
-def _wrappings(parsed: Iterable[ParsedJournal]) -> tuple[Wrapping, ...]:
-    """The calls of the rank that made most; the ranks of a run make the same ones."""
-    return max((each.wrappings for each in parsed), key=len, default=())
 
 
 # Fields that an older agent does not record are ``None``.

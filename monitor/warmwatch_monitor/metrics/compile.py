@@ -47,16 +47,6 @@ def _counted(view: RankView) -> Counted | None:
     return activity.counted if activity else None
 
 
-def _done(view: RankView) -> dict[str, float] | None:
-    counted = _counted(view)
-    return None if counted is None else {counted.of: counted.done}
-
-
-def _planned(view: RankView) -> dict[str, float] | None:
-    counted = _counted(view)
-    return None if counted is None else {counted.of: counted.total}
-
-
 COMPILE_SERIES: tuple[Series[RankView], ...] = (
     gauges(
         "warmwatch_compile_phase",
@@ -70,14 +60,14 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "Items, such as kernels, that the activity in progress has finished; absent without any.",
         "of",
         PROGRESS,
-        _done,
+        lambda view: {known.of: known.done} if (known := _counted(view)) else None,
     ),
     gauges(
         "warmwatch_compile_progress_planned",
         "Items of the compile activity in progress in total; absent without any.",
         "of",
         PROGRESS,
-        _planned,
+        lambda view: {known.of: known.total} if (known := _counted(view)) else None,
     ),
     gauge(
         "warmwatch_compile_start_timestamp_seconds",

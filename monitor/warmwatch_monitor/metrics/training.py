@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from warmwatch_monitor.metrics.families import Series, counter, gauge, gauges
 from warmwatch_monitor.model import BACKENDS, MEMORY, RankView
 
@@ -65,26 +63,6 @@ PAUSE_SERIES: tuple[Series[RankView], ...] = (
 )
 
 
-def _warmup_end(view: RankView) -> float | None:
-    ended = view.figures.warmups.latest
-    return None if ended is None else ended.ended_at
-
-
-def _warmup_seconds(view: RankView) -> float | None:
-    ended = view.figures.warmups.latest
-    return None if ended is None else ended.seconds
-
-
-def _first_warmup_seconds(view: RankView) -> float | None:
-    first = view.figures.warmups.first
-    return None if first is None else first.seconds
-
-
-def _warmup_steps(view: RankView) -> float | None:
-    ended = view.figures.warmups.latest
-    return None if ended is None else ended.steps
-
-
 def _collective_timeout(view: RankView) -> dict[str, float] | None:
     """The timeout of a living rank; an ended rank does not wait."""
     who = view.figures.who
@@ -95,33 +73,28 @@ def _collective_timeout(view: RankView) -> dict[str, float] | None:
     return {known or "other": who.collective_timeout_seconds}
 
 
-def _torch_memory(view: RankView) -> Mapping[str, float] | None:
-    memory = view.figures.memory
-    return None if memory is None else memory.bytes
-
-
 TRAINING_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_warmup_seconds",
         "Length of the latest warm-up, which a recompile opens again (the first one: "
         "warmwatch_first_warmup_seconds); absent until it ended and while it is open again.",
-        _warmup_seconds,
+        lambda view: ended.seconds if (ended := view.figures.warmups.latest) else None,
     ),
     gauge(
         "warmwatch_first_warmup_seconds",
         "Length of the first warm-up, from the first compile activity to the end of its last; it "
         "stays. Absent until it ended.",
-        _first_warmup_seconds,
+        lambda view: first.seconds if (first := view.figures.warmups.first) else None,
     ),
     gauge(
         "warmwatch_warmup_steps",
         "Steps that the latest warm-up took; absent until it ended and while it is open again.",
-        _warmup_steps,
+        lambda view: ended.steps if (ended := view.figures.warmups.latest) else None,
     ),
     gauge(
         "warmwatch_warmup_end_timestamp_seconds",
         "When the latest warm-up ended; absent until then and while it is open again.",
-        _warmup_end,
+        lambda view: ended.ended_at if (ended := view.figures.warmups.latest) else None,
     ),
     gauge(
         "warmwatch_attach_timestamp_seconds",
@@ -190,7 +163,7 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
         "warm); peaks since the program reset them. Absent until CUDA is initialized.",
         "kind",
         MEMORY,
-        _torch_memory,
+        lambda view: view.figures.memory.bytes if view.figures.memory else None,
     ),
     counter(
         "warmwatch_tokens_total",

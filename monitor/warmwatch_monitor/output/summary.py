@@ -100,11 +100,6 @@ def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
     return f"{name[: longest - end - len(_CUT)]}{_CUT}{name[-end:]}"
 
 
-def shortly(name: str) -> str:
-    """A run's name, shortened for a list of names."""
-    return shortened(name, _LONGEST_LISTED)
-
-
 def cut(text: str, longest: int = LONGEST) -> str:
     """``text``, cut off after ``longest`` characters."""
     return text if len(text) <= longest else f"{text[: longest - len(_CUT)]}{_CUT}"
@@ -156,7 +151,7 @@ def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
 
 
 def _brief(one: RunWords) -> str:
-    return f"{shortly(one.run)} {one.brief}"
+    return f"{shortened(one.run, _LONGEST_LISTED)} {one.brief}"
 
 
 def _few(ended: Sequence[RunWords]) -> str:

@@ -223,12 +223,8 @@ def up_to_now(log: Log, reading: RecordReading) -> Log:
     return replace(log, varying=varying)
 
 
+# all inputs of a log except the slot
 _lines = attrgetter(*Journaled.__struct_fields__, "beginning", "recompile")
-
-
-def same_lines(reading: RecordReading, other: RecordReading) -> bool:
-    """Whether two readings agree in all inputs of a log except the slot."""
-    return bool(_lines(reading) == _lines(other))
 
 
 def _underway(reading: RecordReading) -> Underway | None:
@@ -275,6 +271,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
 
 
 _cached: dict[str, CachedFigures] = {}
+_process = attrgetter("slot.header", "slot.identity")
 
 
 def cached_figures(reading: RecordReading) -> CachedFigures:
@@ -294,12 +291,12 @@ def forget_others(readings: Iterable[RecordReading]) -> None:
 
 def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures:
     slot = reading.slot
-    if before is None or _of_another(slot, before.reading.slot):
+    if before and _process(before.reading) != _process(reading):
         before = None
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
     queued = QueuedSteps.follow(before.queued if before else None, slot)
-    log = same.log if same and same_lines(reading, same.reading) else log_of(reading)
+    log = same.log if same and _lines(reading) == _lines(same.reading) else log_of(reading)
     steps = slot_figures.steps_of(slot, clean, _touched(slot, same), queued)
     if queued and reading.long_steps:
         log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent_seconds))
@@ -310,18 +307,15 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         steps=steps,
         warmups=_cached_warmups(slot, same),
         life=same.life if same and _as_alive(reading, same.life) else _life(reading),
-        agent=same.agent if same and _as_broken(reading, same) else _agent(reading),
+        agent=same.agent
+        if same and _unusable(reading) == _unusable(same.reading)
+        else _agent(reading),
         log=log,
         memory=same.memory if same else slot_figures.memory_of(slot),
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),
         queued=queued,
     )
-
-
-def _of_another(slot: Slot, old: Slot) -> bool:
-    """Whether the slots are of two processes, or the identity has changed."""
-    return (slot.header, slot.identity) != (old.header, old.identity)
 
 
 def _touched(slot: Slot, same: CachedFigures | None) -> Lengths:
@@ -376,10 +370,6 @@ def signal_name(number: int) -> str:
 
 
 _unusable = attrgetter("broken_lines", "unread_bytes", "skipped_bytes")
-
-
-def _as_broken(reading: RecordReading, before: CachedFigures) -> bool:
-    return bool(_unusable(reading) == _unusable(before.reading))
 
 
 def _agent(reading: RecordReading) -> Agent:

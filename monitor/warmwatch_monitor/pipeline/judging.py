@@ -93,7 +93,9 @@ class Judging:
         }
         self._grown = judged.growing
         runs = self._with_ooms(judged.runs, around.oom_killed)
-        return tuple(_with_periods(run, judged.speeds) for run in runs), refused
+        return tuple(
+            run.with_ranks(_with_periods(view, judged.speeds) for view in run.ranks) for run in runs
+        ), refused
 
     def _all(
         self, records: Collection[RecordReading], around: Around
@@ -236,12 +238,8 @@ def _with_death(one: RecordReading, known: RankHistory | None) -> RecordReading:
     return replace(one, death=known.death, gone_ns=one.gone_ns or known.death.at_ns)
 
 
-def _with_periods(run: RunView, speeds: Mapping[str, speed.Speed]) -> RunView:
-    """``run`` with the slower periods of its ranks."""
-    return run.with_ranks(_with_periods_of(view, speeds) for view in run.ranks)
-
-
-def _with_periods_of(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:
+def _with_periods(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:
+    """``view`` with the slower periods of its rank."""
     record = view.record
     known = speeds[record.folder]
     if not known.periods:

@@ -128,7 +128,8 @@ class Guard:
         scope = {**scope, "state": state}
         if head:
             scope = {**scope, "method": "GET"}
-        if seen.authenticates and _may_be_long(scope):
+        may_be_long = scope["path"] == EVENTS or b"wait=" in scope.get("query_string", b"")
+        if seen.authenticates and may_be_long:
             await self._pass_until_revoked(scope, receive, send, client, seen)
         else:
             await self._inner(scope, receive, send)
@@ -262,10 +263,6 @@ class _LongRequest:
     ) -> None:
         self.scope, self.task, self.client, self.seen = scope, task, client, seen
         self.refusal: _Refusal | None = None
-
-
-def _may_be_long(scope: Scope) -> bool:
-    return scope["path"] == EVENTS or b"wait=" in scope.get("query_string", b"")
 
 
 def _owner(client: Client | None) -> int | None:

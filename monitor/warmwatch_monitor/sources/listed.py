@@ -29,14 +29,6 @@ T_co = TypeVar("T_co", covariant=True)
 Read = Callable[["Readings"], T]
 
 
-def _no_problem(_reading: Any) -> str | None:
-    return None
-
-
-def _nothing_unread(_reading: Any) -> int:
-    return 0
-
-
 class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     """One entry of the list of sources.
 
@@ -53,8 +45,8 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     name: str
     interval: Callable[[Settings], float | None]
     make: Callable[[Settings, Clock], Read[T_co]]
-    problem: Callable[[Any], str | None] = _no_problem
-    unread: Callable[[Any], int] = _nothing_unread
+    problem: Callable[[Any], str | None] = lambda _reading: None
+    unread: Callable[[Any], int] = lambda _reading: 0
     once_seconds: float | None = None
 
 

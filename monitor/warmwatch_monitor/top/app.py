@@ -101,7 +101,7 @@ class Top(App[str]):
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self._asking, self._seconds = Asking(self, ask, seconds, past, receive), seconds
+        self.asking, self._seconds = Asking(self, ask, seconds, past, receive), seconds
         self._answer: Answer | None = None
         self._trouble = ""
         self._history = History()
@@ -122,8 +122,8 @@ class Top(App[str]):
     def on_mount(self) -> None:
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
-        self.set_interval(self._seconds, self._asking.tick)
-        self._asking.begin()
+        self.set_interval(self._seconds, self.asking.tick)
+        self.asking.begin()
 
     def panic(self, *renderables: RenderableType) -> None:
         """End with an error; Textual's thread that reads keys calls it with its traceback."""
@@ -137,14 +137,9 @@ class Top(App[str]):
 
     # incoming answers and samples
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether a request is in progress."""
-        return self._asking.is_open
-
     def look(self) -> None:
         """Request an answer, unless a request is in progress."""
-        self._asking.look()
+        self.asking.look()
 
     def take(self, answer: Answer | None, trouble: str) -> None:
         """Draw the answer or the error."""
@@ -253,7 +248,7 @@ class Top(App[str]):
         parts.append(f"by {self._order}{', reversed' if self._turned else ''}")
         parts += [f"filter: {self._needle}"] if self._needle else []
         line = Text("  ".join(parts), style="dim")
-        if self._asking.paused:
+        if self.asking.paused:
             line.append("  paused", style="not dim bold yellow")
         if self._trouble and self._answer is not None:
             age = max(0.0, time.time() - _made_at(self._answer))
@@ -324,7 +319,7 @@ class Top(App[str]):
         self.draw()
 
     def action_pause(self) -> None:
-        self._asking.paused = not self._asking.paused
+        self.asking.paused = not self.asking.paused
         self.look()
         self.draw()
 

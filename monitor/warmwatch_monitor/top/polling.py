@@ -46,6 +46,7 @@ class Asking:
     taker: receives the results. ask, seconds, past, receive: as in ``Top``.
 
     Attributes:
+        is_open: whether a request is in progress.
         paused: no requests, and samples are ignored.
     """
 
@@ -60,13 +61,8 @@ class Asking:
         self._taker, self._ask, self._seconds = taker, ask, seconds
         self._past, self._receive = past, receive
         self._has_events, self._is_old, self._requested_at = False, False, 0.0
-        self._is_open = False
+        self.is_open = False
         self.paused = False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a request is in progress."""
-        return self._is_open
 
     def begin(self) -> None:
         """Send the first request, listen, and read the history."""
@@ -77,8 +73,8 @@ class Asking:
 
     def look(self) -> None:
         """Request an answer, unless a request is in progress."""
-        if not self._is_open and not self.paused:
-            self._is_open, self._is_old, self._requested_at = True, False, time.monotonic()
+        if not self.is_open and not self.paused:
+            self.is_open, self._is_old, self._requested_at = True, False, time.monotonic()
             threading.Thread(target=self._look, name="ask", daemon=True).start()
 
     def tick(self) -> None:
@@ -117,7 +113,7 @@ class Asking:
                     self._taker.call_from_thread(self._taker.take_past, list(frames(before)))
 
     def _take(self, answer: Answer | None, trouble: str) -> None:
-        self._is_open = False
+        self.is_open = False
         self._taker.take(answer, trouble)
 
     def _take_update(self, update: Update) -> None:

@@ -203,7 +203,9 @@ class Journal:
         elif event == "recompile":
             self.recompile = journal_lines.recompile(entry)
         elif event == "graph_break":
-            self._break(journal_lines.graph_break(entry))
+            new = journal_lines.graph_break(entry)
+            if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
+                self._breaks[new.reason] = new
         elif event == "fallback":
             self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-MOST_EVENTS:]
         elif event == "cudagraph_skip":
@@ -218,10 +220,6 @@ class Journal:
         elif event == "error":
             where = journal_lines.text(entry, "where", journal_lines.LONGEST_NAME)
             self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"
-
-    def _break(self, new: GraphBreak) -> None:
-        if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
-            self._breaks[new.reason] = new
 
     def _spill(self, new: Spill) -> None:
         """A kernel that is compiled again replaces its earlier line."""

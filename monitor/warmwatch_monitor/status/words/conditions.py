@@ -51,14 +51,10 @@ def too_long(view: RankView) -> str:
 def _against(view: RankView) -> str:
     progress = view.figures.progress
     limit, before = progress.compile_limit_seconds, progress.compile_precedent_seconds
-    if before is not None and (limit is None or limit >= _explained_by(before)):
+    explained = max(LONG_COMPILE_FLOOR_NS / 1e9, LONG_COMPILE_TIMES * (before or 0.0))
+    if before is not None and (limit is None or limit >= explained):
         return f"the longest before took {duration(before)}"
     return f"the limit is {duration(limit)}" if limit is not None else "longer than any explains"
-
-
-def _explained_by(before: float) -> float:
-    """The seconds that a compilation may take if the longest before took ``before``."""
-    return max(LONG_COMPILE_FLOOR_NS / 1e9, LONG_COMPILE_TIMES * before)
 
 
 def at_work(view: RankView) -> str:

@@ -254,7 +254,7 @@ _BACKENDS = {
     "xccl": "XCCL",
     "hccl": "HCCL",
 }
-_NEAR = 0.5  # of the timeout: with more left, it is not shown
+NEAR = 0.5  # of the timeout: with more left, it is not shown
 _LITTLE = 0.3  # of the timeout: with less left, the clause names the setting
 _IN_WHOLE_SECONDS = 1000.0
 _LEAST_USABLE = 1.0  # seconds: less is too short to act in
@@ -282,11 +282,6 @@ def deadline(run: RunView, speaker: RankView) -> Deadline | None:
         left_seconds=max(0.0, left),
         advice=_DEADLINE_ADVICE,
     )
-
-
-def is_near_deadline(known: Deadline) -> bool:
-    """Whether less than half of the timeout is left."""
-    return known.left_seconds < _NEAR * known.timeout_seconds
 
 
 def deadline_words(known: Deadline) -> Clause:

@@ -44,9 +44,9 @@ from warmwatch_monitor.status.words.conditions import (
     short_conditions,
 )
 from warmwatch_monitor.status.words.progress import (
+    NEAR,
     deadline,
     deadline_words,
-    is_near_deadline,
     left,
     pausing,
     without_steps,
@@ -142,7 +142,7 @@ def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
     verb = "rank waits" if waiting == 1 else "ranks wait"
     yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Importance.WAIT)
     known = deadline(run, speaker)
-    if known is not None and is_near_deadline(known):
+    if known is not None and known.left_seconds < NEAR * known.timeout_seconds:
         yield deadline_words(known)
 
 
