@@ -127,9 +127,9 @@ def _text(path: str, name: str, value: object) -> str:
 def config(is_json: bool) -> None:
     """Show each setting of the monitor, its value, and where the value comes from.
 
-    Options go before the environment, the environment before files. Files are warmwatch.toml and
-    [tool.warmwatch] of pyproject.toml in the working directory, for settings that are safe there,
-    then warmwatch/warmwatch.toml in $XDG_CONFIG_HOME or ~/.config.
+    Options go before the environment, the environment before files. The first files are
+    warmwatch.toml and [tool.warmwatch] of pyproject.toml in the working directory, for settings
+    that are safe there. Then comes warmwatch/warmwatch.toml in $XDG_CONFIG_HOME or ~/.config.
 
     \b
     Exit code: 0 shown; 2 a file or a value cannot be used

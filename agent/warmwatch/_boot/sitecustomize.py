@@ -1,9 +1,9 @@
 """Attaches the agent when PyTorch is imported, in every Python process under ``warmwatch run``.
 
 ``warmwatch run`` puts this folder on ``PYTHONPATH``. Python processes of any version load this
-file, so it is valid in all of them, and does nothing in versions that the agent does not support.
+file. So it is valid in all of them, and does nothing in versions that the agent does not support.
 It removes its folder from ``sys.path`` and then runs the next ``sitecustomize``, if any, under that
-name, so a process without PyTorch behaves as if this file did not exist.
+name. So a process without PyTorch behaves as if this file did not exist.
 """
 
 import os

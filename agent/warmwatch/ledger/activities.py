@@ -97,7 +97,7 @@ class Activities:
         return 0  # the agent attached during it
 
     def abandoned(self, threads: Collection[int], now: int) -> None:
-        """A step was marked: ``threads`` compile no more; others compile in the background."""
+        """A step was marked: ``threads`` no longer compile; others compile in the background."""
         for thread in threads:
             self._thread_ended |= self._stacks.pop(thread, None) is not None
             self._background.pop(thread, None)

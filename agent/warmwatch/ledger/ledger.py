@@ -128,9 +128,9 @@ class Ledger:
     def abandon(self) -> None:
         """End what the calling thread began: it marks a step, so nothing of it is in progress.
 
-        The same holds for threads that no longer exist. A lost end (a compiler that failed in an
-        unusual way, an exception from a signal handler during recording) would otherwise keep the
-        rank compiling for ever. Other threads that compile now did not hold up the step, which is
+        The same holds for threads that no longer exist. An end can be lost: a compiler fails in an
+        unusual way, or a signal handler raises during recording. Without this the rank would then
+        compile for ever. Other threads that compile now did not hold up the step, which is
         complete: they compile in the background.
         """
         if not self.block[AT["active_since_ns"]] and not self.block[AT["background_since_ns"]]:

@@ -1,8 +1,8 @@
 """Whether this process is the training itself or a child of it.
 
-A child never writes its training's record. A process that prepares a child (it imports the user's
-main module again, or for a fork server) and a data-loading worker write none at all. Any other
-child has a name of its own within the run, unless it turns out to be a rank.
+A child never writes its training's record. Two kinds of children write none at all: data-loading
+workers, and processes that import the user's main module to prepare a child or a fork server. Any
+other child has a name of its own within the run, unless it turns out to be a rank.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ changes. Without ``on_exit`` (musl), the status is unknown.
 
 Invariants: a forked child inherits the handler, so its descriptor is redirected to ``/dev/null``
 before any of the child's code runs; a detach does the same. The descriptor has a high number: if
-the program closes all descriptors, the system assigns that number to no other file, so the status
+the program closes all descriptors, the system assigns that number to no other file. So the status
 cannot end up in a file of the program. For the same reason the descriptor is checked before it is
 changed. A handler cannot be removed, so one stream serves the process for its lifetime.
 """

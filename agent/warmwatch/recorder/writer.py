@@ -6,9 +6,9 @@ neither blocks. Otherwise ``buffer`` is plain memory, and a thread copies it to 
 so that ``warmwatch.state()`` works without a record.
 
 Invariants: the folder gets its final name only when it is complete. The descriptor that holds the
-lock stays open while the process runs, and the agent never opens the slot a second time, because
-closing any descriptor of it would free the lock. The training's code may do that, so every rare
-write takes the lock again.
+lock stays open while the process runs. Closing any descriptor of the slot would free the lock, so
+the agent never opens the slot a second time. The training's code may do that, so every rare write
+takes the lock again.
 
 Memory order: a store into a sealed block is visible before every hot counter that is stored after
 it. x86 guarantees that order; on other processors, releasing and acquiring a lock does.

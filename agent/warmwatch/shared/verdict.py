@@ -325,8 +325,8 @@ def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
 def _thrashing(facts: Facts) -> bool:
     """Whether THRASHING_STEPS of the last steps compiled, and it goes on.
 
-    Steps of the first warm-up do not count. It is over when no step has compiled for longer than
-    the gap between two that did, and for as many steps as make a rank warm.
+    Steps of the first warm-up do not count. It is over after enough steps in a row that did not
+    compile: more than between any two that did, and as many as make a rank warm.
     """
     compile, first = facts.compile, facts.compile.first_warmup.steps
     if not compile.warmups:

@@ -11,8 +11,8 @@ follows immediately, that was no turn: the old leader's call is no step, and lea
 
 An optimizer created after the last step, over parameters never seen before, leads from its first
 call on. So a training that creates optimizers as it goes (test-time training, MAML, k-fold, a
-sweep) loses no step. An optimizer that existed at the last step may belong to the same iteration (a
-GAN's generator, AdamW next to Muon), so its first call is not a step.
+sweep) loses no step. The first call of an optimizer that existed at the last step is not a step: it
+may belong to the same iteration (a GAN's generator, AdamW next to Muon).
 
 A ``step()`` inside another ``step()`` is part of the outer one.
 """

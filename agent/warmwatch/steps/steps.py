@@ -8,8 +8,8 @@ number of steps, the last step's time and its bin's count; code that stores one 
 updates its cell. A regular step calls no other function of the agent.
 
 Several threads may mark steps. The interpreter switches threads only at calls and at the end of a
-loop iteration, so one thread is alone after the clock read, without a lock: no count and no bin is
-lost. Another thread may have marked a later step since the clock read: that step then has no
+loop iteration. So one thread is alone after the clock read, without a lock, and no count and no bin
+is lost. Another thread may have marked a later step since the clock read: that step then has no
 length. Without the GIL this holds for one thread that marks steps; of several in the same moment
 some are lost (docs/explanation/reliability.md).
 """
@@ -246,8 +246,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         buffer: the slot's memory, or plain memory. ledger: the compiler's activity.
         is_step: whether a call by an optimizer that does not lead is a step.
         warm_steps: K. on_warm: called at the K-th clean step in a row, after all stores.
-        on_long: called when a clean step took far longer than usual, with the step count, the
-            time, the time since the previous step, and the usual length.
+        on_long: called when a clean step took far longer than usual. Arguments: the step count,
+            the time, the time since the previous step, and the usual length.
         on_baseline: called with the step count and the length of the last step, if it was an eager
             baseline step; 0 if its length is unknown, or activity was within it.
     """

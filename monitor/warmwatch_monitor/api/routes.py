@@ -123,9 +123,9 @@ _WAIT_DESCRIPTION = (
     "Answer when this state is reached, when the requested runs have ended, or at the timeout. The "
     "status code is then always 200, and the key `reached` is true if the state was reached. "
     "`warm`: every living rank is warm, or the runs finished after they had been warm. `ended`: no "
-    "rank lives. A run that had ended before the request counts only for the ends (`ended`, "
-    "`finished`, `failed`, `lost`), or if it began within the 10 s before the request. For other "
-    "states the daemon waits for a new run."
+    "rank lives. A run that had ended before the request counts for the ends: `ended`, "
+    "`finished`, `failed` and `lost`. For other states it counts if it began within the last 10 s "
+    "before the request; else the daemon waits for a new run."
 )
 
 _RUN_DESCRIPTION = (

@@ -69,8 +69,8 @@ def check(
     """Run CMD and fail if it compiles more than the baseline.
 
     CMD runs as under `warmwatch run`, attached without an edit, with its own empty compile caches.
-    Compared are graphs, graph breaks, recompiles, recompiles after warm, fallbacks, failures,
-    kernels and skipped CUDA graphs, rank by rank, and the first warm-up in steady steps. Growth is
+    It compares, rank by rank: graphs, graph breaks, recompiles, recompiles after warm, fallbacks,
+    failures, kernels and skipped CUDA graphs; and the first warm-up in steady steps. Growth is
     printed on stderr, with reason and remedy.
 
     Begin with --update, look at the file, and commit it. --against 'python old/train.py' measures

@@ -131,10 +131,10 @@ def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
 
 def _all_there(earlier: Sequence[RecordReading]) -> None:
     """Raises CannotCompareError if a record compiled something that no rank's numbers include."""
-    from warmwatch_monitor.check.wording import began_anew
+    from warmwatch_monitor.check.wording import restarted
 
     if earlier:
-        raise CannotCompareError(began_anew(earlier[0].slot.identity.run), NOT_SEEN)
+        raise CannotCompareError(restarted(earlier[0].slot.identity.run), NOT_SEEN)
 
 
 def _broken(run: RunView) -> bool:

@@ -192,11 +192,11 @@ def unfinished(run: RunView, ranks: Iterable[int]) -> str:
     )
 
 
-def began_anew(run: str) -> str:
+def restarted(run: str) -> str:
     """The message that a process has a second record, so the first one's counts are missing."""
     return (
-        f"{run}: its process restarted when it had compiled (by exec, or with a second attach()), "
-        "and what it compiled before is not counted, so nothing was compared: have it restart "
+        f"{run}: its process restarted when it had compiled (by exec, or with a second attach()). "
+        "What it compiled before is not counted, so nothing was compared: have it restart "
         "before it compiles, or give each part a name of its own (WARMWATCH_RUN, attach(run=...))"
     )
 

@@ -1,7 +1,7 @@
 """What ``warmwatch doctor -- CMD`` checks: the time of guard checks in each step of a training.
 
-A training that runs cannot be asked: the agent opens no socket, and has no thread while a training
-is warm, so it would have to look for a request at each step. ``modes`` runs the training instead.
+A training that already runs cannot receive a request. The agent opens no socket, and has no thread
+while a training is warm: it would have to look for a request at each step. So this runs CMD itself.
 """
 
 from __future__ import annotations

@@ -73,8 +73,9 @@ def _rank(before: RankSummary | None, now: RankSummary) -> RankSummary:
 
 
 def _answer(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``now``, with the energy of the summary that covers more of the compile time, the slower
-    periods that only ``before`` saw, and what limited a rank that has ended: that takes many polls.
+    """``now``, with what only ``before`` saw: slower periods, and what limited an ended rank.
+
+    The energy is of the one that covers more of the compile time.
     """
     found = dict(now)
     if now.get("state") in ENDED_STATES and now.get("limited_by") is None:

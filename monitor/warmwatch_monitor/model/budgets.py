@@ -25,8 +25,8 @@ GPUS_OF_A_RANK = 64
 LONGEST_RUN = 512  # characters of a requested run's name, its owner included
 # names of requested runs, which come first among their owner's
 REQUESTED_OF_A_PEER, REQUESTING_PEERS = 8, 64
-# A user who exceeds a budget hides no other user's run. But where so many users share a total that
-# a share is smaller than this, an honest user's run may be among what is left out.
+# A user who exceeds a budget hides no other user's run, unless so many users share a total that a
+# share is smaller than this.
 RECORDS_ENOUGH, SHOWN_ENOUGH = 64, 32
 
 POLL_SECONDS = 0.05  # CPU time of one poll for reading records

@@ -210,7 +210,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     Attributes:
         tensor: the argument's name. dim: which of its dimensions; ``None`` of a number that the
         function was compiled for, one by one.
-        values: the sizes seen, in order; ``complete``: the list has all of them.
+        values: its sizes, in order; ``complete``: the list has all of them.
         lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
         backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
         last_id: compile id of the last one.

@@ -2,8 +2,8 @@
 
 The agent records each scalar that is passed to ``backward()`` (``hooks/training/losses.py``). Two
 runs are compared pass by pass, in order, for each rank. The difference is relative to the mean
-magnitude of eager's losses, so that a factor that scales all of them changes nothing, and one loss
-near zero does not count more than others. A second eager run gives the noise floor.
+magnitude of eager's losses. So a factor that scales all of them changes nothing, and a loss near
+zero does not count more than others. A second eager run gives the noise floor.
 """
 
 from __future__ import annotations

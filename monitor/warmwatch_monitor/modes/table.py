@@ -267,7 +267,7 @@ def _left(view: RankView, steps: int | None) -> float | None:
 
 
 def expected_seconds(mode: str, tried: Sequence[Tried]) -> float | None:
-    """About how long a mode takes, from modes that compile no more; ``None`` for the first."""
+    """About how long a mode takes, from modes that no longer compile; ``None`` for the first."""
     return max((one.seconds for one in tried if _effort(one.mode) <= _effort(mode)), default=None)
 
 

@@ -4,8 +4,8 @@ A record has the last 64 step lengths, and a histogram of all. Without a daemon 
 has a level of more than 64 steps ago.
 
 A step of a training on GPUs ends when its kernels are launched. A step that synchronizes, or finds
-the queue full, waits for all queued kernels. So most steps take as long as a launch, a few are far
-longer, and the length of a step is a mean from wait to wait:
+the queue full, waits for all queued kernels. So most steps take as long as a launch, and a few are
+far longer. The length of a step is a mean from wait to wait:
 
 * Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them
   synchronized, else among all of the run.
@@ -112,8 +112,8 @@ def _end_ns(at: int) -> int:
 
 _WINDOW_NS = 20 * 10**9
 _MISSING = 3  # times as many steps as usual without a wait: the loop no longer waits
-# Long steps are waits if a step takes 3 times as long as a launch, and if at least 3 of them have
-# about one length: a hang takes more than twice as long as those.
+# Long steps are waits if a step takes 3 times as long as a launch, and at least 3 of them have
+# about one length. A hang takes more than twice as long as those.
 _QUEUED_TIMES, _FEWEST_WAITS, _REGULAR_TIMES = 3, 3, 2
 
 

@@ -288,9 +288,9 @@ def follow_work(
 ) -> Work:
     """When a rank last worked, with or without steps: an evaluation does.
 
-    - A GPU that runs kernels at least half of the time works, unless its power is low: full
-      utilization at low power is a collective that spins, and then nothing else counts, for the
-      process that waits for it may spin as well.
+    - A GPU that runs kernels at least half of the time works, unless its power is low. Full
+      utilization at low power is a collective that spins. Then nothing else counts: the process
+      that waits for it may spin as well.
     - If its GPUs are idle, or it has none, a process works if it uses at least half a core.
     - Missing readings prove nothing: without those of its GPUs, the process alone does not
       show whether the rank works or waits.

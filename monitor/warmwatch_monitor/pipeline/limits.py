@@ -11,8 +11,8 @@
 There is no verdict where a reading is missing, or two explanations fit. Without GPM, utilization
 shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
 
-A verdict does not flap: averages span half a minute or four steps, the present verdict leaves at
-lower limits than it came at, and another must exceed it by MARGIN.
+A verdict does not flap. Averages span half a minute or four steps. The present verdict ends at
+lower limits than it began at, and another must exceed it by MARGIN.
 """
 
 from __future__ import annotations

@@ -225,8 +225,9 @@ def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: in
     """Whether a SIGKILL took this rank alone, so that the run failed with it.
 
     A launcher that finds a dead rank ends the others, with SIGTERM first; a scheduler that cancels
-    a job does the same. So the rank was killed alone if it died before any peer was terminated,
-    and a peer was terminated later or outlived it by more than a scheduler needs to kill all.
+    a job does the same. So a rank that died before any peer was terminated was killed alone if one
+    of two things followed: a peer was terminated, or outlived it by more than a scheduler needs to
+    kill all.
     """
     death = one.death
     if death is None or death.signal != signal.SIGKILL:
@@ -329,8 +330,8 @@ def numbered_conflicts(
 
     The agent numbers a run whose name is taken (``train-2``). This function numbers names that a
     user set twice, and runs that began at the same moment; the later one is numbered. Two starts
-    conflict only if the same rank lived in both at one time, because several launchers may start
-    the ranks of one run, and a run may be started again. Runs of different owners never conflict:
+    conflict only if the same rank lived in both at one time: several launchers may start the ranks
+    of one run, and a run may be started again. Runs of different owners never conflict:
     the source has added the owner to their names.
 
     A start has its assigned name for as long as any of its records exists.

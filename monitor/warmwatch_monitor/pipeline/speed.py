@@ -4,8 +4,8 @@ A record holds the last 64 step lengths. :func:`follow` adds those that are new 
 *blocks* of about two seconds, each with the median length of its clean steps. The *reference* is
 the fastest sustained level of this warm-up, and a block is slow at SLOWER_TIMES the reference.
 
-A rank is slower once the last blocks have all been slow for SUSTAINED_SECONDS and 10 steps, and
-chance would not bring so many in a row. How likely chance is depends on the earlier blocks: the
+A rank is slower once the last blocks have all been slow for SUSTAINED_SECONDS and 10 steps, and so
+many in a row are unlikely by chance. How likely they are depends on the earlier blocks: the
 more of them were as slow as the fastest of these, the longer the run has to be. So a training whose
 steps vary raises no alarm, and one that starts fast or rough is still followed. The rank is no
 longer slower when three blocks in a row are not slow. The state is of fixed size.

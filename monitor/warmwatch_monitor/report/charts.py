@@ -69,8 +69,8 @@ def goodput(report: Report) -> Markup | None:
 def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
     """Compile time by function, below it by compilation, by phase, and the slowest kernels.
 
-    A recompile links to its reason and remedy in the list of recompiles, and the phases of a
-    compilation to its URL in ``traced``, if it has one there.
+    A recompile links to its reason and remedy in the list of recompiles. The phases of a
+    compilation link to its URL in ``traced``, if it has one there.
     """
     functions = [one for one in report.functions if one.seconds > 0]
     seconds = sum(one.seconds for one in functions)

@@ -1,7 +1,7 @@
 """Identifies a client for limits per peer: by address, or on this machine by the socket's user.
 
 All clients on this machine share an address, so the kernel is queried for the owner of the client's
-socket (netlink's ``sock_diag``, one socket at a time: thousands of others do not slow it down).
+socket. Netlink's ``sock_diag`` reads one socket at a time: thousands of others do not slow it down.
 """
 
 from __future__ import annotations

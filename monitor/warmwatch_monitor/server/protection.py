@@ -1,7 +1,7 @@
 """The protection in force, from the files of ``--web-config``; re-read when they change.
 
 ``web_config`` parses the file. A change that cannot be used, or would remove TLS or authentication,
-leaves everything as it was, and is this source's error for as long as it lasts.
+has no effect. It is this source's error until the file is mended.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _hangs(view: RankView) -> bool:
 
 
 class RankProcess(Struct, frozen=True, kw_only=True):
-    """The result for one rank. ``problems``: why there is no more, one sentence each."""
+    """The result for one rank. ``problems``: why something is missing, one sentence each."""
 
     view: RankView
     compilers: Sequence[Compiler] = ()

@@ -67,7 +67,7 @@ class RankStacks(Struct, frozen=True, kw_only=True):
     kernel_threads: list[KernelThreads]
     """Its threads as the kernel shows them, if there are no Python stacks."""
     problems: list[str]
-    """Why there is no more, one sentence each."""
+    """Why something is missing, one sentence each."""
 
 
 class StacksDocument(Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ new signature and for the driver interface. An ordinary launch calls none of the
 
 Triton's own hooks (``knobs.runtime.jit_cache_hook``, ``knobs.compilation.listener``,
 ``JITFunction.cache_hook``) stay free: each holds one function, and it belongs to the user. With a
-hook set, Triton also serializes the kernel's arguments as JSON, which fails for some kernels (up to
-3.6 for each kernel that takes a function).
+hook set, Triton also serializes the kernel's arguments as JSON. That fails for some kernels: up to
+3.6 for each kernel that takes a function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Calls of ``torch.compile``: that there was one, and with which mode, backend and options.
 
 ``torch.compile``, ``nn.Module.compile`` and ``torch.compiler.compile`` all end in
-``torch._dynamo.optimize``, found through the module's attribute at each call (torch 2.6 to 2.15),
-even if ``TORCHDYNAMO_DISABLE`` makes it return its argument. Only the user's own calls count.
+``torch._dynamo.optimize``, which they look up in its module at each call (torch 2.6 to 2.15). They
+call it even if ``TORCHDYNAMO_DISABLE`` makes it return its argument. Only the user's calls count.
 PyTorch's own (``flex_attention``, higher-order operators) wrap and run immediately, and what a
 library decorates at import may never be used: neither was requested.
 """

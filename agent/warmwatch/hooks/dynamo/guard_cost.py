@@ -2,9 +2,9 @@
 
 Those commands measure the steps first. Then they create the file ``REQUEST`` in the folder of the
 losses, and this profiles the CPU from the next step on. PyTorch records one event for each look-up
-of compiled code, which checks its guards, and one with the compile id for the code that then runs.
-A program that uses a profiler itself is left alone: if
-one begins meanwhile, this ends first, or the two would end each other.
+of compiled code, which checks its guards. For the code that then runs it records another event,
+with the compile id. A program that uses a profiler itself is left alone: if its profiler begins
+meanwhile, this one ends first, or the two would end each other.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Imposes a mode of ``torch.compile``, for ``warmwatch modes``.
 
 It reports nothing, and is installed only if ``WARMWATCH_MODE`` names a mode, which only that
-command sets. Every way to call ``torch.compile`` (on a function, as a decorator,
-``Module.compile``, ``torch.compiler.compile``, inside a library) ends in ``torch._dynamo.optimize``
-with one object that holds mode and options (torch 2.6 to 2.15). The hook replaces it with the
-object that PyTorch makes for the mode alone. Backends other than Inductor have no modes and stay as
-they are, and so does what cannot be replaced; the training goes on, with a warning.
+command sets. Every way to call ``torch.compile`` ends in ``torch._dynamo.optimize``: on a function,
+as a decorator, ``Module.compile``, ``torch.compiler.compile``, inside a library. One argument is
+an object that holds mode and options (torch 2.6 to 2.15). The hook replaces it with the object that
+PyTorch makes for the mode alone. Backends other than Inductor have no modes and stay as they are.
+What cannot be replaced stays too, with a warning; the training goes on.
 
-Besides PyTorch's modes there are three variants of the default mode. ``dynamic`` and ``static`` set
-``dynamic=True`` and ``dynamic=False``. ``regional`` compiles each repeated block of a module
-separately, as ``Module.compile`` of each block does, and leaves the module itself as it is.
+In addition to PyTorch's modes there are three variants of the default mode. ``dynamic`` and
+``static`` set ``dynamic=True`` and ``dynamic=False``. ``regional`` compiles each repeated block of
+a module separately, as ``Module.compile`` of each block does. The module itself stays as it is.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
-# Upper bounds of the step-time bins in nanoseconds: the E48 series of preferred numbers, with 2.49
-# and 5.11 changed to 2.5 and 5 so that the usual Prometheus buckets fall on bin edges. 100 us to
+# Upper bounds of the step-time bins in nanoseconds: the E48 series of preferred numbers. 2.49 and
+# 5.11 are changed to 2.5 and 5, so that the usual Prometheus buckets fall on bin edges. 100 us to
 # 10,000 s, under 5 % wide: a median from the bins is within 2.5 % of the true one.
 _E48 = (
     *(100, 105, 110, 115, 121, 127, 133, 140, 147, 154, 162, 169, 178, 187, 196, 205),

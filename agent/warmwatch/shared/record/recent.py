@@ -87,8 +87,8 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
 def _since_slowdown(lengths: Sequence[int]) -> list[int]:
     """The newest of ``lengths`` if all of them are longer than nearly all before; else all.
 
-    After a slowdown from 20 to 400 ms the median of 64 steps is still that of the fast ones for
-    13 s, until half of the steps are slow.
+    A median of 64 steps follows a slowdown only when half of them are slow: from 20 to 400 ms,
+    that takes 13 s.
     """
     if sum(lengths) < _SLOWED_NS:
         return list(lengths)
@@ -150,9 +150,9 @@ def queued_ns(
 def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
     """The mean from the first to the last step that synchronized; ``None`` if unknown.
 
-    Such a step leaves nothing queued, and is the longest. One that finds the queue full leaves it
-    full, so from one kind to the other the GPU works for fewer or more steps than are launched. The
-    steps have to be at regular distances: two hiccups in a row are no period.
+    Such a step leaves nothing queued, and is the longest. A step that finds the queue full leaves
+    it full. So from one kind to the other, the GPU works for fewer or more steps than are launched.
+    The steps have to be at regular distances: two hiccups in a row are no period.
     """
     if not long:
         return None

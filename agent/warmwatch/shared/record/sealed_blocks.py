@@ -3,12 +3,12 @@
 A block has two places. Each holds ``sequence u64, length u64, checksum 8s, payload``; the checksum
 is over the sequence, the length and the payload. A writer stores into the place that is not the
 current one, the payload first and then its head; the block is the whole place with the highest
-sequence. So the last whole payload is always there, and a mixture of old and new bytes fails its
-checksum, whatever the order in which a processor makes the stores visible.
+sequence. So the last whole payload is always there. A mixture of old and new bytes fails its
+checksum, in whatever order a processor makes the stores visible.
 
-The current place is read from the buffer each time. A writer that was interrupted anywhere, such as
-by an exception from a signal handler, stores into the same place again and never into the last
-complete one. A block has one writer at a time; the caller ensures that.
+The current place is read from the buffer each time. So after an interruption, such as an exception
+from a signal handler, a writer stores into the same place again and never into the last complete
+one. A block has one writer at a time; the caller ensures that.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ A directory is a problem of the whole source, not one refusal, if its runs disap
 holds if it was listed before and cannot be listed now, or if it is gone and held records (or was
 chosen).
 
-Anybody can fill a directory that is open to all. So only the newest records of each user are taken,
-and a listing that takes too long continues at the next poll, with the records found so far.
+Anybody can fill a directory that is open to all. So only the newest records of each user are taken.
+A listing that takes too long continues at the next poll; until then the records found so far count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One record, followed over many polls: what was read, and when to read it again.
 
-A record that reported its end is read for a moment more, then it stays as it was until the
-retention of its run is over. One whose process disappeared without an exit record may move again
-(see ``liveness``), so it is read for as long as its folder is there, but less often.
+A record that reported its end is read for a moment more. Then it stays as it was until the
+retention of its run is over. A process that disappeared without an exit record may write again
+(see ``liveness``). So its record is read for as long as its folder is there, but less often.
 """
 
 from __future__ import annotations
