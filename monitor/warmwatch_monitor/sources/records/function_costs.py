@@ -72,7 +72,7 @@ class Functions:
         return key
 
     def _record(self, compile_id: str, compiled: Compilation, key: _Key) -> None:
-        """Add the CUDA graphs of one entry; a forward that has the id again removes the earlier ones."""
+        """Add the CUDA graphs of one entry; a forward with the id again removes earlier ones."""
         before = self._recordings.get(compile_id)
         if compiled.new_sizes or compiled.recorded:
             self._recordings[compile_id] = _recorded(before, compiled, key)
