@@ -193,7 +193,6 @@ class Ledger:
         self._queue.post(self._compilations.cached, word)
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        """A lookup in a compile cache."""
         now = self._clock()
         self._queue.post(self._compilations.cache_lookup, now, cache, verdict, values)
 
@@ -247,7 +246,6 @@ class Ledger:
         self._queue.post(self._compile_calls.turned)
 
     def error(self, where: str, message: str) -> None:
-        """An error in the agent."""
         now = self._clock()
         values = {"where": where, "message": message[:500]}
         self._queue.post(self._counters.count, "agent_errors", "error", now, values)

@@ -144,12 +144,10 @@ class Agent:
 
     @property
     def record(self) -> OwnRecord:
-        """The record of this process."""
         return self._process.record
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of this process."""
         return self._process.ledger
 
     def arm(self) -> None:

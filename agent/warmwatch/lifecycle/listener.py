@@ -166,7 +166,6 @@ class HookListener(Listener):
         self._process.ledger.cudagraph_skipped(self._redaction.graph_break(reason), where)
 
     def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
-        """Record a kernel that spills registers."""
         self._process.ledger.spilled(kernel, registers, seconds)
 
     def wrapped(self, way: Mapping[str, Any]) -> None:

@@ -209,7 +209,6 @@ class ActivityWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._alarms = ()
         self._thread.wake()
 
@@ -259,7 +258,6 @@ class QuietWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop waiting."""
         self._stopped = True
         self._thread.wake()
 

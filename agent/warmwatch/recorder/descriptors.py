@@ -106,7 +106,6 @@ class Journal:
         return complete
 
     def close(self) -> None:
-        """Close the file."""
         if self._is_there():
             os.close(self._descriptor)
         self._descriptor = -1

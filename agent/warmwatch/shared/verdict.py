@@ -292,7 +292,6 @@ def compile_limit_ns(facts: Facts) -> int | None:
 
 
 def judge(facts: Facts, now_ns: int) -> Judgement:
-    """Judge one rank at ``now_ns``."""
     judged = _ended(facts) or _living(facts, now_ns)
     holds = conditions(facts, now_ns)
     return judged._replace(conditions=holds) if holds else judged

@@ -58,7 +58,6 @@ class CompileCounter(Listener):
             self._counting.append(compiled)
 
     def remove(self, compiled: Compiled) -> None:
-        """Stop counting in ``compiled``."""
         with self._lock:
             self.update()
             compiled.armed, compiled.disabled = self._installed, self._hooks.disabled()
@@ -236,5 +235,4 @@ def _nothing(*_: Any) -> None:
 
 @cache
 def counter() -> CompileCounter:
-    """The compile counter of this process."""
     return CompileCounter()

@@ -76,7 +76,6 @@ class SnapshotCache:
 
 
 def json_body(value: object) -> Body:
-    """``value`` as JSON."""
     return Body(_json(value), "application/json")
 
 

@@ -97,7 +97,6 @@ class Recent:
             return number, found
 
     def id_of(self, number: int) -> str:
-        """The id of an event."""
         return f"{self.life}-{number}"
 
     def number_of(self, id: str) -> int:

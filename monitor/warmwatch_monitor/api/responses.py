@@ -29,7 +29,6 @@ def sent(body: Body, request: Request) -> Response:
 def json_response(
     body: object, status_code: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """``body`` as JSON."""
     made = json_body(body)
     return Response(
         made.plain, status_code=status_code, media_type=made.kind, headers=dict(headers or {})

@@ -79,7 +79,6 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
 
     @property
     def compiled(self) -> bool:
-        """Whether anything was compiled at all."""
         return any(rank.figures.compile.begun for rank in self.view.ranks)
 
 

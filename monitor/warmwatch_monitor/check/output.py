@@ -77,7 +77,6 @@ def changes(place: str, comparison: Comparison, *, first: bool) -> str:
 
 
 def verdict(result: Result) -> str:
-    """One sentence."""
     if result.grew:
         many = "number" if len(result.grew) == 1 else "numbers"
         return f"failed: {len(result.grew)} {many} grew beyond {result.against}"
@@ -249,7 +248,6 @@ class CheckDocument(Struct, frozen=True, kw_only=True):
 
 
 def document(result: Result) -> CheckDocument:
-    """The result for programs."""
     return CheckDocument(
         passed=result.passed,
         summary=verdict(result),

@@ -207,7 +207,6 @@ def caches_left(caches: str) -> str:
 
 
 def remark(of: Remark) -> str:
-    """A sentence."""
     return _REMARKS[of.kind](of)
 
 

@@ -63,7 +63,6 @@ MODES = (
 
 
 def modes_of_torch(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """The modes of ``warmwatch modes``."""
     return [one for one in MODES if one.startswith(incomplete)]
 
 

@@ -150,12 +150,10 @@ def steady(known: Steady) -> Measured | None:
 
 
 def difference(one: Measured, other: Measured) -> Measured:
-    """``one`` minus ``other``."""
     return Measured(value=one.value - other.value, uncertainty=_both(one, other))
 
 
 def ratio(one: Measured, other: Measured) -> Measured:
-    """``one`` divided by ``other``."""
     value = one.value / other.value
     if one.uncertainty is None or other.uncertainty is None:
         return Measured(value=value)

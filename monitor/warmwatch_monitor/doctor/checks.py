@@ -113,7 +113,6 @@ def _torch(version: str, what: str, *names: str) -> Iterator[Finding]:
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Unknown variables."""
     for complaint in unknown_variables(environ):
         yield Finding(mark=Mark.TROUBLE, what=complaint, advice="rename or unset it")
 

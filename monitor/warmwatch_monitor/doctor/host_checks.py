@@ -44,7 +44,6 @@ def compiling(read: Callable[[], CompileHost]) -> Iterator[Finding]:
 
 
 def judged(host: CompileHost) -> Iterator[Finding]:
-    """All findings about ``host``."""
     threads = _thread_count(host)
     yield from _threads(host, threads)
     if threads is not None and threads > 1:

@@ -31,7 +31,6 @@ _TOGETHER_SECONDS = 10.0  # includes the clock difference between hosts
 
 
 def assemble(samples: Iterable[Sample], epoch: float) -> Snapshot:
-    """All runs in the samples, at ``epoch``."""
     ranks: dict[tuple[str, int], dict[str, RankSeries]] = {}
     devices: dict[str, dict[str, float | str]] = {}
     for sample in samples:

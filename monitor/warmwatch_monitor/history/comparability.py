@@ -34,7 +34,6 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 def known_of(summary: RunSummary) -> Known:
-    """``Known`` of a run in the history."""
     compiled = (one for rank in summary.ranks for one in rank.compiled)
     return Known(
         run=called(summary),

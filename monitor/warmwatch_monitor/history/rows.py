@@ -17,7 +17,6 @@ _ROUNDED = 3  # digits of a second, counted from the first
 
 
 def run_row(summary: RunSummary) -> dict[str, Any]:
-    """The row of ``runs``."""
     answers = [one.answer for one in summary.ranks]
     suffix, what = f"@{summary.owner}", summary.what
     return {
@@ -59,7 +58,6 @@ def _mode(what: Provenance) -> str | None:
 
 
 def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
-    """The rows of ``ranks``."""
     return [
         {
             "id": summary.id,
@@ -79,7 +77,6 @@ def rank_rows(summary: RunSummary) -> list[dict[str, Any]]:
 
 
 def compilation_rows(id: str, rank: RankSummary) -> list[dict[str, Any]]:
-    """The rows of ``compilations`` of one rank."""
     return [
         {
             "id": id,

@@ -165,7 +165,6 @@ class Store:
             raise RefusedRunsError(next(iter(refused.values())), frozenset(refused))
 
     def load(self, id: str) -> RunSummary | None:
-        """The run with this id."""
         with self._database.reading() as connection:
             return None if connection is None else _load(connection, id)
 

@@ -101,7 +101,6 @@ class Family(Struct):
 
     @property
     def empty(self) -> bool:
-        """Whether it has no sample."""
         return next(self.samples(), None) is None
 
     def samples(self) -> Iterator[tuple[Labels, str, float | Distribution]]:
@@ -132,7 +131,6 @@ class Series(Struct, Generic[T], frozen=True, kw_only=True):
     read_columns: _Columns[T] | None = None
 
     def family(self, subjects: Sequence[tuple[Labels, T]]) -> Family:
-        """The family of this series over ``subjects``."""
         family = Family(
             name=self.name.removesuffix("_total"), help=self.help, type=self.type, label=self.label
         )

@@ -145,7 +145,6 @@ RANK_SERIES: tuple[Series[RankView], ...] = (
 
 
 def families(snapshot: Snapshot) -> Iterator[Family]:
-    """Every family of the ranks of ``snapshot``."""
     ranks = [
         (Labels({"run": run.run, "rank": str(view.rank)}), view)
         for run in snapshot.runs

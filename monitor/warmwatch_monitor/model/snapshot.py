@@ -100,7 +100,6 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     @property
     def living(self) -> bool:
-        """Whether the rank has not ended."""
         return self.judgement.state not in ENDED
 
     @property

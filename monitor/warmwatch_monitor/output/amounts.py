@@ -18,7 +18,6 @@ _LARGE = ((1e9, " GJ"), (1e6, " MJ"), (1e4, " kJ"))
 
 
 def if_known(words: Callable[[T], str], value: T | None) -> str | None:
-    """``words(value)``; ``None`` if the value is not known."""
     return None if value is None else words(value)
 
 

@@ -71,7 +71,6 @@ def height() -> int:
 
 
 def is_terminal() -> bool:
-    """Whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 

@@ -48,7 +48,6 @@ class CleanSteps(NamedTuple):
         return cls(slot.steps.last_step_ns, slot.clean_bins, slot.clean_sum_ns)
 
     def since(self, before: CleanSteps) -> CleanSteps:
-        """The steps after ``before``."""
         bins = tuple(map(int.__sub__, self.bins, before.bins))
         return CleanSteps(self.at_ns, bins, self.sum_ns - before.sum_ns)
 

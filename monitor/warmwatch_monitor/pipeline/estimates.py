@@ -261,7 +261,6 @@ def now_of(view: RankView, now_ns: int) -> Now:
 
 
 def done(one: Compilation) -> Done:
-    """A compilation from a journal."""
     return Done(kind=one.kind, name=one.name, code=one.code, cache=one.cache, seconds=one.seconds)
 
 

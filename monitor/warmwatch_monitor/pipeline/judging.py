@@ -239,7 +239,6 @@ def _with_death(one: RecordReading, known: RankHistory | None) -> RecordReading:
 
 
 def _with_periods(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:
-    """``view`` with the slower periods of its rank."""
     record = view.record
     known = speeds[record.folder]
     if not known.periods:

@@ -118,7 +118,6 @@ def _claim(reading: RecordReading) -> tuple[bool, bool, bool, tuple[bool, int], 
 
 
 def _has_facts(reading: RecordReading) -> bool:
-    """Whether the record has any facts."""
     return bool(reading.slot.steps.steps or reading.slot.compile.begun)
 
 

@@ -63,7 +63,6 @@ _AT_RUN_TIME = frozenset({"autotune", "cudagraph", "other"})  # kinds with their
 
 
 def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
-    """Identity from the header, the identity block and the owner."""
     return Who(
         run=identity.run,
         rank=identity.rank,

@@ -305,7 +305,6 @@ def _ended(speed: Speed, at_ns: int, step: int) -> Speed:
 
 
 def _with_period(speed: Speed, **changes: Any) -> Speed:
-    """With ``changes`` in the last period."""
     return replace(speed, periods=(*speed.periods[:-1], replace(speed.periods[-1], **changes)))
 
 
@@ -363,7 +362,6 @@ def _bin(seconds: float) -> int:
 
 
 def _counted(counts: Mapping[int, int], more: Iterable[Block]) -> Counter[int]:
-    """``counts`` of blocks by ``_bin``, with ``more``."""
     return Counter(counts) + Counter(_bin(one.length) for one in more)
 
 

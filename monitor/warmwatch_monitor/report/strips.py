@@ -32,7 +32,6 @@ class Piece(Struct, frozen=True):
 
 
 def labelled(function: Function, unknown: str) -> str:
-    """The label of a strip."""
     return short_place(function.name, function.file) if function.name else unknown
 
 

@@ -148,7 +148,6 @@ def _problem(summary: RunSummary) -> str | None:
 
 
 def accounts_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
-    """The summaries of all runs of ``snapshot``."""
     from warmwatch_monitor.history.summaries import summarize_run
 
     return tuple(summarize_run(run, snapshot) for run in snapshot.runs)

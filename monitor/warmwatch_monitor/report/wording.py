@@ -212,7 +212,6 @@ Moment = Callable[[float], str]
 
 
 def page(report: Report, moment: Moment) -> Document:
-    """The whole page."""
     return Document(
         title=f"Warmwatch report: {report.run}",
         state=report.state,

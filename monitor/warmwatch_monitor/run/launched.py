@@ -112,7 +112,6 @@ class Launched:
         self._began = time.monotonic()
 
     def sentence(self) -> str:
-        """Their state in one sentence."""
         from warmwatch.shared.phrases import duration
 
         answer = self.answer(self.snapshot())
@@ -134,7 +133,6 @@ class Launched:
             time.sleep(0.1)
 
     def snapshot(self) -> Snapshot:
-        """Their current Snapshot."""
         seen = self._poller.poll_once()
         self._seen.take(seen)
         return seen

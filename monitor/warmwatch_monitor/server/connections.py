@@ -90,7 +90,6 @@ class Connections:
             self.answered(number)
 
     def closed(self, number: int) -> None:
-        """It is closed; forget it."""
         self._close.pop(number, None)
         self._quiet.pop(number, None)
         self._stuck.discard(number)

@@ -101,7 +101,6 @@ class DaemonLog:
             self._lines.put_nowait(_Line(time.time(), level, event, fields))
 
     def take(self, snapshot: Snapshot, changes: Iterable[Change]) -> None:
-        """Log the refusals of a Snapshot, and its ``changes``."""
         self._refusals(snapshot)
         for event, _ in changes:
             for level, fields in _logged(event):

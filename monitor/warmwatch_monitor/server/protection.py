@@ -119,7 +119,6 @@ def _named(config: WebConfig) -> list[str]:
 
 
 def _clients(tokens: Iterable[TokenEntry], base: Path) -> dict[str, Client]:
-    """The client of each token, by its digest."""
     clients: dict[str, Client] = {}
     for token in tokens:
         digest = token.sha256

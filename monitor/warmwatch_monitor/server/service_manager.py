@@ -55,7 +55,6 @@ class ServiceManager:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self) -> None:
-        """The reload is over."""
         self._send("READY=1")
 
     def stopping(self) -> None:

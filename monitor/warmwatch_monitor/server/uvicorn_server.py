@@ -119,7 +119,6 @@ class Server(uvicorn.Server):
                 await asyncio.wait_for(self._signalled.wait(), _DATE_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal handler."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._signalled.set)

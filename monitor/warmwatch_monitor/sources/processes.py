@@ -82,7 +82,6 @@ def cached(children: Children) -> Children:
 
 
 def with_descendants(root: int, children: Children) -> list[int]:
-    """``root`` and all its descendants, each once."""
     found = {root: None}  # ordered
     pending = [root]
     for pid in pending:

@@ -57,7 +57,6 @@ MOST_MISSING_LISTED = 100
 
 
 def run_document(view: RunView) -> schema.Run:
-    """A run as JSON."""
     missing = view.missing_ranges
     words = run_answer(view)
     return schema.Run(

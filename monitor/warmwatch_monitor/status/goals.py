@@ -64,7 +64,6 @@ def is_over(answer: Answer) -> bool:
 
 
 def is_reached(answer: Answer, goal: str) -> bool:
-    """Whether the runs of ``answer`` have reached ``goal``."""
     runs = answer["runs"]
     if goal == "ended":
         return is_over(answer)

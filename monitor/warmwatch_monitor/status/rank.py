@@ -350,7 +350,6 @@ def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
 
 
 def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
-    """One compilation as JSON."""
     return copied(
         one,
         compile_schema.PastCompilation,

@@ -49,7 +49,6 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
 
 
 def _breaks_and_fallbacks(rank: Answer) -> Iterator[str]:
-    """Graph breaks and fallbacks of its functions."""
     for one in rank["compile"]["breaks"]:
         where = f" in {one['called']}" if one.get("called") else ""
         yield f"{counted(one['count'], 'graph break')}{where}: {own_words(one['reason'])}"

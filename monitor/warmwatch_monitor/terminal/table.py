@@ -236,7 +236,6 @@ def table(
 
 
 def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int]:
-    """The columns that fit ``width``, with their widths."""
     widths = {
         name: max(usual, *(cell_width(row[name]) for row in cells))
         for name, usual in _USUAL.items()
@@ -254,7 +253,6 @@ def _whole(widths: Mapping[str, int]) -> int:
 
 
 def cell_width(text: str) -> int:
-    """The width of ``text`` in a terminal."""
     if text.isascii():
         return len(text)
     import unicodedata  # rarely needed

@@ -91,7 +91,6 @@ def axis(window: Window, width: int, *, shaded: bool) -> Text:
 
 
 def _folded(series: Series, window: Window, columns: int) -> list[float | None]:
-    """One value for each column."""
     found: list[list[float]] = [[] for _ in range(columns)]
     for at, value in series.points:
         if 0 <= (place := window.column(at, columns)) < columns:

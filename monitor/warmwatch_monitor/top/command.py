@@ -63,7 +63,6 @@ def top(
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    """The command; its help is ``_HELP``."""
     seconds = _seconds(interval)
     if not as_json and not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")

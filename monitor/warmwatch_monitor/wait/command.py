@@ -81,7 +81,6 @@ def wait(
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    """The command; its help is ``_HELP``."""
     goals, patience = _goals(until), _patience(timeout)
     end = time.monotonic() + patience
     query = answer_source(

@@ -389,7 +389,6 @@ class Compiling:
         self._codes: dict[str, str] = {}  # by compile id
 
     def begun(self, thread: int, of: Mapping[str, Any]) -> None:
-        """``thread`` begins to compile ``of``."""
         self._begun[thread] = of
         self._reasons.pop(thread, None)
         if of["id"] is not None and "code" in of:

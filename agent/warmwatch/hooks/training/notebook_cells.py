@@ -50,12 +50,10 @@ class _Cells:
         self._running, self._waits = 0, False
 
     def began(self, _info: object = None) -> None:
-        """A cell begins."""
         self._running += 1
         self._end_waiting()
 
     def ended(self, _result: object = None) -> None:
-        """A cell has ended."""
         self._running = max(0, self._running - 1)
         self._end_waiting()
         if not self._running:

@@ -22,7 +22,6 @@ SIZE = MOST_ROWS * ROW.size
 
 
 def name_of(rank: int, pid: int) -> str:
-    """The file's name."""
     return f"{rank}-{pid}{SUFFIX}"
 
 

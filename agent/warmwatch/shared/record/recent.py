@@ -102,7 +102,6 @@ def _since_slowdown(lengths: Sequence[int]) -> list[int]:
 
 
 def median_ns(lengths: Sequence[int]) -> float | None:
-    """The median of ``lengths``; ``None`` if there are none."""
     if not lengths:
         return None
     ordered, middle = sorted(lengths), len(lengths) // 2

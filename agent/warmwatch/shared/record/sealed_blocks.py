@@ -55,7 +55,6 @@ class Block(NamedTuple):
         return self.offset + 2 * self.room
 
     def place(self, sequence: int) -> int:
-        """The offset of the place for ``sequence``."""
         return self.offset + (sequence & 1) * self.room
 
 

@@ -202,7 +202,6 @@ def _processes(handle: Any) -> tuple[int, ...] | None:
 
 
 def board(index: int, clock: Clock, driver_version: str | None) -> Device:
-    """The board at ``index``."""
     handle = query("nvmlDeviceGetHandleByIndex", index)
     uuid = None if handle is None else query("nvmlDeviceGetUUID", handle)
     if uuid is None:

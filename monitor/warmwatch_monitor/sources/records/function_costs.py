@@ -47,7 +47,6 @@ class Functions:
         return self._dearest
 
     def fold(self, compiled: Compilation) -> None:
-        """Add one compilation."""
         if compiled.kind in _OTHERS_JITS:
             return
         key = self._whose(compiled)

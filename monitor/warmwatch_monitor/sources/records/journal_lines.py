@@ -204,7 +204,6 @@ def first_step_bytes(entry: Entry) -> int | None:
 
 
 def _located(entry: Entry) -> dict[str, Any]:
-    """The fields of ``Located``."""
     return {
         "name": text(entry, "name", LONGEST_NAME),
         "file": text(entry, "file", LONGEST_NAME),

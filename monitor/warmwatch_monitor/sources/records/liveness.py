@@ -80,7 +80,6 @@ class Owners:
         self._hung_at = -1  # the number of answers at the last timeout
 
     def of(self, uid: int) -> Owner:
-        """The owner with the uid ``uid``."""
         if uid not in self._known:
             self.expect([uid])
             name = self._name(uid) or str(uid)

@@ -63,7 +63,6 @@ class Varying:
         return self._warm
 
     def warm(self, at_ns: int, steps: int) -> None:
-        """It became warm."""
         self._warm = at_ns, steps
 
     def begin(self, at_ns: int, steps: int) -> None:
