@@ -131,17 +131,9 @@ class _Answer(TypedDict, total=False):
     energy: _Energy | None
 
 
-def summary_of(
-    run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
-) -> RunSummary:
-    """The run summary from all rows of a run. Raises RowError if they are invalid."""
-    with _of(run["id"]):
-        return _summary_of(run, ranks, compilations, samples)
-
-
 @contextmanager
-def _of(id: str) -> Iterator[None]:
-    """Adds the run's id to the error of an invalid row."""
+def of_run(id: str) -> Iterator[None]:
+    """Raises RowError, with the run's id, if a row that is read here is invalid."""
     try:
         yield
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -149,13 +141,14 @@ def _of(id: str) -> Iterator[None]:
         raise RowError(f"run {id!r}: {why}") from None
 
 
-def _summary_of(
+def summary_of(
     run: Row, ranks: Iterable[Row], compilations: Iterable[Row], samples: Iterable[Row]
 ) -> RunSummary:
+    """The run summary from all rows of a run."""
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for row in compilations:
         by_rank.setdefault(row["rank"], []).append(_compiled(row))
-    of_ranks, of_gpus = _samples(samples)
+    of_ranks, of_gpus = samples_of(samples)
     known = {name: run[name] for name in _OF_RUN}
     State(run["state"])
     return msgspec.convert(
@@ -169,7 +162,7 @@ def _summary_of(
                     "compiled": by_rank.get(row["rank"], ()),
                     "left_out": row["left_out"],
                     "first_step_bytes": row["first_step_bytes"],
-                    "death": None if row["death"] is None else _death(row["death"]),
+                    "death": None if row["death"] is None else death_of(row["death"]),
                     "samples": of_ranks.get(row["rank"]),
                 }
                 for row in ranks
@@ -183,13 +176,8 @@ def _summary_of(
 _OF_RUN = ("id", "start", "run", "owner", "host", "began", "ended", "seen", "state", "summary")
 
 
-def death_of(id: str, text: str) -> Death:
-    """What killed a rank. Raises RowError if it is invalid."""
-    with _of(id):
-        return _death(text)
-
-
-def _death(text: str) -> Death:
+def death_of(text: str) -> Death:
+    """What killed a rank."""
     return msgspec.json.decode(text, type=Death)
 
 
@@ -199,13 +187,8 @@ def _answer(text: str) -> dict[str, Any]:
     return answer
 
 
-def samples_of(id: str, rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
-    """Samples by rank, and by GPU uuid. Raises RowError if they are invalid."""
-    with _of(id):
-        return _samples(rows)
-
-
-def _samples(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
+def samples_of(rows: Iterable[Row]) -> tuple[dict[int, Samples], dict[str, Samples]]:
+    """Samples by rank, and by GPU uuid."""
     of_ranks: dict[int, Samples] = {}
     of_gpus: dict[str, Samples] = {}
     for row in rows:

@@ -183,7 +183,8 @@ class Store:
         """Samples of a run by rank, and by GPU uuid; empty if they are damaged."""
         with self._database.reading() as connection, suppress(rows.RowError):  # ``save`` raises it
             if connection is not None:
-                return rows.samples_of(id, _of(connection, _SAMPLES, id))
+                with rows.of_run(id):
+                    return rows.samples_of(_of(connection, _SAMPLES, id))
         return {}, {}
 
     def ended(self, ids: Collection[str]) -> set[str]:
@@ -198,8 +199,9 @@ class Store:
         found: dict[tuple[str, int, float], Death] = {}
         with self._database.reading() as connection:
             for row in () if connection is None else connection.execute(_DEATHS):
-                with suppress(rows.RowError):  # ``load`` of that run raises it
-                    death = rows.death_of(row["id"], row["death"])
+                # ``load`` of that run raises it
+                with suppress(rows.RowError), rows.of_run(row["id"]):
+                    death = rows.death_of(row["death"])
                     found[row["start"], row["rank"], row["attached"]] = death
         return found
 
@@ -262,12 +264,13 @@ def _load(connection: sqlite3.Connection, id: str, *, samples: bool = True) -> R
     run = connection.execute("SELECT * FROM runs WHERE id = ?", (id,)).fetchone()
     if run is None:
         return None
-    return rows.summary_of(
-        dict(run),
-        _of(connection, _RANKS, id),
-        _of(connection, _COMPILATIONS, id),
-        _of(connection, _SAMPLES, id) if samples else (),
-    )
+    with rows.of_run(id):
+        return rows.summary_of(
+            dict(run),
+            _of(connection, _RANKS, id),
+            _of(connection, _COMPILATIONS, id),
+            _of(connection, _SAMPLES, id) if samples else (),
+        )
 
 
 def _state(connection: sqlite3.Connection, id: str) -> str | None:

@@ -1,9 +1,10 @@
 """The user's hooks on functions that the agent wraps, installed after it and removed midway."""
 
+import os
 from typing import Any
 
 import torch
-from _common import finish, note, small, train
+from _common import attach, finish, note, small, train
 from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import ChromiumEventLogger
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -32,6 +33,8 @@ def log_event_start(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 ChromiumEventLogger.log_event_start = log_event_start
 handle = register_optimizer_step_post_hook(count("steps"))
+if "SCENARIO_LATE" in os.environ:
+    attach()
 model = small()
 compiled = torch.compile(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
