@@ -139,6 +139,24 @@ def test_rare_facts_and_the_end_are_on_the_disk_when_the_process_is_gone(disk: P
         assert record.exit_code((training.folder / record.EXIT).read_bytes()) == 0
 
 
+@pytest.mark.parametrize(
+    "ends",
+    ["os._exit(0)", "os.execv(sys.executable, [sys.executable, '-c', ''])"],
+    ids=["_exit", "exec"],
+)
+def test_a_detach_before_an_end_without_an_exit_record_loses_no_step(disk: Path, ends: str) -> None:
+    body = f"""
+import os, sys, warmwatch
+warmwatch.attach()
+for _ in range(1000): warmwatch.step()
+warmwatch.detach()
+{ends}
+"""
+    subprocess.run([sys.executable, "-c", body], env=environment(WARMWATCH_DIR=str(disk)), check=True)
+    slot = slots.read(slots.only(disk))
+    assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (1000, "detached")
+
+
 def test_a_training_that_closes_all_descriptors_keeps_its_record(disk: Path) -> None:
     """The slot is opened and locked again, and only its owner may write to it, as before."""
     closes = PATIENT.replace("for line in", "os.closerange(3, 4096)\nfor line in")
