@@ -152,7 +152,9 @@ for _ in range(1000): warmwatch.step()
 warmwatch.detach()
 {ends}
 """
-    subprocess.run([sys.executable, "-c", body], env=environment(WARMWATCH_DIR=str(disk)), check=True)
+    subprocess.run(
+        [sys.executable, "-c", body], env=environment(WARMWATCH_DIR=str(disk)), check=True
+    )
     slot = slots.read(slots.only(disk))
     assert (slot.steps.steps, record.ENDS[slot.compile.end_code]) == (1000, "detached")
 

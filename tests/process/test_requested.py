@@ -58,6 +58,50 @@ def test_pytorchs_own_calls_are_not_reported_as_requested(records: Path) -> None
     assert slots.read(slots.only(records)).compile.wrappers == 0
 
 
+OVERDUE = """
+import warmwatch
+from warmwatch.lifecycle import api
+def overdue():
+    return "never_compiled" in api.attached.agent.warmth.judgement().conditions
+def compiled(one): return torch.compile(one, backend="eager")
+class Augmented(torch.utils.data.Dataset):
+    def __len__(self): return 5
+    def __getitem__(self, index): return augment(torch.ones(8))
+@torch.compile(backend="eager")
+def augment(x): return x + 1
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+frozen = make().requires_grad_(False)
+def no_time(function): function(); return overdue()
+def later(function): function(); train(model, o, 3); return overdue()
+found = {}
+for name, wait, request in (
+    ("model", later, lambda: compiled(model)),
+    ("its method", later, lambda: compiled(model.forward)),
+    ("in place", later, lambda: make().compile(backend="eager")),
+    ("decorated", later, lambda: torch.compile(backend="eager")(model)),
+    ("compiler", later, lambda: torch.compiler.compile(model, backend="eager")),
+    ("optimizer", later, lambda: compiled(o.step)),
+    ("late", no_time, lambda: compiled(model)),
+    ("function", later, lambda: compiled(lambda x: model(x))),
+    ("for evaluation", later, lambda: compiled(make().eval())),
+    ("frozen", later, lambda: compiled(frozen)),
+    ("in a worker", later, lambda: list(
+        torch.utils.data.DataLoader(Augmented(), num_workers=1))),
+):
+    warmwatch.attach()
+    train(model, o, 5)
+    found[name] = wait(request)
+    warmwatch.detach()
+result(found)
+"""
+
+
+def test_only_what_every_step_calls_is_missed(records: Path) -> None:
+    found = result_of(records, OVERDUE, attach=False)
+    missed = {"model", "its method", "in place", "decorated", "compiler", "optimizer"}
+    assert {name for name, overdue in found.items() if overdue} == missed
+
+
 STANCE = """
 import torch._dynamo.config
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)

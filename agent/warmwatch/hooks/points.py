@@ -101,9 +101,9 @@ class Listener:
         ``seconds``: how long PyTorch measured that one launch takes; ``None`` if it did not.
         """
 
-    def wrapped(self, way: Mapping[str, Any]) -> None:
+    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile``; ``way``: the arguments, as journal
-        values."""
+        values. ``trains``: every step calls what it was called with."""
 
     def progress(self, of: str, done: int, total: int) -> None:
         """``done`` of ``total`` are done; ``of`` is one of ``record.PROGRESS``."""

@@ -37,8 +37,11 @@ class CompileCalls:
         self._ways = PendingCalls()
         self._is_open = False
 
-    def wrapped(self, way: Mapping[str, Any], now: int) -> None:
+    def wrapped(self, way: Mapping[str, Any], now: int, requested_at: int) -> None:
+        """``requested_at``: of ``CompileCounts``, 0 if this call does not change it."""
         self._block[AT["wrappers"]] += 1
+        if requested_at:
+            self._block[AT["requested_at"]] = requested_at
         self._ways.add(way)
         self._report_calls(now)
         self._state.read_disabled()

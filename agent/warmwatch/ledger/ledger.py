@@ -228,10 +228,10 @@ class Ledger:
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
         self._queue.post(self._pausing.ended, what, thread, now, steps)
 
-    def wrapped(self, way: Mapping[str, Any]) -> None:
+    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile`` with these arguments."""
-        now = self._clock()
-        self._queue.post(self._compile_calls.wrapped, way, now)
+        now, steps = self._clock(), self._store.steps()
+        self._queue.post(self._compile_calls.wrapped, way, now, 1 + steps if trains else 0)
 
     def optimizer_made(self) -> None:
         """The process made an optimizer: from now on only steps show that it is warm."""

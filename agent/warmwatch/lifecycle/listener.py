@@ -168,9 +168,9 @@ class HookListener(Listener):
     def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
         self._process.ledger.spilled(kernel, registers, seconds)
 
-    def wrapped(self, way: Mapping[str, Any]) -> None:
+    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """Record how the program called ``torch.compile``."""
-        self._process.ledger.wrapped(way)
+        self._process.ledger.wrapped(way, trains=trains)
 
     def progress(self, of: str, done: int, total: int) -> None:
         """Record the progress of the activity: ``done`` of ``total``."""

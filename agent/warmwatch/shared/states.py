@@ -49,7 +49,7 @@ class Conditions(NamedTuple):
     """a compilation takes far longer than any before explains: it may hang
     (docs/how-to/debug-a-hang.md)"""
     never_compiled: bool
-    """`torch.compile` was called and nothing has compiled
+    """`torch.compile` was called with what each step calls, and nothing has compiled
     (docs/how-to/requested-but-not-compiled.md)"""
     cudagraph_skipped: bool
     """CUDA graphs were requested and skipped"""

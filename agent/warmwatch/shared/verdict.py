@@ -401,12 +401,17 @@ def _nothing_captured(facts: Facts, now_ns: int) -> bool:
 
 
 def _never_compiled(facts: Facts, now_ns: int) -> bool:
-    """Requested, but Dynamo has not looked at a single frame in steps that would make it eager.
+    """Requested, but Dynamo has not looked at a single frame in K steps since.
+
+    Only steps after a request for an object that trains show that: a function may be for an
+    evaluation to come, or for a DataLoader's worker. A program that reports ready() is believed.
 
     Activity of other compilers (a Triton kernel, a C++ extension) is not Dynamo's; activity of the
     phase ``other`` may be.
     """
-    compile = facts.compile
+    compile, warm_by = facts.compile, _warm_by(facts, now_ns)
+    requested = compile.requested_at
+    overdue = requested and facts.steps.steps + 1 - requested >= facts.warm_steps
     return (
         compile.wrappers > 0
         and not compile.precompiled  # the wrapped function may be compiled already
@@ -415,7 +420,8 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
         and not compile.compilations[KINDS.index("forward")]
         and not compile.graphs + compile.graphs_before
         and not any(compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
-        and _warm_by(facts, now_ns) is not None
+        and warm_by is not None
+        and bool(overdue or warm_by[0] == "ready")
     )
 
 

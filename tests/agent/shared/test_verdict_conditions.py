@@ -50,7 +50,12 @@ def test_nothing_was_captured_if_frames_were_traced_and_none_became_a_graph(
     assert ("nothing_captured" in judged.conditions) is holds
 
 
-REQUESTED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
+REQUESTED: dict[str, object] = {
+    "wrappers": 1,
+    "requested_at": 1,
+    "begun": 0,
+    "activities_seen": 0,
+}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,9 @@ REQUESTED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
         ({"clean_after": 20 - K}, True),
         ({"clean_after": 20 - K + 1}, False),
         ({"wrappers": 0}, False),
+        ({"requested_at": 0}, False),
+        ({"requested_at": 20 - K + 1}, True),
+        ({"requested_at": 20 - K + 2}, False),
         ({"disabled": 1}, False),
         ({"active_since_ns": AT}, False),
         ({"compilations": FORWARD}, False),
@@ -76,6 +84,9 @@ REQUESTED: dict[str, object] = {"wrappers": 1, "begun": 0, "activities_seen": 0}
         "after K clean steps",
         "not yet",
         "not requested",
+        "only functions",
+        "requested K steps ago",
+        "requested late",
         "turned off",
         "it compiles now",
         "a frame was traced",

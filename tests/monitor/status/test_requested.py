@@ -16,11 +16,11 @@ from warmwatch_monitor.status.words.sentence import answer as headline_of
 from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal.status import exit_code
 
-IN_VAIN = replace(b.EAGER.compile, wrappers=2)
+IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
     "gpt2: runs eagerly, but torch.compile was called 2 times and nothing has compiled in 120 "
     "steps; another object is called than the one it gave back, or it is for evaluation only, or "
-    "a stance was set around the calls"
+    "a DataLoader's worker calls it, or a stance was set around the calls"
 )
 
 
@@ -53,6 +53,8 @@ def test_an_early_request_is_reported_as_such() -> None:
         replace(IN_VAIN, wrappers=0),
         replace(IN_VAIN, disabled=1),
         replace(IN_VAIN, clean_after=118),
+        replace(IN_VAIN, requested_at=0),
+        replace(IN_VAIN, requested_at=119),
         replace(IN_VAIN, compilations=b.kinds(forward=1)),
         replace(IN_VAIN, graphs=1),
         replace(IN_VAIN, graphs_before=1),
@@ -61,12 +63,20 @@ def test_an_early_request_is_reported_as_such() -> None:
         replace(IN_VAIN, active_since_ns=b.ago(1)),
     ],
     ids=[
-        *("nothing requested", "turned off", "few steps", "compiled", "captured", "before"),
+        *("nothing requested", "turned off", "few steps", "a function", "requested late"),
+        *("compiled", "captured", "before"),
         *("dynamo looked at it", "somebody did", "it compiles now"),
     ],
 )
 def test_an_uncertain_case_is_not_reported(counts: CompileCounts) -> None:
     assert "never_compiled" not in holds(counts)
+
+
+def test_a_function_that_no_step_calls_is_reported_and_needs_no_attention() -> None:
+    view = eager(replace(IN_VAIN, requested_at=0))
+    words = "torch.compile was called 2 times: nothing that it returned has run here"
+    assert b.in_words(view).endswith(words)
+    assert exit_code(status(b.snapshot(view))) == 0
 
 
 def test_another_compiler_does_not_hide_the_condition() -> None:

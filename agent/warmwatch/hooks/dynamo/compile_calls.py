@@ -96,14 +96,35 @@ def install(listener: Listener) -> Installed:
     def optimize(*args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
             try:
-                if not kwargs.get("disable") and is_asked_for(sys._getframe(1)):
-                    listener.wrapped(way_of(args, kwargs))
+                caller = sys._getframe(1)
+                if not kwargs.get("disable") and is_asked_for(caller):
+                    listener.wrapped(way_of(args, kwargs), trains=trains(compiled_by(caller)))
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.wrappers", error)
         return original(*args, **kwargs)
 
     replaced.put(dynamo, "optimize", disable(optimize))
     return Installed(uninstall=replaced.undo)
+
+
+def compiled_by(caller: FrameType | None) -> Any:
+    """What ``torch.compile`` was called with; ``None`` if it was not called."""
+    while caller is not None and caller.f_globals.get("__name__") in _DOORS:
+        if caller.f_code.co_name == "compile" and "model" in caller.f_code.co_varnames:
+            return caller.f_locals.get("model")
+        caller = caller.f_back
+    return None
+
+
+def trains(compiled: Any) -> bool:
+    """Whether every step calls it: a module in training with parameters to train, or a method of
+    one or of an optimizer. When a function is called is unknown."""
+    owner = getattr(compiled, "__self__", compiled)
+    if hasattr(owner, "param_groups"):
+        return True
+    if not getattr(owner, "training", False) or not hasattr(owner, "parameters"):
+        return False
+    return any(one.requires_grad for one in owner.parameters())
 
 
 def is_asked_for(caller: FrameType | None) -> bool:

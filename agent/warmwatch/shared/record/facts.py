@@ -169,6 +169,8 @@ class CompileCounts(NamedTuple):
         uncompiled_evaluations: evaluations in which no compiled function was called.
         evaluation_batches, evaluation_batches_ns: batches of the evaluations in which nothing
             compiled, and the length of those evaluations.
+        requested_at: 1 + the number of steps at the last call of ``torch.compile`` with an object
+            that trains (see ``hooks.dynamo.compile_calls``); 0 if there was none.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -259,6 +261,7 @@ class CompileCounts(NamedTuple):
     uncompiled_evaluations: int = 0
     evaluation_batches: int = 0
     evaluation_batches_ns: int = 0
+    requested_at: int = 0
 
 
 class Identity(NamedTuple):

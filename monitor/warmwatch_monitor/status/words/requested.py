@@ -61,6 +61,14 @@ def _stance(name: str) -> str:
     return f'torch.compiler.set_stance("{name}")'
 
 
+def not_called(figures: Figures) -> str | None:
+    """That nothing compiled, which may be as requested; ``None`` if nothing was requested."""
+    wrapped = figures.compile.wrappers
+    if not wrapped:
+        return None
+    return f"torch.compile was called {_times(wrapped)}: nothing that it returned has run here"
+
+
 def never_compiled(figures: Figures) -> tuple[str, str]:
     """What did not happen, and the likely reasons, since PyTorch gives none."""
     wrapped = figures.compile.wrappers
@@ -70,7 +78,7 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
         f"torch.compile was called{times} and nothing has compiled in {steps}",
         (
             "another object is called than the one it gave back, or it is for evaluation only, or "
-            "a stance was set around the calls"
+            "a DataLoader's worker calls it, or a stance was set around the calls"
         ),
     )
 

@@ -20,7 +20,12 @@ from warmwatch_monitor.status.words.conditions import (
     slower_speed,
 )
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
-from warmwatch_monitor.status.words.requested import never_compiled, of_recompile, turned_off
+from warmwatch_monitor.status.words.requested import (
+    never_compiled,
+    not_called,
+    of_recompile,
+    turned_off,
+)
 
 # the head of the sentence, and the clauses that explain it
 StateText = tuple[str, tuple[Clause, ...]]
@@ -262,7 +267,9 @@ def _eager(view: RankView) -> StateText:
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
         return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ()
-    return f"no compile activity in {steps}: the model runs eagerly", _speed(view)
+    unused = not_called(view.figures)
+    clauses = (*_speed(view), *((Clause(unused, Importance.REASON),) if unused else ()))
+    return f"no compile activity in {steps}: the model runs eagerly", clauses
 
 
 def _speed(view: RankView) -> tuple[Clause, ...]:
