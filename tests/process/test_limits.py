@@ -10,7 +10,6 @@ from support.documents import status
 from support.records import wait_until
 from support.sources import poller
 from support.trainings import training
-from warmwatch_monitor.pipeline import limits
 
 LOADERS = """
 import threading, time
@@ -123,10 +122,7 @@ for limit, seconds, once in (
 """
 
 
-def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(
-    records: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "_LEAST_RARELY", 5.0)  # for a short test
+def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(records: Path) -> None:
     look = poller(directories=(str(records),))
 
     def limit() -> dict[str, object] | None:
@@ -140,10 +136,10 @@ def test_the_share_of_each_limit_agrees_with_the_trainings_own_clock(
         assert limit() is None
         one.go()
         for expected in ("input", "saving", "evaluation"):
+            wait_until(lambda want=expected: (limit() or {}).get("verdict") == want)
             name, share = one.result()
             assert name == expected
             one.reach(expected)
-            wait_until(lambda want=expected: (limit() or {}).get("verdict") == want)
             assert (limit() or {})["share"] == pytest.approx(share, abs=0.06)
             one.go()
         assert one.wait() == 0, one.stderr

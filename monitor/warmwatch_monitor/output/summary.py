@@ -33,7 +33,8 @@ class Clause(NamedTuple):
         text: the words. importance: their rank among the clauses.
         short: shorter words for a headline that ``text`` does not fit into.
         joint: the separator if it directly follows the words of the state.
-        alone: its words as a detail, if different.
+        alone: its words as a detail, if different. in_full: it is a detail in any case, because
+        these words have the evidence, which no headline needs.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Clause(NamedTuple):
     short: str = ""
     joint: str = _JOINT
     alone: str = ""
+    in_full: bool = False
 
     @property
     def detail(self) -> str:
@@ -66,6 +68,7 @@ def headline(name: str, head: str, clauses: Iterable[Clause]) -> Headline:
         joined = f"{summary}{one.joint if summary == whole else _JOINT}"
         if len(longer := f"{joined}{one.text}") <= LONGEST:
             summary = longer
+            details = [one.detail] if one.in_full else []
         elif one.short and len(longer := f"{joined}{one.short}") <= LONGEST:
             summary, details = longer, [one.detail]
         else:

@@ -10,6 +10,8 @@
 
 There is no verdict where a reading is missing, or two explanations fit. Without GPM, utilization
 shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
+Saves and evaluations count from the first second on, but one of them has no rate: the share of a
+single pause is no verdict, and there is no other one while it is that large.
 
 A verdict does not flap. Averages span half a minute or four steps. The present verdict ends at
 lower limits than it began at, and another must exceed it by MARGIN.
@@ -23,7 +25,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import WARM
+from warmwatch.shared.verdict import WARM, evaluating_since_ns, saving_since_ns
 from warmwatch_monitor.model import (
     GpuReading,
     Host,
@@ -53,8 +55,8 @@ _NEAR_LIMIT = 0.95
 
 _POLL_NS = 10**9  # NVML's averages are not shorter
 _WINDOW, _WINDOW_STEPS = 30.0, 4
-_RARE, _RARELY = 600.0, ("saving", "evaluating")  # they are minutes apart
-_LEAST, _LEAST_RARELY, _LEAST_STEPS = 5.0, 30.0, 3
+_RARE, _PAUSES = 600.0, {"saving": "saving", "evaluating": "evaluation"}  # minutes apart
+_LEAST, _LEAST_STEPS, _LEAST_PAUSES = 5.0, 3, 2
 _FIRST_POLL = 30.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
@@ -63,7 +65,8 @@ class Load(Struct, frozen=True, kw_only=True):
     """Averages of what may limit a rank; ``None`` is "not known".
 
     Attributes:
-        waiting, saving, evaluating: shares of the time.
+        waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
+        and evaluation that rest on a single pause, or on too little time.
         busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
@@ -77,6 +80,7 @@ class Load(Struct, frozen=True, kw_only=True):
     waiting: float | None = None
     saving: float | None = None
     evaluating: float | None = None
+    by_chance: Collection[str] = ()
     busy: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -106,6 +110,8 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
     if not overheads:
         return next(_of_gpu(load, held), None)
     found = max(overheads, key=lambda one: (one.share or 0.0) + _slack(one.verdict, held))
+    if found.verdict in load.by_chance:
+        return None
     if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
         found = replace(found, evidence=(*found.evidence, *reduced.evidence))
     return found
@@ -283,7 +289,8 @@ class Window(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
         wait_ns, saving_ns, evaluating_ns: totals at that step. gpu_ns: the last GPU reading.
-        cpu_seconds: of its process. verdict: the last one.
+        cpu_seconds: of its process. pauses: in how many steps it saved and evaluated, by the name
+        of the average. verdict: the last one.
     """
 
     at_ns: int
@@ -296,6 +303,7 @@ class Window(Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None = None
     means: Mapping[str, Mean] = {}
     throttled: Mapping[str, Mean] = {}
+    pauses: Mapping[str, int] = {}
     verdict: LimitedBy | None = None
 
 
@@ -319,7 +327,8 @@ def follow(
         cpu_seconds=view.process.cpu_seconds if view.process else None,
     )
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
-        return replace(now, means={} if known else _first_poll(view))
+        means, pauses = ({}, {}) if known else _first_poll(view)
+        return replace(now, means=means, pauses=pauses)
     if now.step_ns == known.step_ns:  # a pause since belongs to the step that comes
         now = replace(
             now,
@@ -327,18 +336,16 @@ def follow(
             saving_ns=known.saving_ns,
             evaluating_ns=known.evaluating_ns,
         )
-    step = view.figures.steps.length or 0.0
-    means, throttled = dict(known.means), dict(known.throttled)
-    window = max(_WINDOW, _WINDOW_STEPS * step)
+    means, throttled, pauses = dict(known.means), dict(known.throttled), dict(known.pauses)
+    window = _window(view)
     if took := (now.step_ns - known.step_ns) / 1e9:
-        for name, spent, span in (
-            ("waiting", now.wait_ns - known.wait_ns, window),
-            ("saving", now.saving_ns - known.saving_ns, max(_RARE, window)),
-            ("evaluating", now.evaluating_ns - known.evaluating_ns, max(_RARE, window)),
-        ):
-            _add(means, name, min(1.0, spent / 1e9 / took), took, span)
+        waited = (now.wait_ns - known.wait_ns) / 1e9
+        _add(means, "waiting", min(1.0, waited / took), took, window)
+        _add_pause(means, pauses, "saving", now.saving_ns - known.saving_ns, took, window)
+        spent_ns = now.evaluating_ns - known.evaluating_ns
+        _add_pause(means, pauses, "evaluating", spent_ns, took, window)
     took = (now.gpu_ns - known.gpu_ns) / 1e9
-    if took > 0 and known.gpu_ns and _is_training(view):
+    if took > 0 and known.gpu_ns and _is_training(view, now_ns):
         for name, value in _measured(view, pids):
             _add(means, name, value, took, window)
         reasons = {name for gpu in view.gpus for name, holds in gpu.throttled if holds}
@@ -349,37 +356,74 @@ def follow(
         _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
     if took > 0 and view.process and view.process.queued_ratio is not None:
         _add(means, "queued", view.process.queued_ratio, took, window)
-    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
+    return replace(
+        now, means=means, throttled=throttled, pauses=pauses, verdict=known.verdict
+    )
+
+
+def _add_pause(
+    means: dict[str, Mean],
+    pauses: dict[str, int],
+    name: str,
+    spent_ns: int,
+    took: float,
+    window: float,
+) -> None:
+    """Add the saves or evaluations within ``took`` seconds, up to one step."""
+    _add(means, name, min(1.0, spent_ns / 1e9 / took), took, max(_RARE, window))
+    pauses[name] = pauses.get(name, 0) + (spent_ns > 0)
+
+
+def _window(view: RankView) -> float:
+    """Seconds that its averages span."""
+    return max(_WINDOW, _WINDOW_STEPS * (view.figures.steps.length or 0.0))
 
 
 def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window: float) -> None:
     means[name] = means.get(name, Mean(0.0, 0.0)).with_more(value, seconds, window)
 
 
-def _first_poll(view: RankView) -> dict[str, Mean]:
+def _first_poll(view: RankView) -> tuple[dict[str, Mean], dict[str, int]]:
     """Shares of the whole run, for a reader that comes late; empty soon after compile activity.
 
-    Compiling is no share of a warm run. How much of it was in evaluations is not known.
+    They include the wait for the first batch, so the time is that since the agent attached.
+    Compiling is no share of a warm run. How much of it was in evaluations is not known. Of the
+    pauses, only the longest is known: what others took is as good as a second one.
     """
-    steps, pauses = view.figures.steps, view.figures.pauses
-    compiling = view.figures.compile.seconds
-    saving, evaluating = pauses.saving_seconds or 0.0, pauses.evaluating_seconds or 0.0
-    touched = max(0.0, (steps.touched.sum_seconds or 0.0) - compiling)
-    ran = (steps.clean.sum_seconds or 0.0) + touched + saving + evaluating
+    steps, counts = view.figures.steps, view.record.slot.compile
+    spent = {
+        "waiting": steps.batch_wait_seconds or 0.0,
+        "saving": counts.saving_ns / 1e9,
+        "evaluating": counts.evaluating_ns / 1e9,
+    }
+    compiling, attached = view.figures.compile.seconds, view.figures.who.attached_at
+    if attached is None or steps.last_at is None:
+        return {}, {}
+    ran = steps.last_at - attached - compiling
     since = view.judgement.clean_steps * (steps.length or 0.0)
-    if min(ran, since) < _FIRST_POLL or min(compiling, evaluating) > MARGIN * ran:
-        return {}
-    waited = (steps.batch_wait_seconds or 0.0, saving, evaluating)
-    names = ("waiting", "saving", "evaluating")
-    return {name: Mean(min(1.0, one / ran), ran) for name, one in zip(names, waited, strict=True)}
+    if min(ran, since) < _FIRST_POLL or min(compiling, spent["evaluating"]) > MARGIN * ran:
+        return {}, {}
+    long = view.figures.log.long_steps
+    longest = {
+        "saving": max((one.saving_seconds for one in long), default=0.0),
+        "evaluating": max((one.evaluating_seconds for one in long), default=0.0),
+    }
+    means = {name: Mean(min(1.0, one / ran), ran) for name, one in spent.items()}
+    again = [name for name, one in longest.items() if spent[name] > (1 + MARGIN) * one]
+    return means, dict.fromkeys(again, _LEAST_PAUSES)
 
 
-def _is_training(view: RankView) -> bool:
-    """Whether GPU readings are of its steps, and not of a pause that lasts or has just ended."""
-    pauses, progress = view.figures.pauses, view.figures.progress
+def _is_training(view: RankView, now_ns: int) -> bool:
+    """Whether GPU readings are of its steps, and not of a pause that lasts or has just ended.
+
+    Other gaps count: the GPU is idle because the loader, or something unknown, holds it up.
+    """
+    pauses, counts = view.figures.pauses, view.record.slot.compile
     if pauses.saving_since or pauses.evaluating_since or pauses.between_cells_since:
         return False
-    return progress.gap_seconds is None or progress.gap_seconds >= _SETTLED
+    gap = view.figures.progress.gap_seconds
+    until = max(counts.saved_ns, counts.evaluated_ns, counts.between_cells_until_ns)
+    return gap is None or max(gap, (now_ns - until) / 1e9) >= _SETTLED
 
 
 def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[str, float]]:
@@ -410,14 +454,34 @@ def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> f
     return min(1.0, sum(ratio for pid, ratio in gpu.process_ratios if pid not in pids))
 
 
-def load_of(window: Window, view: RankView, host: Host | None) -> Load:
+def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
+    """``window`` with the saves and evaluations since its last step, and the one in progress."""
+    slot, means, pauses = view.record.slot, dict(window.means), dict(window.pauses)
+    counts, took = slot.compile, (now_ns - window.step_ns) / 1e9
+    for name, spent_ns, since_ns in (
+        ("saving", counts.saving_ns - window.saving_ns, saving_since_ns(slot.steps, counts)),
+        (
+            "evaluating",
+            counts.evaluating_ns - window.evaluating_ns,
+            evaluating_since_ns(slot.steps, counts),
+        ),
+    ):
+        spent_ns += max(0, now_ns - since_ns) if since_ns else 0
+        if spent_ns and took > 0:
+            _add_pause(means, pauses, name, spent_ns, took, _window(view))
+    return replace(window, means=means, pauses=pauses)
+
+
+def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> Load:
     """The averages of ``window`` that cover enough time."""
+    window = _with_pause(window, view, now_ns)
     step = view.figures.steps.length
     least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
+    settled = {name for name, one in window.means.items() if one.seconds >= least}
     known = {
         name: one.value
         for name, one in window.means.items()
-        if one.seconds >= (max(least, _LEAST_RARELY) if name in _RARELY else least)
+        if name in settled or name in _PAUSES  # these rule out others from the beginning
     }
     watts, limit = known.get("watts"), known.get("limit_watts")
     if not view.figures.steps.batches:
@@ -427,6 +491,11 @@ def load_of(window: Window, view: RankView, host: Host | None) -> Load:
     graphs = None if compile.compilations is None else "on" if kinds.get("cudagraph") else "off"
     return Load(
         **known,
+        by_chance=[
+            verdict
+            for name, verdict in _PAUSES.items()
+            if name not in settled or window.pauses.get(name, 0) < _LEAST_PAUSES
+        ],
         power=watts / limit if watts is not None and limit else None,
         throttled={
             name: one.value for name, one in window.throttled.items() if one.seconds >= least
@@ -458,7 +527,7 @@ def with_limits(
             if view.living and view.judgement.state in WARM and view.figures.steps.count:
                 if window is None or now_ns - window.at_ns >= _POLL_NS:
                     window = follow(window, view, now_ns, pids)
-                    load = load_of(window, view, host)
+                    load = load_of(window, view, host, now_ns)
                     held = window.verdict.verdict if window.verdict else None
                     window = replace(window, verdict=limited_by(load, held))
             elif view.living and window is not None:

@@ -16,6 +16,7 @@ from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.model import (
     Host,
     LimitedBy,
+    LongStep,
     ProcessReading,
     RankView,
     RecordReading,
@@ -56,6 +57,12 @@ WAITS = replace(
     COPIES, busy=0.995, sm=0.274, tensor=0.066, dram=0.042, power=0.33, nvlink_bytes=3e9
 )
 AS_READ = {"utilization_ratio": 0.99}  # as builders.gpu() has the rest
+COMPUTES = {**AS_READ, "tensor_active_ratio": 0.7}
+
+
+def verdict(load: Load) -> str | None:
+    found = limited_by(load)
+    return found.verdict if found else None
 
 
 @pytest.mark.parametrize(
@@ -184,14 +191,15 @@ class Training:
     """A rank that is polled once a second from its warm-up on, with steps of half a second.
 
     Attributes:
-        marked_every: seconds between the step marks that polls see.
+        marked_every: seconds between the step marks that polls see. evaluating_since: when an
+        evaluation in progress began, in seconds.
     """
 
     def __init__(self, **gpu: float | None) -> None:
-        self.gpu, self.marked_every = gpu, 1
+        self.gpu, self.marked_every, self.evaluating_since = gpu, 1, 0
         self.window: Window | None = None
-        self.seconds = 0
-        self.spent = {"batch_wait_ns": 0, "saving_ns": 0, "evaluating_ns": 0, "cpu": 0.0}
+        self.seconds = self.marked = 0
+        self.spent = {"batch_wait_ns": 0, "saving_ns": 0, "evaluating_ns": 0, "cpu": 0.0, "none": 0}
 
     def view(self, *, begun: int = 2, run: str = "gpt2", **identity: object) -> RankView:
         """As of now."""
@@ -209,11 +217,12 @@ class Training:
                 clean_after=b.WARM.steps.steps - 3,
                 saving_ns=self.spent["saving_ns"],
                 evaluating_ns=self.spent["evaluating_ns"],
+                evaluating_since_ns=self.evaluating_since and NOW + self.evaluating_since * SECOND,
             ),
             steps=replace(
                 b.WARM.steps,
-                steps=b.WARM.steps.steps + 2 * self.seconds,
-                last_step_ns=at - self.seconds % self.marked_every * SECOND,
+                steps=b.WARM.steps.steps + 2 * self.marked,
+                last_step_ns=NOW + self.marked * SECOND,
                 batches=9,
                 batch_wait_ns=self.spent["batch_wait_ns"],
             ),
@@ -229,12 +238,21 @@ class Training:
         """The averages after as many polls; ``spent``: seconds of each second."""
         for _ in range(seconds):
             self.seconds += 1
+            if self.seconds % self.marked_every == 0:
+                self.marked = self.seconds
             self.spent["cpu"] += cpu
             for name, share in spent.items():
                 self.spent[name] += round(share * SECOND)
             self.window = follow(self.window, self.view(), NOW + self.seconds * SECOND, {1})
         assert self.window is not None
-        return load_of(self.window, self.view(), None)
+        return load_of(self.window, self.view(), None, NOW + self.seconds * SECOND)
+
+    def paused(self, seconds: int, name: str) -> Load:
+        """The averages after a pause between two steps."""
+        every, self.marked_every = self.marked_every, 10**9
+        load = self.after(seconds, **{name: 1.0})
+        self.marked_every = every
+        return load
 
 
 def test_averages_are_of_the_polls() -> None:
@@ -262,19 +280,63 @@ def test_averages_follow_a_change_within_a_minute() -> None:
 
 
 def test_a_few_seconds_give_no_verdict() -> None:
-    assert Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9) == Load(
-        gpus=True, cudagraphs="off"
-    )
+    load = Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9)
+    pauses = {"saving": 0.0, "evaluating": 0.0, "by_chance": ["saving", "evaluation"]}
+    assert load == Load(gpus=True, cudagraphs="off", **pauses)
 
 
 @pytest.mark.parametrize("name", ["saving", "evaluating"])
-def test_one_pause_soon_after_the_warm_up_gives_no_verdict(name: str) -> None:
-    training = Training()
-    training.after(8)
-    assert limited_by(training.after(4, **{f"{name}_ns": 1.0})) is None
-    assert limited_by(training.after(50)) is None
-    load = training.after(60, **{f"{name}_ns": 0.6})
-    assert getattr(load, name) == pytest.approx((4 + 36) / 121)  # the first poll begins it
+def test_one_pause_has_no_rate_and_two_have_one(name: str) -> None:
+    """Steps that mostly compute do not limit a training that mostly saves."""
+    training = Training(**COMPUTES)
+    assert verdict(training.after(20)) == "compute"
+    assert verdict(training.paused(20, f"{name}_ns")) is None
+    assert verdict(training.after(20)) is None
+    load = training.paused(20, f"{name}_ns")
+    assert verdict(load) == {"saving": "saving", "evaluating": "evaluation"}[name]
+    assert getattr(load, name) == pytest.approx(40 / 79, abs=0.01)  # the first poll begins it
+    assert verdict(training.after(300)) == "compute"
+
+
+def test_a_short_save_leaves_the_verdict_of_the_gpu() -> None:
+    training = Training(**COMPUTES)
+    training.after(20)
+    assert verdict(training.paused(3, "saving_ns")) == "compute"
+
+
+def test_an_evaluation_counts_before_it_ends() -> None:
+    training = Training(**COMPUTES)
+    training.after(20)
+    training.evaluating_since, training.marked_every = training.seconds, 10**9
+    assert verdict(training.after(4)) == "compute"
+    load = training.after(16)
+    assert (verdict(load), load.evaluating) == (None, pytest.approx(0.5, abs=0.02))
+
+
+def test_the_idle_gpu_counts_while_a_loader_waits_for_long() -> None:
+    """As a loader that fetches a shard from time to time."""
+    training = Training(**COMPUTES)
+    load = training.after(10)
+    for _ in range(4):
+        training.gpu = {**COMPUTES, "utilization_ratio": 0.0, "tensor_active_ratio": 0.0}
+        training.paused(9, "none")
+        training.after(1, batch_wait_ns=10.0)
+        training.gpu = COMPUTES
+        load = training.after(10)
+    assert (verdict(load), load.waiting) == ("input", pytest.approx(0.5, abs=0.1))
+
+
+def test_an_idle_gpu_counts_if_nothing_is_known_of_a_gap() -> None:
+    training = Training(**COMPUTES)
+    training.after(10)
+    training.gpu = {**COMPUTES, "utilization_ratio": 0.0, "tensor_active_ratio": 0.0}
+    load = training.paused(30, "none")
+    assert (verdict(load), load.busy) == ("host", pytest.approx(0.2, abs=0.2))
+    assert verdict(training.after(30, cpu=0.0)) is None
+
+
+def test_pauses_of_each_step_are_the_limit_within_seconds() -> None:
+    assert verdict(Training(**COMPUTES).after(7, saving_ns=0.6)) == "saving"
 
 
 def test_averages_start_over_after_compile_activity() -> None:
@@ -282,6 +344,7 @@ def test_averages_start_over_after_compile_activity() -> None:
     training.after(40, batch_wait_ns=0.5)
     window = follow(training.window, training.view(begun=3), NOW + 41 * SECOND, {1})
     assert not window.means
+    assert not window.pauses
     assert window.verdict is None
 
 
@@ -290,6 +353,7 @@ def test_gpu_readings_during_a_save_do_not_count() -> None:
     training.after(20)
     training.gpu["utilization_ratio"] = 0.0
     training.seconds += 1
+    training.marked += 1
     view = training.view()
     view = replace(
         view, figures=replace(view.figures, pauses=replace(view.figures.pauses, saving_since=1.0))
@@ -299,39 +363,64 @@ def test_gpu_readings_during_a_save_do_not_count() -> None:
     assert window.means["busy"].value == 1.0
 
 
+def _whole(view: RankView, ran: float, compiling: float, waited: float) -> RankView:
+    """``view`` of a run that has trained for ``ran`` seconds since it attached, and compiled."""
+    figures = view.figures
+    assert figures.steps.last_at
+    attached = figures.steps.last_at - ran - compiling
+    steps = replace(figures.steps, batch_wait_seconds=waited)
+    figures = replace(
+        figures,
+        steps=steps,
+        compile=replace(figures.compile, seconds=compiling),
+        who=replace(figures.who, attached_at=attached),
+    )
+    return replace(view, figures=figures)
+
+
 @pytest.mark.parametrize(
-    ("compiling", "touched", "evaluating", "share"),
+    ("ran", "compiling", "evaluating", "share"),
     [
-        (0.0, 0.0, 0.0, 0.4),
-        (60.0, 62.0, 0.0, 40 / 102),
-        (60.0, 20.0, 0.0, 0.4),  # most of it was between steps
-        (60.0, 62.0, 1.0, 40 / 103),
-        (60.0, 62.0, 20.0, None),  # the evaluations may have compiled
+        (100.0, 0.0, 0.0, 0.4),
+        (100.0, 60.0, 0.0, 0.4),
+        (160.0, 60.0, 0.0, 0.25),  # it has waited for the first batch, or loaded a model
+        (100.0, 60.0, 1.0, 0.4),
+        (100.0, 60.0, 20.0, None),  # the evaluations may have compiled
     ],
 )
 def test_a_late_reader_has_the_shares_of_the_whole_run(
-    compiling: float, touched: float, evaluating: float, share: float | None
+    ran: float, compiling: float, evaluating: float, share: float | None
 ) -> None:
     """As in ``warmwatch status`` without a daemon, after compiling for any time."""
     training = Training()
-    training.seconds = 30
-    view = training.view()
-    figures = view.figures
-    steps = replace(
-        figures.steps,
-        batch_wait_seconds=40.0,
-        clean=replace(figures.steps.clean, sum_seconds=100.0),
-        touched=replace(figures.steps.touched, sum_seconds=touched),
-    )
-    compiled = replace(figures.compile, seconds=compiling)
-    pauses = replace(figures.pauses, evaluating_seconds=evaluating)
-    figures = replace(figures, steps=steps, compile=compiled, pauses=pauses)
-    view = replace(view, figures=figures)
+    training.seconds = training.marked = 30
+    training.spent["evaluating_ns"] = round(evaluating * SECOND)
+    view = _whole(training.view(), ran, compiling, 40.0)
     found = with_limits(b.runs(view), {}, None, NOW)[1][0].limited_by
     assert (found and found.verdict) == (None if share is None else "input")
     assert (found and found.share) == (None if share is None else pytest.approx(share))
     fresh = replace(view, judgement=replace(view.judgement, clean_steps=50))
     assert with_limits(b.runs(fresh), {}, None, NOW)[1][0].limited_by is None, "of earlier code"
+
+
+@pytest.mark.parametrize(
+    ("name", "longest", "verdict"),
+    [("saving", 40.0, None), ("saving", 20.0, "saving"), ("evaluating", 0.0, "evaluation")],
+)
+def test_a_late_reader_has_no_rate_of_a_single_pause(
+    name: str, longest: float, verdict: str | None
+) -> None:
+    training = Training()
+    training.seconds = training.marked = 30
+    training.spent[f"{name}_ns"] = 40 * SECOND
+    view = _whole(training.view(), 100.0, 0.0, 0.0)
+    long = LongStep(at_ns=NOW, step=9, seconds=41.0, usual_seconds=0.5)
+    long = replace(long, **{f"{name}_seconds": longest})
+    log = replace(view.figures.log, long_steps=(long,))
+    view = replace(view, figures=replace(view.figures, log=log))
+    found = with_limits(b.runs(view), {}, None, NOW + 30 * SECOND)[1][0].limited_by
+    assert (found and found.verdict) == verdict
+    assert found is None or found.share == pytest.approx(0.4)
 
 
 def _later(view: RankView, seconds: int) -> RankView:
@@ -364,12 +453,13 @@ def test_other_programs_on_the_gpu(
     training = Training(**AS_READ)
     window = None
     for second in range(10):
-        training.seconds = second
+        training.seconds = training.marked = second
         view = training.view()
         gpus = tuple(replace(one, processes=listed, process_ratios=ratios) for one in view.gpus)
         window = follow(window, replace(view, gpus=gpus), NOW + second * SECOND, {1, 2})
     assert window is not None
-    assert load_of(window, training.view(), None).others == pytest.approx(others)
+    load = load_of(window, training.view(), None, NOW + 9 * SECOND)
+    assert load.others == pytest.approx(others)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -457,14 +547,34 @@ def test_the_recorded_gpt2_has_no_single_limit() -> None:
     assert limited_by(load) is None
 
 
-def test_the_sentence_has_the_short_verdict_and_the_details_the_full_one() -> None:
-    training = Training(**AS_READ)
-    training.after(20)
-    view = replace(training.view(), limited_by=limited_by(AT_WORK))
-    text = answer(b.snapshot(view))
+def test_the_sentence_has_the_verdict_and_the_details_the_evidence() -> None:
+    """In place of the GPU's load, so the sentence is about as long as without a limit."""
+    view = b.view(b.WARM, gpus=(b.gpu(0),))
+    known = answer(b.snapshot(replace(view, limited_by=limited_by(AT_WORK))))
+    unknown = answer(b.snapshot(view))
+    assert unknown.summary.endswith("is the real speed; GPU 0 at 99 %, 686 W")
+    assert known.summary.endswith("is the real speed; limited by compute (65 %)")
     whole = "limited by compute: tensor cores 52 %, SMs 88 %, memory bandwidth 43 %, at its power"
-    assert any(one.startswith(whole) for one in text.details)
-    assert len(text.summary) <= 120
+    assert known.details[0].startswith(whole)
+    assert known.details[1:] == ("GPU 0 at 99 %, 686 W", *unknown.details)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([INPUT, INPUT], "limited by input (70 %)"),
+        ([WAITS, WAITS, INPUT], "limited by input (70 %), rank 2 of 3"),
+        ([None, INPUT, INPUT], "limited by input (70 %), 2 of 3 ranks"),
+    ],
+)
+def test_the_sentence_names_the_ranks_that_have_the_limit(
+    ranks: list[LimitedBy | None], words: str
+) -> None:
+    views = [
+        replace(b.view(b.as_rank(b.WARM, rank, len(ranks))), limited_by=limit)
+        for rank, limit in enumerate(ranks)
+    ]
+    assert answer(b.snapshot(*views)).summary.endswith(f"; {words}")
 
 
 HOST = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=4, load_1m=12.0)
@@ -474,4 +584,4 @@ def test_the_load_of_the_host_is_per_cpu() -> None:
     training = Training()
     training.after(10)
     assert training.window is not None
-    assert load_of(training.window, training.view(), HOST).crowded == 3.0
+    assert load_of(training.window, training.view(), HOST, NOW + 10 * SECOND).crowded == 3.0

@@ -186,10 +186,18 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
 
 
 def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
-    """What limits its speed."""
-    if (known := run.limited_by) is not None:
-        whole = limited(known.verdict, known.share, known.evidence)
-        yield Clause(whole, Importance.CONTEXT, limited_shortly(known.verdict, known.share))
+    """What limits its speed, and the only rank or the number of ranks that have this limit."""
+    if (known := run.limited_by) is None:
+        return
+    limits = {view.rank: view.limited_by for view in run.living}
+    ranks = [rank for rank, one in limits.items() if one and one.verdict == known.verdict]
+    words = limited_shortly(known.verdict, known.share)
+    if len(ranks) == 1 < len(limits):
+        words += f", rank {ranks[0]} of {len(limits)}"
+    elif len(ranks) < len(limits):
+        words += f", {len(ranks)} of {len(limits)} ranks"
+    whole = limited(known.verdict, known.share, known.evidence)
+    yield Clause(words, Importance.CONTEXT, alone=whole, in_full=True)
 
 
 def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
@@ -236,8 +244,8 @@ def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
 SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
     _waiting,
     _stopped,
-    _meanwhile,
     _limit,
+    _meanwhile,
     _losses,
     _conditions,
     _changing,
