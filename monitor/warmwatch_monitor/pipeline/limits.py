@@ -356,9 +356,7 @@ def follow(
         _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
     if took > 0 and view.process and view.process.queued_ratio is not None:
         _add(means, "queued", view.process.queued_ratio, took, window)
-    return replace(
-        now, means=means, throttled=throttled, pauses=pauses, verdict=known.verdict
-    )
+    return replace(now, means=means, throttled=throttled, pauses=pauses, verdict=known.verdict)
 
 
 def _add_pause(

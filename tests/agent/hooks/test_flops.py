@@ -40,15 +40,17 @@ def counted(model: Any, example: Any, **options: Any) -> Counted:
         found.append(operations(module.graph, flop_registry))
         text = module.print_readable(print_output=False, include_stride=True, include_device=True)
         of_text = operations_of_text(text, flop_registry)
-        assert of_text == (Counted(None) if options.get("dynamic") else found[-1])
+        assert of_text == found[-1]
         return module.forward
 
     backend = aot_autograd(fw_compiler=look, bw_compiler=look, decompositions=select_decomp_table())
     torch._dynamo.reset()
     torch.compile(model, backend=backend, **options)(example).backward()
     assert len(found) == 2
+    unknown = any(one.flops is None for one in found)
     return Counted(
-        sum(one.flops or 0 for one in found), tuple(name for one in found for name in one.excluded)
+        None if unknown else sum(one.flops or 0 for one in found),
+        tuple(name for one in found for name in one.excluded),
     )
 
 
@@ -81,11 +83,10 @@ def test_convolutions_count_as_pytorch_counts_them(models: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_sizes_that_vary_count_by_their_hints(models: ModuleType) -> None:
-    model = models.Decoder(llama=False)
-    known = counted(model, models.tokens(), dynamic=True)
-    assert known.flops == pytest.approx(models.by_hand(model), rel=0.03)
-    assert known.excluded == ()
+def test_with_sizes_that_vary_there_is_no_count(models: ModuleType) -> None:
+    """The size that PyTorch compiled with may be that of a last batch, or of one sequence."""
+    known = counted(models.Decoder(llama=False), models.tokens(), dynamic=True)
+    assert known == Counted(None)
 
 
 def test_operations_without_a_formula_are_omitted_and_named(models: ModuleType) -> None:

@@ -10,7 +10,7 @@ gets there, they are counted in its text (``graph_text.py``).
 Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
 three complete steps in a row called the same graphs equally often, and then restored. So later
 steps cost nothing. A graph without a count makes the number unknown, and so do steps that keep
-differing.
+differing, and sizes that vary: a count is of one size only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.inductor import graph_text
-from warmwatch.hooks.inductor.graph_text import Call
+from warmwatch.hooks.inductor.graph_text import Call, UnknownSizeError
 from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
@@ -49,14 +49,18 @@ class Counted(NamedTuple):
 
 def operations(graph: Any, formulas: Any) -> Counted:
     """The floating-point operations of an FX graph; ``formulas``: PyTorch's registry."""
-    return _sum(_calls(graph), formulas)
+    return _counted(_calls(graph), formulas)
 
 
 def operations_of_text(text: str, formulas: Any) -> Counted:
     """The same of a graph that AOTAutograd's cache has as text."""
+    return _counted(graph_text.calls(text), formulas)
+
+
+def _counted(calls: Iterable[Call], formulas: Any) -> Counted:
     try:
-        return _sum(graph_text.calls(text), formulas)
-    except graph_text.UnknownSizeError:
+        return _sum(calls, formulas)
+    except UnknownSizeError:
         return Counted(None)
 
 
@@ -127,21 +131,17 @@ def _attention_backward(_grad: Any, query: Any, key: Any, value: Any, *_: Any, *
     return 2 * _attention(query, key, value)
 
 
-class _NoHintError(Exception):
-    """A size is known at run time only."""
-
-
 # A formula that needs more than shapes (of ragged attention) fails in one of these ways.
 _UNCOUNTABLE = (
-    *(_NoHintError, AssertionError, AttributeError, IndexError, KeyError, RuntimeError),
-    *(SyntaxError, TypeError, ValueError),  # SyntaxError: an argument printed as ``<object ...>``
+    *(AssertionError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError),
+    SyntaxError,  # an argument printed as ``<object ...>``
 )
 
 
 def _shapes(value: Any) -> Any:
     """``value`` with a shape of plain numbers for each tensor and each node that stands for one.
 
-    Sizes that vary count by their hints: arithmetic with symbols would add guards.
+    A size that varies has no number: each call has its own.
     """
     if hasattr(value, "meta") and hasattr(value, "op"):
         return _shapes(value.meta.get("val"))
@@ -157,10 +157,10 @@ def _shapes(value: Any) -> Any:
 def _plain(size: Any) -> int:
     if type(size) is int:
         return size
-    hint = getattr(getattr(size, "node", None), "hint", None)
-    if hint is None:
-        raise _NoHintError
-    return int(hint)
+    number = size.node.maybe_as_int()  # of an expression without a symbol
+    if number is None:
+        raise UnknownSizeError
+    return int(number)
 
 
 class Calls:
