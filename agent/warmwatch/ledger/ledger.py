@@ -71,7 +71,8 @@ class Ledger:
         quiet_ns: how long nothing may compile before a process without steps is warm; 0: never.
 
     Attributes:
-        block: the counters of the compile block. marks: receives facts from step marks.
+        block: the counters of the compile block. marks: receives facts from step marks. pausing:
+            knows the thread that marks the steps.
     """
 
     def __init__(
@@ -90,9 +91,9 @@ class Ledger:
         self._state = state = PytorchState(counters, pytorch, redact_break)
         self._activities = Activities(counters, state)
         self._compilations = Compilations(counters, state, self._activities)
-        self._pausing = Pausing(counters, pytorch)
+        self.pausing = Pausing(counters, pytorch)
         self._compile_calls, self._run = CompileCalls(counters, state), Run(counters, state)
-        self.marks = StepFacts(counters, state, self._pausing, self._queue, clock)
+        self.marks = StepFacts(counters, state, self.pausing, self._queue, clock)
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
         self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation
@@ -221,12 +222,12 @@ class Ledger:
         ``by_eval``: ``model.eval()`` did, so ``model.train()`` may end it.
         """
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._queue.post(self._pausing.began, what, thread, now, steps, by_eval)
+        self._queue.post(self.pausing.began, what, thread, now, steps, by_eval)
 
     def pause_ended(self, what: str) -> None:
         """The calling thread ended the last pause of this kind that it began."""
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._queue.post(self._pausing.ended, what, thread, now, steps)
+        self._queue.post(self.pausing.ended, what, thread, now, steps)
 
     def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile`` with these arguments."""

@@ -128,7 +128,7 @@ class Agent:
             on_baseline=self._eager.step,
         )
         self.step: Callable[[], None] = self.step_source.step
-        self.batches = make_batches(process.record.writer.buffer, process.ledger.block)
+        self.batches = make_batches(process.record.writer.buffer, process.ledger)
         self.listener = HookListener(
             process,
             self._hooks,
@@ -216,7 +216,7 @@ class Agent:
         finally:  # a signal handler may raise during a wait for the disk; the record is still made
             process.ledger.opened(graphs)
             self.steps.bind(process.record.writer.buffer, process.ledger)
-            self.batches.bind(process.record.writer.buffer, process.ledger.block)
+            self.batches.bind(process.record.writer.buffer, process.ledger)
             on_child_exit(self.finish)
             process.quiet.begun()
 
@@ -264,7 +264,7 @@ class Agent:
             self._process.renew(now)
         finally:  # whatever failed: parent and child share the memory of the parent's slot
             self.steps.bind(self.record.writer.buffer, self.ledger)
-            self.batches.bind(self.record.writer.buffer, self.ledger.block, reset=True)
+            self.batches.bind(self.record.writer.buffer, self.ledger, reset=True)
         self._eager.renew()
 
     def _long_step(self, steps: int, now: int, duration: int, usual: int) -> None:

@@ -1,9 +1,10 @@
 """Batches of a DataLoader: how many, when the last one, and how long the loop waited.
 
 They show progress without optimizer steps, as in an evaluation, and how long the loop waits for its
-data. The waiting time is the time inside ``next()``. A thread that fetches batches while another
-one trains has none: its queue hides how long the training waits. A wait within an evaluation is
-part of the evaluation only. A noticeable wait in the present step is also counted separately.
+data. The waiting time is the time inside ``next()``. A thread that fetches or evaluates batches
+while another one trains has none: how long the training waits for it is not known. A wait within
+an evaluation is part of the evaluation only. A noticeable wait in the present step is also counted
+separately.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
+from typing import Protocol
 
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX, STEPS_INDEX
@@ -44,8 +46,8 @@ class Batches:
 
     Attributes:
         on_batch: a batch arrived; its argument is the monotonic time of the request.
-        bind: uses another buffer and compile block from now on; ``reset`` clears the counts (after
-            a fork).
+        bind: uses another buffer and ledger from now on; ``reset`` clears the counts (after a
+            fork).
         behind: the batches after a step and before the next one, with this thread's waiting
             time; ``None`` if there were none.
     """
@@ -56,25 +58,35 @@ class Batches:
 
 
 class _Thread(threading.local):
-    """What is known of the calling thread.
+    """What is known of the calling thread. ``fetched_ns``: when its last batch arrived."""
 
-    Attributes:
-        prefetches: a step was marked while it fetched a batch, so another thread trains.
-        fetched_ns: when its last batch arrived.
-    """
-
-    prefetches = False
     fetched_ns = 0
 
 
+class Pausing(Protocol):
+    """``training``: the thread that marks the steps; ``None`` before the first."""
+
+    training: int | None
+
+
+class Ledger(Protocol):
+    """What the count needs of the ledger: the compile block, and the thread that marks steps."""
+
+    block: array[int]
+
+    @property
+    def pausing(self) -> Pausing:
+        """It may be another object after a fork."""
+
+
 def make_batches(
-    buffer: Buffer, block: array[int], *, clock: Callable[[], int] = monotonic_ns
+    buffer: Buffer, ledger: Ledger, *, clock: Callable[[], int] = monotonic_ns
 ) -> Batches:
-    """The functions, as closures like those of the steps. ``block``: of the ledger.
+    """The functions, as closures like those of the steps.
 
     A batch calls no other function of the agent: Dynamo would count it among its frames.
     """
-    hot = record.hot_words(buffer)
+    hot, block, pausing = record.hot_words(buffer), ledger.block, ledger.pausing
     batches = waited = 0
     step = before = felt = 0  # steps at the last batch, batches before the first of these
     waiter: int | None = None
@@ -88,10 +100,8 @@ def make_batches(
         if not take(False):  # a keyword argument costs more
             return  # another thread counts a batch right now: both must be counted
         try:
-            now = clock()
-            if own.prefetches or hot[_LAST_STEP] > requested_ns:
-                own.prefetches, took = True, 0
-            else:
+            now, took = clock(), 0
+            if pausing.training is None or pausing.training == this_thread():
                 before_ns = own.fetched_ns
                 # one DataLoader may iterate over another, whose waits are counted already
                 took = now - (requested_ns if requested_ns > before_ns else before_ns)
@@ -110,9 +120,9 @@ def make_batches(
         finally:
             let_go()
 
-    def bind(new_buffer: Buffer, new_block: array[int], *, reset: bool = False) -> None:
-        nonlocal hot, block, batches, waited, take, let_go, step, before, felt, own
-        hot, block = record.hot_words(new_buffer), new_block
+    def bind(new_buffer: Buffer, ledger: Ledger, *, reset: bool = False) -> None:
+        nonlocal hot, block, pausing, batches, waited, take, let_go, step, before, felt, own
+        hot, block, pausing = record.hot_words(new_buffer), ledger.block, ledger.pausing
         if reset:
             batches = waited = step = before = felt = 0
             free, own = threading.Lock(), _Thread()  # a thread of the parent may hold the lock

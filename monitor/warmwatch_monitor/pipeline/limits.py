@@ -67,6 +67,7 @@ class Load(Struct, frozen=True, kw_only=True):
     Attributes:
         waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
         and evaluation that rest on a single pause, or on too little time.
+        fetched_ahead: whether another thread fetches the batches, so that waits are not known.
         busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
@@ -81,6 +82,7 @@ class Load(Struct, frozen=True, kw_only=True):
     saving: float | None = None
     evaluating: float | None = None
     by_chance: Collection[str] = ()
+    fetched_ahead: bool = False
     busy: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -146,17 +148,27 @@ def _waiting(load: Load) -> float | None:
     """
     if load.waiting is None or (load.gpus and load.busy is None):
         return None
-    return min(load.waiting, 1.0 - load.busy) if load.busy is not None else load.waiting
+    idle = _idle(load)
+    return load.waiting if idle is None else min(load.waiting, idle)
+
+
+def _idle(load: Load) -> float | None:
+    """The share in which no kernel runs. Saves and evaluations are left out, as in ``busy``."""
+    if load.busy is None:
+        return None
+    paused = (load.saving or 0.0) + (load.evaluating or 0.0)
+    return (1.0 - load.busy) * max(0.0, 1.0 - paused)
 
 
 def _gaps(load: Load) -> float | None:
     """The share in which no kernel runs and no batch is awaited, of a process that would work."""
-    if load.busy is None or load.cpu is None:
+    idle = _idle(load)
+    if idle is None or load.cpu is None or load.fetched_ahead:
         return None
     # what it would use if it never waited for a CPU: a quota may leave it less than one
     if load.cpu < _CPU_BOUND * (1.0 - (load.queued or 0.0)):
         return None
-    return max(0.0, 1.0 - load.busy - (load.waiting or 0.0))
+    return max(0.0, idle - (load.waiting or 0.0))
 
 
 def _lacks_cpu(load: Load) -> bool:
@@ -165,8 +177,9 @@ def _lacks_cpu(load: Load) -> bool:
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:
+    awaited = "" if load.waiting is None else ", and no batch is awaited"
     words = [
-        f"no kernel runs {_percent(gaps)} of the time, and no batch is awaited",
+        f"no kernel runs {_percent(gaps)} of the time{awaited}",
         f"the process uses {load.cpu:.1f} cores",
     ]
     crowded = load.crowded is not None and load.crowded >= _CROWDED
@@ -188,7 +201,7 @@ def _host(load: Load, gaps: float) -> LimitedBy:
 
 def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     """What explains that the GPU is busy, the most certain first."""
-    if load.busy is None:
+    if load.busy is None or load.busy < SATURATED:
         return
     if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
         yield reduced
@@ -288,9 +301,9 @@ class Window(Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
-        wait_ns, saving_ns, evaluating_ns: totals at that step. gpu_ns: the last GPU reading.
-        cpu_seconds: of its process. pauses: in how many steps it saved and evaluated, by the name
-        of the average. verdict: the last one.
+        wait_ns, saving_ns, evaluating_ns, batches: totals at that step. gpu_ns: the last GPU
+        reading. cpu_seconds: of its process. pauses: in how many steps it saved and evaluated, by
+        the name of the average. fetched_ahead: see :class:`Load`. verdict: the last one.
     """
 
     at_ns: int
@@ -299,6 +312,8 @@ class Window(Struct, frozen=True, kw_only=True):
     wait_ns: int
     saving_ns: int
     evaluating_ns: int
+    batches: int = 0
+    fetched_ahead: bool = False
     gpu_ns: int = 0
     cpu_seconds: float | None = None
     means: Mapping[str, Mean] = {}
@@ -323,6 +338,8 @@ def follow(
         wait_ns=steps.batch_wait_ns,
         saving_ns=counts.saving_ns,
         evaluating_ns=counts.evaluating_ns,
+        batches=steps.batches,
+        fetched_ahead=known is not None and known.fetched_ahead,
         gpu_ns=max((one.at_ns for one in view.gpus), default=0),
         cpu_seconds=view.process.cpu_seconds if view.process else None,
     )
@@ -335,6 +352,7 @@ def follow(
             wait_ns=known.wait_ns,
             saving_ns=known.saving_ns,
             evaluating_ns=known.evaluating_ns,
+            batches=known.batches,
         )
     means, throttled, pauses = dict(known.means), dict(known.throttled), dict(known.pauses)
     window = _window(view)
@@ -344,6 +362,9 @@ def follow(
         _add_pause(means, pauses, "saving", now.saving_ns - known.saving_ns, took, window)
         spent_ns = now.evaluating_ns - known.evaluating_ns
         _add_pause(means, pauses, "evaluating", spent_ns, took, window)
+        if now.batches > known.batches and not spent_ns:
+            # each wait of the training's own thread takes some time
+            now = replace(now, fetched_ahead=now.wait_ns == known.wait_ns)
     took = (now.gpu_ns - known.gpu_ns) / 1e9
     if took > 0 and known.gpu_ns and _is_training(view, now_ns):
         for name, value in _measured(view, pids):
@@ -499,6 +520,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
             name: one.value for name, one in window.throttled.items() if one.seconds >= least
         },
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
+        fetched_ahead=window.fetched_ahead,
         gpus=bool(who.gpus),
         ranks=who.world_size or 1,
         cudagraphs="skipped" if compile.cudagraph_skips else graphs,

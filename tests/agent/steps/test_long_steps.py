@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from threading import Thread, get_ident
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.ranks import Rank
-from warmwatch.shared.record import COMPILE_WORDS, blank, hot_words
+from warmwatch.shared.record import COMPILE_WORDS, STEPS_INDEX, blank, hot_words
 from warmwatch.steps.batches import Behind, make_batches
 from warmwatch.steps.long_steps import LeftOut, is_long
 
@@ -155,9 +157,14 @@ class _Clock:
         return self.now
 
 
+def ledger(training: int | None = None) -> Any:
+    block = array("Q", bytes(8 * COMPILE_WORDS))
+    return SimpleNamespace(block=block, pausing=SimpleNamespace(training=training))
+
+
 def test_batches_are_counted_between_steps_and_waits_on_the_training_thread() -> None:
     buffer, clock = blank(), _Clock()
-    batches = make_batches(buffer, array("Q", bytes(8 * COMPILE_WORDS)), clock=clock)
+    batches = make_batches(buffer, ledger(), clock=clock)
     hot = hot_words(buffer)
 
     def batch(wait: float) -> None:
@@ -178,13 +185,14 @@ def test_batches_are_counted_between_steps_and_waits_on_the_training_thread() ->
     assert batches.behind(2) == Behind(batches=1, all_batches=5, wait_ns=0)
 
 
-def test_waits_of_other_threads_do_not_count_as_waits_of_the_training() -> None:
-    from threading import Thread
-
+@pytest.mark.parametrize("started", [False, True])
+def test_waits_of_other_threads_do_not_count_as_waits_of_the_training(started: bool) -> None:
+    """A thread that evaluates fetches batches of its own. Before the first step none is known."""
     buffer, clock = blank(), _Clock()
-    batches = make_batches(buffer, array("Q", bytes(8 * COMPILE_WORDS)), clock=clock)
+    batches = make_batches(buffer, ledger(get_ident() if started else None), clock=clock)
     clock.now += 10**10
     fetcher = Thread(target=batches.on_batch, args=(10**9,))
     fetcher.start()
     fetcher.join()
     assert batches.behind(0) == Behind(batches=1, all_batches=1, wait_ns=0)
+    assert hot_words(buffer)[STEPS_INDEX["batch_wait_ns"]] == (0 if started else 10**10)

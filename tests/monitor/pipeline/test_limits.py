@@ -89,6 +89,9 @@ def verdict(load: Load) -> str | None:
         (replace(TINY, cpu=0.1), None),  # the process sleeps: what it waits for is not known
         (replace(TINY, cpu=None), None),
         (replace(TINY, waiting=0.65), "input"),
+        (replace(TINY, fetched_ahead=True), None),  # it may wait for the thread that fetches
+        (replace(TINY, evaluating=0.5), "evaluation"),  # no kernel in 70 % of the other half
+        (replace(TINY, cpu=0.1, throttled={"hw_thermal_slowdown": 1.0}), None),  # it waits for else
         (replace(TINY, waiting=0.65, busy=None), None),  # queued kernels may run
         (COPIES, "communication"),
         (replace(COPIES, ranks=1), None),
@@ -223,7 +226,7 @@ class Training:
                 b.WARM.steps,
                 steps=b.WARM.steps.steps + 2 * self.marked,
                 last_step_ns=NOW + self.marked * SECOND,
-                batches=9,
+                batches=9 + self.seconds,
                 batch_wait_ns=self.spent["batch_wait_ns"],
             ),
             recent=b.ring(*(SECOND // 2,) * 8),
@@ -313,6 +316,14 @@ def test_an_evaluation_counts_before_it_ends() -> None:
     assert (verdict(load), load.evaluating) == (None, pytest.approx(0.5, abs=0.02))
 
 
+def test_batches_without_a_wait_come_from_another_thread() -> None:
+    load = Training(**AS_READ).after(20)
+    assert (load.waiting, load.fetched_ahead) == (0.0, True)
+    training = Training(**AS_READ)
+    training.marked_every = 5
+    assert not training.after(20, batch_wait_ns=1e-6).fetched_ahead
+
+
 def test_the_idle_gpu_counts_while_a_loader_waits_for_long() -> None:
     """As a loader that fetches a shard from time to time."""
     training = Training(**COMPUTES)
@@ -329,6 +340,7 @@ def test_the_idle_gpu_counts_while_a_loader_waits_for_long() -> None:
 def test_an_idle_gpu_counts_if_nothing_is_known_of_a_gap() -> None:
     training = Training(**COMPUTES)
     training.after(10)
+    training.after(10, batch_wait_ns=1e-6)
     training.gpu = {**COMPUTES, "utilization_ratio": 0.0, "tensor_active_ratio": 0.0}
     load = training.paused(30, "none")
     assert (verdict(load), load.busy) == ("host", pytest.approx(0.2, abs=0.2))
