@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +15,15 @@ import click
 from warmwatch_monitor.commands import COMMANDS, EXIT_CODES, GROUPS
 from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
-from warmwatch_monitor.output.console import draw, is_redrawn, note, plain, say, spilled
+from warmwatch_monitor.output.console import (
+    draw,
+    is_redrawn,
+    note,
+    plain,
+    reader_left,
+    say,
+    spilled,
+)
 
 _INTERRUPTED = 130  # as a shell has it
 
@@ -78,15 +88,32 @@ class _Commands(click.Group):
             note(f"warmwatch: its output cannot be written ({error.strerror})")
             sys.exit(OutputError.exit_code)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with _help_may_be_unread():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _help_may_be_unread():
+                return super().invoke(ctx)
         except WarmwatchError as error:
             note(f"warmwatch: {plain(str(error))}")
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:  # click would print "Aborted!" and report a failure
             note("")
             ctx.exit(_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _help_may_be_unread() -> Iterator[None]:
+    """End quietly where the pipe of ``--help`` is closed: click prints it and would fail."""
+    try:
+        yield
+    except BrokenPipeError:
+        if not reader_left():  # another pipe's
+            raise
+        spilled(sys.stdout)
+        raise click.exceptions.Exit(0) from None
 
 
 def _list(formatter: click.HelpFormatter) -> None:

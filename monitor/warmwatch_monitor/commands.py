@@ -51,6 +51,7 @@ EXIT_CODES = {
     "124": "the timeout of `wait`",
     "126, 127": "`run`, `modes`, `check`, `doctor -- CMD`: CMD cannot be run; it was not found",
     "130": "Ctrl-C",
+    "141": "`wait`: the reader of its output is gone",
 }
 
 _MISSING = 2

@@ -107,15 +107,31 @@ def test_without_a_command_and_a_training_it_suggests_three_commands(
     assert [line.split()[1] for line in suggested] == ["run", "demo", "doctor"]
 
 
-@pytest.mark.parametrize("words", ["status", "status --json", "status --watch"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        *((one, 3) for one in ("status", "status --json", "status --watch")),
+        *((one, 0) for one in ("", "--help", "status -h", "--version", "config", "config --json")),
+        *((one, 0) for one in ("top --json", "runs", "runs --json")),
+        *((f"report{one}", 0) for one in ("", " -v", " --json", " --markdown", " --html -")),
+        *(("export gpt2 --perfetto -", 0), ("compare gpt2 bert", 0), ("stacks --json", 1)),
+        *(("wait", 141), ("wait --json", 141), ("wait --until compiling", 0)),
+    ],
+)
 def test_a_closed_pipe_ends_it_quietly_with_the_exit_code_of_the_answer(
-    tmp_path: Path, words: str
+    tmp_path: Path, words: str, code: int
 ) -> None:
     """The pipe is closed before the first byte."""
-    command = f"{shlex.join(PYTHON)} {words} --dir {tmp_path}"
-    with held(write_record(tmp_path, compiling())):
-        done = shell(f"(sleep 0.1; {command}) | true; echo ${{PIPESTATUS[0]}}")
-    assert (done.stdout, done.stderr) == ("3\n", "")
+    records = tmp_path / "records"
+    environ = f"env WARMWATCH_DIR={records} WARMWATCH_STATE={tmp_path}/state"
+    command = f"{environ} {shlex.join(PYTHON)} {words}"
+    two = [held(write_record(records, compiling(name), name=name)) for name in ("gpt2", "bert")]
+    with two[0], two[1]:
+        done = shell(f"({command} 2>{tmp_path}/err) | true; echo ${{PIPESTATUS[0]}}")
+    assert (done.stdout, done.stderr) == (f"{code}\n", "")
+    told = (tmp_path / "err").read_text()
+    assert words.startswith(("wait", "stacks")) or told == ""
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from warmwatch_monitor.client.completion import run_names, states
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import note, rewrite, say
+from warmwatch_monitor.output.console import note, reader_left, rewrite, say
 from warmwatch_monitor.status.goals import GOALS
 from warmwatch_monitor.wait.waiter import (
     KINDS,
@@ -30,6 +30,7 @@ from warmwatch_monitor.wait.waiter import (
     listed,
 )
 
+_NO_READER = 141  # as a shell has it, for SIGPIPE
 _HELP = """Block until RUN (or each of your living runs) is warm. RUN may start later than the wait.
 
 RUN is a name or a pattern such as 'gpt*', among your own runs; gpt2@alice is alice's run, '*@*'
@@ -46,6 +47,7 @@ Exit code: 0 reached
              compilation takes so long that it may hang (long_compile; a wait for an
              end continues)
            124 the timeout expired
+           141 the reader of its output is gone
            2 wrong usage
            6 the daemon or the Prometheus server does not answer
 """
@@ -94,10 +96,16 @@ def wait(
     )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
     note_missing_directory(dir, " yet; waiting for it")
+
+    def goes_on(state: str, words: str) -> None:
+        if reader_left():  # nobody will read the answer
+            ctx.exit(_NO_READER)
+        report(state, words)
+
     with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
         interval = PollInterval(query, client, is_seen=sys.stderr.isatty())
         new_start = NEW_START_SECONDS if timeout is None else math.inf
-        wanted = Wait(query, run, goals, report, uid, clock, interval.pause, new_start)
+        wanted = Wait(query, run, goals, goes_on, uid, clock, interval.pause, new_start)
         last = wanted.block(max(0.0, end - time.monotonic()))
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None
