@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the programs that the tests run beside Warmwatch: Debian's prometheus, with promtool; its
-# alertmanager, with amtool; systemd, for systemd-analyze; chromium. And axe-core, which looks at the page.
+# alertmanager, with amtool; systemd, for systemd-analyze; chromium; zsh and fish. And axe-core, which looks at
+# the page.
 set -euo pipefail
 axe="$(dirname "$0")/../../.cache/axe-core"
 if [ ! -e "$axe/axe.min.js" ]; then
@@ -13,13 +14,13 @@ if [ ! -e "$axe/axe.min.js" ]; then
 fi
 if command -v prometheus >/dev/null && command -v promtool >/dev/null &&
     command -v amtool >/dev/null && command -v systemd-analyze >/dev/null &&
-    command -v chromium >/dev/null; then exit 0; fi
+    command -v chromium >/dev/null && command -v zsh >/dev/null && command -v fish >/dev/null; then exit 0; fi
 if ! command -v apt-get >/dev/null; then
-    echo "The tests need prometheus, promtool, amtool, systemd-analyze and chromium on the PATH; install them and run again." >&2
+    echo "The tests need prometheus, promtool, amtool, systemd-analyze, chromium, zsh and fish on the PATH; install them and run again." >&2
     exit 1
 fi
 as_root=""
 [ "$(id -u)" = 0 ] || as_root="sudo"
 $as_root apt-get update -qq
 DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends \
-    chromium fonts-dejavu-core prometheus prometheus-alertmanager systemd
+    chromium fish fonts-dejavu-core prometheus prometheus-alertmanager systemd zsh

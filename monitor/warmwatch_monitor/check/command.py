@@ -12,6 +12,7 @@ import click
 
 from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, measured
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note
 from warmwatch_monitor.output.files import place_of, write, write_whole
 from warmwatch_monitor.run.launched import check_name
@@ -39,7 +40,7 @@ class _Wanted(NamedTuple):
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--baseline", metavar="FILE", help="Compare what CMD compiles with this file.")
+@click.option("--baseline", type=options.FILE, help="Compare what CMD compiles with this file.")
 @click.option("--update", "--write", is_flag=True, help="Write the file from what CMD compiles.")
 @click.option("--against", metavar="CMD", help="Run this command first, and compare with it.")
 @click.option(
@@ -50,10 +51,10 @@ class _Wanted(NamedTuple):
 )
 @click.option("--keep-caches", is_flag=True, help="Use the existing compile caches.")
 @click.option("--run", "--name", "name", metavar="NAME", help="The run's name.")
-@click.option("--markdown", metavar="FILE", help="Write a Markdown summary; - is stdout.")
-@click.option("--junit", metavar="FILE", help="Write JUnit XML for a CI server; - is stdout.")
-@click.option("--json", metavar="FILE", help="Write the result as JSON; - is stdout.")
-@click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--markdown", type=options.FILE, help="Write a Markdown summary; - is stdout.")
+@click.option("--junit", type=options.FILE, help="Write JUnit XML for a CI server; - is stdout.")
+@click.option("--json", type=options.FILE, help="Write the result as JSON; - is stdout.")
+@click.argument("command", metavar="[--] CMD...", nargs=-1, type=options.FILE, required=True)
 def check(
     baseline: str | None,
     update: bool,

@@ -25,7 +25,12 @@ _MOST = 50  # earlier runs
 
 @add_completion_class
 class _Bash(BashComplete):
-    """Bash inserts a value as it is: a run's name, which another user chose, could be a command."""
+    """Bash inserts a value as it is: a run's name, which another user chose, could be a command.
+
+    Click's script drops each backslash.
+    """
+
+    source_template = BashComplete.source_template.replace("read type", "read -r type")
 
     def format_completion(self, item: CompletionItem) -> str:
         return f"{item.type},{shlex.quote(item.value)}"

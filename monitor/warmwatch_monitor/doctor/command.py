@@ -75,7 +75,7 @@ _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
     help="Collect versions, both checks and your runs without names for an issue; print it, and "
     "write it to FILE if you agree ('-' only prints).",
 )
-@click.argument("command", metavar="[-- CMD...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="[-- CMD...]", nargs=-1, type=options.FILE)
 @click.pass_context
 def doctor(
     ctx: click.Context,

@@ -45,16 +45,17 @@ class ExportDocument(Struct, frozen=True, kw_only=True):
 @click.argument("run", required=False, shell_complete=run_names)
 @click.option(
     "--perfetto",
-    metavar="FILE",
+    type=options.FILE,
     help="A trace for ui.perfetto.dev and chrome://tracing: compilations, phases, steps and GPU "
     "power on one axis; - is stdout.",
 )
 @click.option(
     "--csv",
     metavar="DIR|FILE",
+    type=options.FILE,
     help="A folder of tables: ranks, compilations, samples, gpus; FILE.csv has the compilations.",
 )
-@click.option("--parquet", metavar="DIR", help="The same tables as Parquet; needs pyarrow.")
+@click.option("--parquet", type=options.DIR, help="The same tables as Parquet; needs pyarrow.")
 @click.option("--json", "is_json", is_flag=True, help="Print the written files as JSON.")
 @options.directory
 def export(

@@ -19,6 +19,7 @@ import click
 
 from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.run.environment import fresh_caches
 from warmwatch_monitor.run.launched import check_name, startable
@@ -126,11 +127,13 @@ def _duration(text: str) -> float:
     help="Exit with 3 if a mode's loss differs from eager's by more than X of its mean magnitude.",
 )
 @click.option("--run", "name", metavar="NAME", help="Name the runs NAME/MODE.  [the script]")
-@click.option("--output", metavar="DIR", help="Write the script's output here, one file per mode.")
+@click.option(
+    "--output", type=options.DIR, help="Write the script's output here, one file per mode."
+)
 @click.option("--verbose", is_flag=True, help="Print the script's output on stderr.")
 @click.option("--json", "is_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown, for a pull request.")
-@click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.argument("command", metavar="[--] CMD...", nargs=-1, type=options.FILE, required=True)
 def modes(
     names: tuple[str, ...],
     regional: bool,

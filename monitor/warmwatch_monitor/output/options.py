@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from warmwatch_monitor.settings import DEFAULT_ADDRESS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class _Path(click.types.StringParamType):
+    """A path as it is typed, which a shell completes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type=self.name)]
+
+
+FILE, DIR = _Path("file"), _Path("dir")  # FILE also of CMD: a script, and files that it reads
 
 address = click.option(
     "--address",
     metavar="HOST:PORT",
     help=f"The daemon's address; https://HOST:PORT over TLS.  [{DEFAULT_ADDRESS}]",
 )
-directory = click.option(
-    "--dir", "dir", metavar="DIR", help="Read the records in this directory only."
-)
+directory = click.option("--dir", "dir", type=DIR, help="Read the records in this directory only.")
 prometheus = click.option(
     "--prometheus",
     metavar="URL",
@@ -24,13 +45,11 @@ prometheus = click.option(
 )
 
 _ACCESS = (
-    click.option("--token-file", metavar="FILE", help="Send the bearer token in this file."),
-    click.option("--user-file", metavar="FILE", help="Log in with the NAME:PASSWORD in this file."),
-    click.option("--ca", metavar="FILE", help="CA certificates that verify the server (PEM)."),
-    click.option("--cert", metavar="FILE", help="Client certificate (PEM)."),
-    click.option(
-        "--key", metavar="FILE", help="Key of the client certificate, if in its own file."
-    ),
+    click.option("--token-file", type=FILE, help="Send the bearer token in this file."),
+    click.option("--user-file", type=FILE, help="Log in with the NAME:PASSWORD in this file."),
+    click.option("--ca", type=FILE, help="CA certificates that verify the server (PEM)."),
+    click.option("--cert", type=FILE, help="Client certificate (PEM)."),
+    click.option("--key", type=FILE, help="Key of the client certificate, if in its own file."),
 )
 
 

@@ -28,10 +28,10 @@ T = TypeVar("T")
     "--html",
     is_flag=False,
     flag_value="",
-    metavar="FILE",
+    type=options.FILE,
     help="Write one self-contained HTML file; - is stdout.",
 )
-@click.option("--tlparse", metavar="DIR", help="Link the HTML file to tlparse's output in DIR.")
+@click.option("--tlparse", type=options.DIR, help="Link the HTML file to tlparse's output in DIR.")
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the report as Markdown, for a pull request.")
 @click.option("-v", "--verbose", is_flag=True, help="Show everything, not only ten lines.")

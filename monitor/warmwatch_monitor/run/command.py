@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.run.environment import environment
 from warmwatch_monitor.run.launched import Launched, boot, check_name, startable
@@ -27,8 +28,8 @@ _PAUSE_SECONDS = 0.5
 @click.option("--watch", is_flag=True, help="Show the live answer in the terminal's last line.")
 @click.option("--report", is_flag=True, help="Print a summary of its runs on exit.")
 @click.option("--serve", is_flag=True, help="Start a daemon with CMD and print the page's link.")
-@click.option("--json", metavar="FILE", help="Write link, exit code and runs as JSON.")
-@click.argument("command", metavar="[--] CMD...", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--json", type=options.FILE, help="Write link, exit code and runs as JSON.")
+@click.argument("command", metavar="[--] CMD...", nargs=-1, type=options.FILE, required=True)
 def run(
     name: str | None,
     watch: bool,

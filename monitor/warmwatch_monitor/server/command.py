@@ -86,7 +86,7 @@ class ServeDocument(Struct, frozen=True, kw_only=True):
 )
 @click.option(
     "--web-config",
-    metavar="FILE",
+    type=options.FILE,
     help="TLS, users and tokens, in the format of Prometheus' exporters.",
 )
 @click.option(
