@@ -40,9 +40,13 @@ def main() -> None:
 
 
 def _exit_without_freeing(code: object) -> None:
-    """Exit, unless a thread, a library's exit function or unwritten output needs Python's way."""
+    """Exit, unless a thread, a library's exit function or unwritten output needs Python's way.
+
+    Python waits for no daemon thread, such as the one that follows a living run's process.
+    """
     functions = getattr(atexit, "_ncallbacks", lambda: 1)()
-    if isinstance(code, int) and threading.active_count() == 1 and not functions:
+    waited_for = sum(not one.daemon for one in threading.enumerate())  # the main thread is one
+    if isinstance(code, int) and waited_for == 1 and not functions:
         with suppress(AttributeError, OSError, ValueError):  # it is closed, or its disk is full
             sys.stdout.flush()
             sys.stderr.flush()
