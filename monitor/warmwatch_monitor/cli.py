@@ -28,9 +28,31 @@ from warmwatch_monitor.output.console import (
 _INTERRUPTED = 130  # as a shell has it
 
 
+def _show_help(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_OPTION = click.Option(
+    ("_help", "-h", "--help"),
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    help="Show this message and exit.",
+    callback=_show_help,
+)
+
+
+def _help_option(ctx: click.Context) -> click.Option:  # noqa: ARG001 - click's
+    """In place of click's, which looks for a translation of its text at every start."""
+    return _HELP_OPTION
+
+
 def _command(name: str) -> click.Command:
     command: click.Command = getattr(import_module(COMMANDS[name][0]), name)
-    command.context_settings.setdefault("help_option_names", ["-h", "--help"])
+    command.context_settings.setdefault("help_option_names", _HELP_OPTION.opts)
+    command.get_help_option = _help_option  # type: ignore[method-assign]
     return command
 
 
@@ -48,6 +70,9 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         return _command(cmd_name)
+
+    def get_help_option(self, ctx: click.Context) -> click.Option:
+        return _help_option(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,7 +103,7 @@ class _Commands(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if "_WARMWATCH_COMPLETE" in os.environ:
-            import_module("warmwatch_monitor.client.completion")  # registers its shells
+            import_module("warmwatch_monitor.client.shells")  # registers them
         try:
             return super().main(*args, **kwargs)
         except OSError as error:  # what click itself prints: --help
@@ -139,7 +164,7 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP_OPTION.opts},
 )
 @click.option(
     "-V",

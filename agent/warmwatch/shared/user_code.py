@@ -10,11 +10,12 @@ text exists, never the text. No object of the program is passed to ``repr``.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
+
+from warmwatch.shared.values import hashed
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STANDARD = f"{os.path.dirname(os.__file__)}/"
@@ -92,7 +93,7 @@ def _budget() -> Iterator[int]:
 
 
 def _digest(parts: Iterator[bytes], size: int) -> str:
-    made = hashlib.blake2b(digest_size=size)
+    made = hashed(size=size)
     for part in parts:
         made.update(len(part).to_bytes(4, "little") + part)
     return made.hexdigest()

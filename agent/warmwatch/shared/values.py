@@ -6,6 +6,11 @@ reads a record.
 
 from __future__ import annotations
 
+try:
+    from _blake2 import blake2b  # hashlib's; hashlib loads OpenSSL first, 11 million instructions
+except ImportError:  # a Python built without it
+    from hashlib import blake2b
+
 TEXT_LIMIT = 200  # characters of a name
 LARGEST = 2**53  # every integer up to here survives JSON and a Prometheus sample
 LARGEST_AMOUNT = 1e300  # leaves range to multiply and divide
@@ -14,6 +19,11 @@ MOST_OPTIONS = 50  # of torch.compile's options
 VERDICTS = ("hit", "miss", "bypass")  # of a lookup in a compile cache
 DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # of a GPU's computation
 FEWEST_EAGER, MOST_EAGER = 2, 10_000  # eager baseline steps; the first one has no length
+
+
+def hashed(data: bytes = b"", *, size: int) -> blake2b:
+    """A BLAKE2b hash of ``size`` bytes, for comparison only."""
+    return blake2b(data, digest_size=size, usedforsecurity=False)
 
 
 def printable(text: str, keep: str = "") -> str:

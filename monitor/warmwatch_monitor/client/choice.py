@@ -7,7 +7,6 @@ Prometheus, it selects the runs of every user. ``gpt2@alice`` always selects ali
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
@@ -79,7 +78,7 @@ def may_be(shown: str, run: str | None) -> bool:
     if run is None:
         return True
     names, requested = _with_and_without_owner(shown), _with_and_without_owner(run)
-    return any(one == other or fnmatchcase(one, other) for one in names for other in requested)
+    return any(one == other or _matches(one, other) for one in names for other in requested)
 
 
 def _with_and_without_owner(name: str) -> tuple[str, ...]:
@@ -87,17 +86,23 @@ def _with_and_without_owner(name: str) -> tuple[str, ...]:
     return name, *filter(None, (name.rpartition("@")[0],))
 
 
+def _matches(name: str, pattern: str) -> bool:
+    from fnmatch import fnmatchcase  # most commands name no run
+
+    return fnmatchcase(name, pattern)
+
+
 def _named(runs: Sequence[Answer], run: str) -> list[Answer]:
     """The runs with this name; if there are none, those that match it as a pattern."""
     chosen = [one for one in runs if _plain(one) == run]
-    return chosen or [one for one in runs if fnmatchcase(_plain(one), run)]
+    return chosen or [one for one in runs if _matches(_plain(one), run)]
 
 
 def _full(runs: Sequence[Answer], run: str) -> list[Answer]:
     """The runs with this shown name or ``name@owner``; if there are none, those that match it."""
     chosen = [one for one in runs if run in (one["run"], _with_owner(one))]
     return chosen or [
-        one for one in runs if fnmatchcase(one["run"], run) or fnmatchcase(_with_owner(one), run)
+        one for one in runs if _matches(one["run"], run) or _matches(_with_owner(one), run)
     ]
 
 

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    add_completion_class,
-)
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
@@ -21,26 +14,6 @@ from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
 
 _MOST = 50  # earlier runs
-
-
-@add_completion_class
-class _Bash(BashComplete):
-    """Bash inserts a value as it is: a run's name, which another user chose, could be a command.
-
-    Click's script drops each backslash.
-    """
-
-    source_template = BashComplete.source_template.replace("read type", "read -r type")
-
-    def format_completion(self, item: CompletionItem) -> str:
-        return f"{item.type},{shlex.quote(item.value)}"
-
-
-@add_completion_class
-class _Fish(FishComplete):
-    """Click's script cuts a value at its first comma: ``--until warm,failed``."""
-
-    source_template = FishComplete.source_template.replace("split ", "split --max 1 ")
 
 
 def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -24,6 +23,7 @@ from warmwatch.shared.record import (
     Slot,
     Warmup,
 )
+from warmwatch.shared.values import hashed
 from warmwatch_monitor.model import (
     Baseline,
     Compile,
@@ -86,7 +86,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
 
 def _launch(identity: Identity) -> str:
     start = f"{identity.host} {identity.launch} {identity.attempt}"
-    return hashlib.blake2b(start.encode(), digest_size=4).hexdigest()
+    return hashed(start.encode(), size=4).hexdigest()
 
 
 def steps_of(

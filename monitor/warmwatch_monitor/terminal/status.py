@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from shlex import quote
 from typing import Any, NamedTuple
 
 import click
@@ -143,6 +142,8 @@ def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
     """Add to the message if the history has the run: its record was removed, or is elsewhere."""
     if settings.directory is None:
         return
+    from shlex import quote
+
     from warmwatch_monitor.history.finding import find
     from warmwatch_monitor.history.store import Store
 

@@ -13,10 +13,11 @@ one. A block has one writer at a time; the caller ensures that.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from warmwatch.shared.values import hashed
 
 if TYPE_CHECKING:
     import mmap
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _HEAD = struct.Struct("<QQ8s")
 _SEALED = struct.Struct("<QQ")  # the part of the head that its checksum covers
 _SEQUENCE = struct.Struct("<Q")
-_HASH = hashlib.blake2b(digest_size=8, usedforsecurity=False)  # copied: cheaper than a new one
+_HASH = hashed(size=8)  # copied: cheaper than a new one
 _T = TypeVar("_T")
 
 
