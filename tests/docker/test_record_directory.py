@@ -38,6 +38,7 @@ warmwatch.step()
 """
 READER = """
 import json, os, sys
+from warmwatch_monitor.sources.records import followed_record  # loaded with the first record
 from warmwatch_monitor.sources.records.source import RecordsSource
 uid = int(sys.argv[1])
 os.setgroups([]); os.setgid(uid); os.setuid(uid)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon import daemon
-from support.records import environment
+from support.records import environment, held, warm, write_record
 from warmwatch_monitor.sources import nvml
 
 # Runs the command as the console script does, and prints on stderr what it loaded.
@@ -52,7 +52,13 @@ UNNEEDED = {
 # what reading records needs neither for /proc nor for figures
 ELSEWHERE = {
     *("warmwatch_monitor.client.daemon", "psutil", "socket", "subprocess", "pathlib"),
-    *("statistics", "glob", "tempfile", "dataclasses"),
+    *("statistics", "glob", "tempfile", "dataclasses", "hashlib"),
+}
+# what click loads for a completion, and for translations of its help
+OF_CLICK = {"click.shell_completion", "shlex", "locale"}
+OF_A_RUN = {
+    "warmwatch_monitor.pipeline.analysis",
+    "warmwatch_monitor.sources.records.followed_record",
 }
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
@@ -86,7 +92,8 @@ def test_status_from_a_daemon_loads_no_records_or_verdict_code(tmp_path: Path) -
     with daemon(tmp_path) as url:
         found = loaded("status", "--address", url.removeprefix("http://"))
     assert "warmwatch_monitor.terminal.status" in found
-    assert found & (AGENT | DAEMON | RECORDS | HISTORY | LISTENING | SPARED | UNNEEDED) == set()
+    unneeded = LISTENING | SPARED | UNNEEDED | OF_CLICK
+    assert found & (AGENT | DAEMON | RECORDS | HISTORY | unneeded) == set()
 
 
 def test_wait_with_a_daemon_loads_the_event_client_and_no_records_code(
@@ -101,7 +108,14 @@ def test_wait_with_a_daemon_loads_the_event_client_and_no_records_code(
 def test_status_from_the_records_loads_no_agent_or_daemon_code(tmp_path: Path) -> None:
     found = loaded("status", "--dir", str(tmp_path))
     assert "warmwatch_monitor.pipeline.poller" in found
-    assert found & (AGENT | DAEMON | HISTORY | ELSEWHERE) == set()
+    assert found & (AGENT | DAEMON | HISTORY | ELSEWHERE | OF_CLICK | OF_A_RUN) == set()
+
+
+def test_status_loads_the_code_of_a_run_with_the_first_record(tmp_path: Path) -> None:
+    with held(write_record(tmp_path, warm())):
+        found = loaded("status", "--dir", str(tmp_path))
+    assert found >= OF_A_RUN
+    assert found & (AGENT | DAEMON | HISTORY | ELSEWHERE | OF_CLICK) == set()
 
 
 def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:
@@ -113,19 +127,29 @@ def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:
         pytest.skip("this machine has the library")
 
 
-@pytest.mark.parametrize("registered", [False, True])
-def test_a_command_frees_its_modules_only_if_a_library_registered_an_exit_function(
-    registered: bool,
+@pytest.mark.parametrize(
+    ("before", "printed"),
+    [
+        ("", []),
+        ("atexit.register(print, 'registered')", ["registered", "freed"]),
+        ("Thread(target=sleep, args=[3]).start()", ["freed"]),
+        ("Thread(target=sleep, args=[1e6], daemon=True).start()", []),
+    ],
+)
+def test_a_command_frees_its_modules_only_if_an_exit_function_or_a_thread_needs_it(
+    before: str, printed: list[str]
 ) -> None:
+    """The thread that follows the process of a living run is a daemon: Python ends it."""
     code = (
-        "import atexit, sys; from warmwatch_monitor.__main__ import main\n"
+        "import atexit, sys; from threading import Thread; from time import sleep\n"
+        "from warmwatch_monitor.__main__ import main\n"
         "class Freed:\n    def __del__(self): print('freed')\n"
-        f"kept = Freed(); {registered} and atexit.register(print, 'registered')\n"
+        f"kept = Freed()\n{before}\n"
         "sys.argv = ['warmwatch', 'wait', '--until', 'nonsense']; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    assert done.stdout.split() == (["registered", "freed"] if registered else [])
+    assert done.stdout.split() == printed
 
 
 def test_importing_the_package_loads_nothing_of_the_agent() -> None:

@@ -25,6 +25,7 @@ for module in pkgutil.walk_packages(warmwatch.__path__, "warmwatch."):
         continue  # what they import is not here
     if module.name not in ("warmwatch.auto", "warmwatch.__main__"):
         importlib.import_module(module.name)
+from warmwatch_monitor.sources.records import followed_record  # loaded with the first record
 from warmwatch_monitor.sources.records.source import RecordsSource
 os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 """

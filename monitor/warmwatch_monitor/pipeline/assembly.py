@@ -1,45 +1,24 @@
-"""Combines the latest readings into one Snapshot: join, judge, estimate, account energy.
-
-Each step runs in isolation. A record that cannot be judged becomes one refusal. A step that raises
-leaves its part out and is reported as a problem; the rest is published.
-"""
+"""Combines the latest readings, and the runs that ``analysis`` makes of them, into one Snapshot."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from warmwatch_monitor.errors import described
-from warmwatch_monitor.model import (
-    GpuReading,
-    RankHistory,
-    Refusal,
-    RunView,
-    Snapshot,
-    SourceHealth,
-)
+from warmwatch_monitor.model import RankHistory, Refusal, RunView, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, retained
-from warmwatch_monitor.pipeline.estimates import with_estimates
-from warmwatch_monitor.pipeline.judging import Around, Judging
-from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, Readings
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.sources.host import HostAndProcesses
+    from warmwatch_monitor.pipeline.analysis import Analysed, Analysis
     from warmwatch_monitor.sources.records.source import RecordsReading
-
-T = TypeVar("T")
 
 # Thousands of stray files must not make /status megabytes long.
 REFUSALS_OF_A_KIND, REFUSALS = 20, 100
-_SHORTEST_RETENTION = 60.0
-_NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
 
 
 class Assembled(Struct, frozen=True, kw_only=True):
@@ -55,42 +34,22 @@ class Assembly:
     def __init__(self, settings: Settings) -> None:
         self._directories = settings.directories
         self._awaits = settings.awaits
-        self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
-        self._accounts: dict[str, EnergyUsed] = {}
-        self._windows: Windows = {}
+        self._settings = settings
+        self._analysis: Analysis | None = None  # made with the first record
         self._histories: Mapping[str, RankHistory] = {}
         self._left_out = self._left_out_total = dict.fromkeys(LEFT_OUT, 0)
-        self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
     def make(
         self, readings: Readings, health: tuple[SourceHealth, ...], now_ns: int, epoch: float
     ) -> Assembled:
         """The Snapshot of these readings at ``now_ns``."""
-        trial = _Trial()
         found, host = readings.of(RECORDS), readings.of(HOST)
-        gpus = readings.of(NVML) or ()
-        records, refused = (found.records, found.refusals) if found else ((), ())
-        if any(one.slot.identity.started_by == self._awaits for one in records):
+        refused = found.refusals if found else ()
+        if found and any(one.slot.identity.started_by == self._awaits for one in found.records):
             self._awaits = None
-        present = None if found is None else _present(found)
-        known = self._latest_histories(readings)
-        around = replace(_around(host, gpus, now_ns), histories=known)
-        runs, unjudged = trial.of(
-            "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
-        )
-        before = retained(self._accounts, present, now_ns, self._retention_ns), runs
-        self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
-        loads = runs, self._windows, host.machine if host else None
-        self._windows, runs = trial.of(
-            "judging what limits the speed",
-            lambda: with_limits(*loads, now_ns),
-            (self._windows, runs),
-        )
-        judged = runs
-        runs = trial.of(
-            "estimating the time left", lambda: with_estimates(judged, now_ns, known), judged
-        )
-        refusals = (*unjudged, *refused)
+        analysed = self._analysed(readings, found, now_ns)
+        runs = analysed.runs if analysed else ()
+        refusals = (*(analysed.refusals if analysed else ()), *refused)
         shown = bounded(refusals)
         unlisted = found.more_refusals if found else 0
         left_out = self._count_left_out(found, runs)
@@ -107,14 +66,34 @@ class Assembly:
             left_out_total=self._left_out_total,
             left_out_uids=found.over if found else frozenset(),
             crowded=bool(found and found.crowded),
-            gpus=gpus,
+            gpus=readings.of(NVML) or (),
             observed=readings.of(OBSERVED) or (),
             host=host.machine if host else None,
             sources=health,
             directories=self._directories,
             awaited=self._awaits is not None,
         )
-        return Assembled(snapshot=snapshot, problems=tuple(trial.problems))
+        return Assembled(snapshot=snapshot, problems=analysed.problems if analysed else ())
+
+    def _analysed(
+        self, readings: Readings, found: RecordsReading | None, now_ns: int
+    ) -> Analysed | None:
+        """The runs and what is wrong with them; ``None`` before there is a record."""
+        records = found.records if found else ()
+        if self._analysis is None:
+            if not records:
+                return None
+            from warmwatch_monitor.pipeline.analysis import Analysis
+
+            self._analysis = Analysis(self._settings)
+        return self._analysis.of(
+            records,
+            _present(found) if found else None,
+            readings.of(HOST),
+            readings.of(NVML) or (),
+            self._latest_histories(readings),
+            now_ns,
+        )
 
     def _count_left_out(
         self, found: RecordsReading | None, runs: tuple[RunView, ...]
@@ -135,32 +114,6 @@ class Assembly:
         if readings.histories is not None:
             self._histories = readings.histories
         return self._histories
-
-
-class _Trial:
-    """Runs the steps of one assembly and collects their problems."""
-
-    def __init__(self) -> None:
-        self.problems: list[str] = []
-
-    def of(self, what: str, step: Callable[[], T], default: T) -> T:
-        try:
-            return step()
-        except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
-            self.problems.append(f"{what}: {described(error)}")
-            return default
-
-
-def _around(host: HostAndProcesses | None, gpus: tuple[GpuReading, ...], now_ns: int) -> Around:
-    if host is None:
-        return Around(now_ns=now_ns, gpus=gpus)
-    return Around(
-        now_ns=now_ns,
-        processes=host.processes,
-        gpus=gpus,
-        host=host.machine,
-        oom_killed=host.oom_killed,
-    )
 
 
 def _present(found: RecordsReading) -> set[str]:

@@ -162,7 +162,8 @@ def test_a_process_that_executed_another_program_is_gone(
     only(source)
     hands.turn(2.1)
     assert not only(source).alive
-    followed = source._exits.follow(training.process.pid)
+    assert source._shared is not None
+    followed = source._shared.exits.follow(training.process.pid)
     os.kill(training.process.pid, signal.SIGABRT)
     training.process.wait()
     wait_until(lambda: followed is not None and followed.death is not None)

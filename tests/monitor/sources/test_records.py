@@ -381,6 +381,7 @@ def test_an_explicit_directory_that_is_a_file_is_a_problem(tmp_path: Path) -> No
 READ_TWICE_AS_NOBODY = """
 import os, sys
 sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records import followed_record  # loaded with the first record
 from warmwatch_monitor.sources.records.source import RecordsSource
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 source = RecordsSource([sys.argv[1], "/nowhere"], retention=1e9)
@@ -600,6 +601,7 @@ def test_a_record_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 READ_AS_NOBODY = """
 import os, sys
 sys.path[:0] = sys.argv[2:]
+from warmwatch_monitor.sources.records import followed_record  # loaded with the first record
 from warmwatch_monitor.sources.records.source import RecordsSource
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for refusal in RecordsSource([sys.argv[1]], retention=1e9).read().refusals:

@@ -35,7 +35,7 @@ from warmwatch_monitor.sources.records.folder import (
     left_by,
 )
 from warmwatch_monitor.sources.records.followed_journal import Journal, never
-from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners
+from warmwatch_monitor.sources.records.liveness import Life, Origin, Owners, here
 
 _REVISIT_NS = 10 * 10**9  # of a record that is over without an exit record, or was left out
 _RESTING_NS = 10**9  # of one whose process disappeared and that moves no more
@@ -62,6 +62,20 @@ class Poll(Struct, frozen=True, kw_only=True):
     newest: Mapping[tuple[Start, int], tuple[bool, int]] = MappingProxyType({})
 
 
+class Shared(Struct, frozen=True, kw_only=True):
+    """What the records of a host share: the origin of their times, their owners, their exits."""
+
+    origin: Origin
+    owners: Owners
+    exits: ExitWatch
+
+    @classmethod
+    def on_this_host(cls, boot: str | None = None) -> Shared:
+        """``boot``: the kernel's id of it, if not the running one's."""
+        origin = here() if boot is None else Origin(boot=boot, offset_ns=None)
+        return cls(origin=origin, owners=Owners(), exits=ExitWatch())
+
+
 class FollowedRecord:
     """One record followed over time.
 
@@ -73,9 +87,7 @@ class FollowedRecord:
         until_ns: until when it is shown for itself: its retention after its end.
     """
 
-    def __init__(
-        self, folder: str, uid: int, origin: Origin, owners: Owners, exits: ExitWatch
-    ) -> None:
+    def __init__(self, folder: str, uid: int, shared: Shared) -> None:
         self.folder, self.uid = folder, uid
         self.found: RecordReading | Refusal | None = None
         self.read_ns = self.due_ns = self._read_whole_ns = 0
@@ -83,7 +95,7 @@ class FollowedRecord:
         self.run, self.start, self.rank = "", cast("Start | None", None), 0
         self.began = False, 0
         self.until_ns = 0
-        self._origin, self._owners, self._exits = origin, owners, exits
+        self._origin, self._owners, self._exits = shared.origin, shared.owners, shared.exits
         self._ending: Ending | None = None  # of its process, if that was seen alive
         self._slot, self._cached_journal = SlotFile(), cast("Journal | None", None)
         self._life = Life()

@@ -6,6 +6,8 @@ with its path and a sentence, and costs the other records nothing.
 A poll has a budget of CPU time, which users share fairly (``budgets``). It reads living records and
 those that were never read first, this user's before others', and the rest in the next polls. Until
 all were read, the reading counts those that were not.
+
+What reads a record is loaded with the first one (``followed_record``): some hosts have none.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
@@ -33,10 +36,9 @@ from warmwatch_monitor.model.budgets import (
     fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
-from warmwatch_monitor.sources.records.folder import ExitWatch
-from warmwatch_monitor.sources.records.followed_journal import always, never, once
-from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Poll, Start
-from warmwatch_monitor.sources.records.liveness import Origin, Owners, here
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Shared, Start
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
 
@@ -85,15 +87,14 @@ class RecordsSource:
         boot: str | None = None,
     ) -> None:
         self._clock = clock or Clock()
-        self._origin = here() if boot is None else Origin(boot=boot, offset_ns=None)
+        self._boot, self._shared = boot, cast("Shared | None", None)
         self._retention_ns = int(retention * 1e9)
         chosen = len(directories) == 1
         self._directories = [
             RecordDirectory(path, self._clock, chosen=chosen) for path in directories
         ]
-        self._owners, self._exits = Owners(), ExitWatch()
         self._records: dict[str, FollowedRecord] = {}
-        self._folders: tuple[tuple[tuple[int, str], ...], ...] = ()
+        self._folders: tuple[tuple[tuple[int, str], ...], ...] = ((),) * len(directories)
         self._beyond: tuple[frozenset[int], bool] = frozenset(), False
         self._shown: Mapping[int, int] = {}  # by user, the weight of the shown records
         # by user, the last poll in which a record was read, and in which a piece of a journal was
@@ -144,19 +145,24 @@ class RecordsSource:
         folders = tuple(one.folders for one in listings)
         if folders == self._folders:
             return
+        from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Shared
+
+        if self._shared is None:
+            self._shared = Shared.on_this_host(self._boot)
         by_user: defaultdict[int, list[str]] = defaultdict(list)
         for uid, folder in chain.from_iterable(folders):
             by_user[uid].append(folder)
-        self._owners.expect(by_user)
+        self._shared.owners.expect(by_user)
         needs = {uid: len(of_one) for uid, of_one in by_user.items()}
         shares = fair_shares(needs, RECORDS_OF_A_USER, RECORDS)
         known, self._records = self._records, {}
-        shared = self._origin, self._owners, self._exits
         for uid, of_one in by_user.items():
             if len(of_one) > shares[uid]:  # living ones first, else the newest
                 of_one.sort(key=lambda folder: folder not in known or not known[folder].alive)
             for folder in of_one[: shares[uid]]:
-                self._records[folder] = known.get(folder) or FollowedRecord(folder, uid, *shared)
+                self._records[folder] = known.get(folder) or FollowedRecord(
+                    folder, uid, self._shared
+                )
         for served in (self._served, self._served_journals):
             for uid in served.keys() - by_user.keys():
                 del served[uid]
@@ -168,6 +174,11 @@ class RecordsSource:
 
         Slots come first: one piece of a long journal takes as long as many of them.
         """
+        if not self._records:
+            return
+        from warmwatch_monitor.sources.records.followed_journal import always, never, once
+        from warmwatch_monitor.sources.records.followed_record import Poll
+
         self._polls += 1
         now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
         shown, newest = _shown_ranks(self._records.values(), now_ns)
@@ -289,7 +300,7 @@ def _shown_ranks(
     for one in records:
         if one.start and one.is_shown_at(now_ns):
             shown[one.start].add(one.rank)
-    newest = dict[tuple[Start, int], tuple[bool, int]]()
+    newest: dict[tuple[Start, int], tuple[bool, int]] = {}
     for one in records:
         if one.start and one.start in shown:
             rank = one.start, one.rank
