@@ -74,7 +74,7 @@ class Load(Struct, frozen=True, kw_only=True):
         power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
         by reason. cpu: cores that the process uses. queued: share of the time in which its main
         thread had no CPU, of that in which it could run. crowded: runnable threads for each CPU.
-        gpus: whether it uses any. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
+        gpus: how many it uses. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
         mfu: Model FLOPs utilization.
     """
 
@@ -96,7 +96,7 @@ class Load(Struct, frozen=True, kw_only=True):
     cpu: float | None = None
     queued: float | None = None
     crowded: float | None = None
-    gpus: bool = False
+    gpus: int = 0
     ranks: int = 1
     cudagraphs: str | None = None
     mfu: float | None = None
@@ -153,11 +153,14 @@ def _waiting(load: Load) -> float | None:
 
 
 def _idle(load: Load) -> float | None:
-    """The share in which no kernel runs. Saves and evaluations are left out, as in ``busy``."""
+    """The share in which surely no GPU of the rank runs a kernel: several may do so in turn.
+
+    Saves and evaluations are left out, as in ``busy``.
+    """
     if load.busy is None:
         return None
     paused = (load.saving or 0.0) + (load.evaluating or 0.0)
-    return (1.0 - load.busy) * max(0.0, 1.0 - paused)
+    return max(0.0, 1.0 - load.busy * max(1, load.gpus)) * max(0.0, 1.0 - paused)
 
 
 def _gaps(load: Load) -> float | None:
@@ -521,7 +524,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         },
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
-        gpus=bool(who.gpus),
+        gpus=len(who.gpus),
         ranks=who.world_size or 1,
         cudagraphs="skipped" if compile.cudagraph_skips else graphs,
         mfu=view.utilization.ratio if view.utilization else None,

@@ -110,6 +110,22 @@ def test_operations_without_a_formula_are_omitted_and_named(models: ModuleType) 
     assert known.flops == 3 * 2 * 4 * 8 * 8  # the linear layer's, and the backward of the product
 
 
+def test_triton_kernels_of_the_user_are_omitted_and_named(models: ModuleType) -> None:
+    from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_functional
+    from torch.utils.flop_counter import flop_registry
+
+    graph = models.torch.fx.Graph()
+    graph.call_function(triton_kernel_wrapper_functional, ())
+    name = "triton_kernel_wrapper_functional"
+    assert operations(graph, flop_registry) == Counted(0, (name,))
+    text = f"""
+        x: "f32[4, 8]" = torch.ops.aten.mm.default(a, b)
+        y = torch.ops.higher_order.{name}(kernel_idx = 0, kwargs = {{'x': x, 'n': 32}});  x = None
+        z: "f32[4, 8]" = y['x'];  y = None"""
+    known = operations_of_text(f"{TEXT.partition('# File')[0]}{text}", flop_registry)
+    assert known == Counted(2 * 4 * 8 * 8, (name,))
+
+
 ATTENTION = """
 class GraphModule(torch.nn.Module):
     def forward(self, q: "bf16[2, 8, 16, 32]", k: "bf16[2, 2, 64, 32]", v: "bf16[2, 2, 64, 32]"):

@@ -37,13 +37,13 @@ from warmwatch_monitor.status.rank import rank
 from warmwatch_monitor.status.words.sentence import answer
 
 # averages of an H100, as shared recordings and `tests/gpu/limits.py` have them
-AT_WORK = Load(gpus=True, busy=0.99, sm=0.88, tensor=0.52, dram=0.43, watts=686, power=0.98, cpu=1)
-STREAM = Load(gpus=True, busy=1.0, sm=0.95, tensor=0.0, dram=0.88, watts=480, power=0.69, cpu=1)
-TINY = Load(gpus=True, busy=0.3, sm=0.01, tensor=0.0, dram=0.01, watts=130, power=0.19, cpu=1)
+AT_WORK = Load(gpus=1, busy=0.99, sm=0.88, tensor=0.52, dram=0.43, watts=686, power=0.98, cpu=1)
+STREAM = Load(gpus=1, busy=1.0, sm=0.95, tensor=0.0, dram=0.88, watts=480, power=0.69, cpu=1)
+TINY = Load(gpus=1, busy=0.3, sm=0.01, tensor=0.0, dram=0.01, watts=130, power=0.19, cpu=1)
 # two H200: all-reduces of 1 GB, whose kernels take 66 % of the step by the profiler; a rank that
 # waits for another one in 95 % of it
 COPIES = Load(
-    gpus=True,
+    gpus=1,
     busy=0.865,
     sm=0.454,
     tensor=0.025,
@@ -89,6 +89,8 @@ def verdict(load: Load) -> str | None:
         (replace(TINY, cpu=0.1), None),  # the process sleeps: what it waits for is not known
         (replace(TINY, cpu=None), None),
         (replace(TINY, waiting=0.65), "input"),
+        (replace(TINY, gpus=4, busy=0.25), None),  # one after the other, as in a naive pipeline
+        (replace(TINY, gpus=4, busy=0.1), "host"),
         (replace(TINY, fetched_ahead=True), None),  # it may wait for the thread that fetches
         (replace(TINY, evaluating=0.5), "evaluation"),  # no kernel in 70 % of the other half
         (replace(TINY, cpu=0.1, throttled={"hw_thermal_slowdown": 1.0}), None),  # it waits for else
@@ -145,7 +147,7 @@ LOADS = st.builds(
     cpu=st.none() | st.floats(0, 4),
     queued=SHARES,
     crowded=st.none() | st.floats(0, 9),
-    gpus=st.booleans(),
+    gpus=st.integers(0, 3),
     ranks=st.integers(1, 3),
     throttled=st.dictionaries(st.sampled_from(["hw_slowdown", "sw_power_cap"]), st.floats(0, 1)),
 )
@@ -285,7 +287,7 @@ def test_averages_follow_a_change_within_a_minute() -> None:
 def test_a_few_seconds_give_no_verdict() -> None:
     load = Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9)
     pauses = {"saving": 0.0, "evaluating": 0.0, "by_chance": ["saving", "evaluation"]}
-    assert load == Load(gpus=True, cudagraphs="off", **pauses)
+    assert load == Load(gpus=1, cudagraphs="off", **pauses)
 
 
 @pytest.mark.parametrize("name", ["saving", "evaluating"])
@@ -555,7 +557,7 @@ def test_the_recorded_gpt2_has_no_single_limit() -> None:
     def mean(name: str) -> float:
         return sum(one["gpm"][name] for one in steady) / len(steady) / 100
 
-    load = Load(gpus=True, busy=0.86, sm=mean("sm"), tensor=mean("tensor"), dram=mean("dram"))
+    load = Load(gpus=1, busy=0.86, sm=mean("sm"), tensor=mean("tensor"), dram=mean("dram"))
     assert limited_by(load) is None
 
 
