@@ -128,9 +128,8 @@ class Synchronized(NamedTuple):
     sum_ns: int
 
     @classmethod
-    def last(cls, slot: Slot) -> Synchronized | None:
-        """The last one, if the last 64 steps show it."""
-        lengths = record.recent_lengths(slot.recent)
+    def last(cls, slot: Slot, lengths: Sequence[int]) -> Synchronized | None:
+        """The last one, if ``lengths``, those of the last 64 steps, show it."""
         newer = last_synchronized(lengths)
         if newer is None:
             return None
@@ -141,31 +140,39 @@ class QueuedSteps(NamedTuple):
     """The clean steps of a training on GPUs at polls of this warm-up.
 
     Attributes:
-        slot: at the last poll. latest: up to 20 seconds before it. before: 20 to 40 seconds before
+        slot: at the last poll. lengths: of its recent steps. latest: up to 20 seconds before it. before: 20 to 40 seconds before
         it; ``None`` until then. waited: number of steps at the last poll that found a new wait.
         synchronized: the last of them, oldest first, as few as span two periods and two seconds.
     """
 
     slot: Slot
+    lengths: Sequence[int]
     latest: CleanSteps
     before: CleanSteps | None
     waited: int
     synchronized: tuple[Synchronized, ...] = ()
 
     @classmethod
-    def follow(cls, known: QueuedSteps | None, slot: Slot) -> QueuedSteps | None:
-        """``known`` after this poll; ``None`` without GPUs, and before the first step."""
+    def follow(
+        cls, known: QueuedSteps | None, slot: Slot, lengths: Sequence[int]
+    ) -> QueuedSteps | None:
+        """``known`` after this poll; ``None`` without GPUs, and before the first step.
+
+        ``lengths``: those of ``slot`` that determine the recent speed.
+        """
         if not slot.identity.gpus or not slot.steps.steps:
             return None
         now, steps = CleanSteps.of(slot), slot.steps.steps
         since = 0 if known is None else now.at_ns - known.latest.at_ns
         if known is None or since < 0 or known.slot.compile.begun != slot.compile.begun:
-            return cls(slot, now, None, steps)
-        synchronized = known._synchronized_with(Synchronized.last(slot))
-        waited = known.waited if known.before and not _waited_since(slot, known.slot) else steps
+            return cls(slot, lengths, now, None, steps)
+        synchronized = known._synchronized_with(Synchronized.last(slot, lengths))
+        waited = known.waited
+        if not known.before or _waited_since(slot, known.slot, lengths):
+            waited = steps
         if since < _WINDOW_NS:
-            return cls(slot, known.latest, known.before, waited, synchronized)
-        return cls(slot, now, known.latest, waited, synchronized)
+            return cls(slot, lengths, known.latest, known.before, waited, synchronized)
+        return cls(slot, lengths, now, known.latest, waited, synchronized)
 
     def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
         """Those of the last poll, and ``new`` if it is later."""
@@ -189,7 +196,7 @@ class QueuedSteps(NamedTuple):
 
     def step_ns(self) -> float | None:
         """The recent length of a step."""
-        lengths = record.recent_lengths(self.slot.recent)
+        lengths = self.lengths
         launch = record.median_ns(lengths)
         between_ns = self._between_ns()
         if launch is None or (self.before is None and between_ns is None):
@@ -219,7 +226,7 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
     return tuple(one for one in long_steps if one not in regular or one.seconds > longest)
 
 
-def _waited_since(slot: Slot, then: Slot) -> bool:
+def _waited_since(slot: Slot, then: Slot, lengths: Sequence[int]) -> bool:
     """Whether a step after ``then`` waited for the GPU."""
-    launch = record.median_ns(record.recent_lengths(slot.recent))
+    launch = record.median_ns(lengths)
     return launch is None or waits(slot.clean_bins, launch) > waits(then.clean_bins, launch)

@@ -13,7 +13,7 @@ from signal import Signals
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from warmwatch.shared import verdict
+from warmwatch.shared import record, verdict
 from warmwatch.shared.record import ENDS, PHASES, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
 from warmwatch.shared.verdict import ENDED, Facts, Judgement
@@ -295,9 +295,10 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         before = None
     same = before if before and slot.compile is before.reading.slot.compile else None
     clean = lengths(slot.clean_bins, slot.clean_sum_ns)
-    queued = QueuedSteps.follow(before.queued if before else None, slot)
+    recent = record.recent_lengths(slot.recent)
+    queued = QueuedSteps.follow(before.queued if before else None, slot, recent)
     log = same.log if same and _lines(reading) == _lines(same.reading) else log_of(reading)
-    steps = slot_figures.steps_of(slot, clean, _touched(slot, same), queued)
+    steps = slot_figures.steps_of(slot, clean, _touched(slot, same), recent, queued)
     if queued and reading.long_steps:
         log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent_seconds))
     return CachedFigures(

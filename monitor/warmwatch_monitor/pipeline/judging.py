@@ -46,14 +46,20 @@ class Around(Struct, frozen=True, kw_only=True):
     histories: Mapping[str, RankHistory] = field(default_factory=dict)
 
 
+class _Followed(Struct, frozen=True, kw_only=True):
+    """The state of one record between two polls."""
+
+    work: Work
+    speed: speed.Speed
+    memory: memory.MemoryHistory | None  # of a rank that was seen alive
+    growth: MemoryGrowth | None = None
+
+
 class _Judged(Struct, frozen=True, kw_only=True):
     """The runs, and the state for the next poll."""
 
     runs: tuple[RunView, ...]
-    works: Mapping[str, Work]
-    speeds: Mapping[str, speed.Speed]
-    memories: Mapping[str, memory.MemoryHistory]
-    growing: Mapping[str, MemoryGrowth]
+    followed: Mapping[str, _Followed]
     names: Mapping[Start, str]
 
 
@@ -62,10 +68,7 @@ class Judging:
 
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
-        self._works: Mapping[str, Work] = {}
-        self._speeds: Mapping[str, speed.Speed] = {}
-        self._memories: Mapping[str, memory.MemoryHistory] = {}
-        self._grown: Mapping[str, MemoryGrowth] = {}
+        self._followed: Mapping[str, _Followed] = {}
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
 
@@ -82,19 +85,14 @@ class Judging:
         forget_others(records)
         if present is not None:
             self._names = judged.names
-        self._works = {
-            folder: work for folder, work in judged.works.items() if is_present(folder, present)
+        self._followed = {
+            folder: one
+            for folder, one in {**self._followed, **judged.followed}.items()
+            if is_present(folder, present)
         }
-        self._speeds = {
-            folder: one for folder, one in judged.speeds.items() if is_present(folder, present)
-        }
-        self._memories = {
-            folder: one for folder, one in judged.memories.items() if is_present(folder, present)
-        }
-        self._grown = judged.growing
         runs = self._with_ooms(judged.runs, around.oom_killed)
         return tuple(
-            run.with_ranks(_with_periods(view, judged.speeds) for view in run.ranks) for run in runs
+            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks) for run in runs
         ), refused
 
     def _all(
@@ -116,107 +114,60 @@ class Judging:
 
     def _judge(self, records: Iterable[RecordReading], around: Around) -> _Judged:
         """Free of side effects, so that a caller can discard it if it raises."""
-        works = dict(self._works)
         records, names = numbered_conflicts(records, self._names)
         used = owned(records, around.gpus)
-        for one in records:
-            works[one.folder] = follow_work(
-                works.get(one.folder, Work()),
-                None if one.pid is None else around.processes.get(one.pid),
-                used[one.folder],
-                around.now_ns,
-                uses_gpus=bool(one.slot.identity.gpus),
-            )
-        speeds = {**self._speeds, **self._followed(records, used, around.host)}
-        memories = {**self._memories, **self._with_memory(records, used, around)}
-        growing = self._growing(records, memories, used, around)
+        followed = {one.folder: self._follow(one, used[one.folder], around) for one in records}
         known = Known(
             now_ns=around.now_ns,
             processes=around.processes,
             gpus=around.gpus,
-            working={folder: work.working_ns for folder, work in works.items()},
-            busy={folder: work.busy_ns for folder, work in works.items()},
+            working={folder: one.work.working_ns for folder, one in followed.items()},
+            busy={folder: one.work.busy_ns for folder, one in followed.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
                 folder: tuple(round(seconds * 1e9) for seconds in one.warmup_seconds)
                 for folder, one in around.histories.items()
             },
-            slower=_slower(records, speeds),
-            growing=growing,
+            slower=_slower(records, followed),
+            growing={folder: one.growth for folder, one in followed.items() if one.growth},
         )
-        runs = group(records, known)
-        return _Judged(
-            runs=runs, works=works, speeds=speeds, memories=memories, growing=growing, names=names
-        )
+        return _Judged(runs=group(records, known), followed=followed, names=names)
 
-    def _with_memory(
-        self,
-        records: Iterable[RecordReading],
-        used: Mapping[str, tuple[GpuReading, ...]],
-        around: Around,
-    ) -> dict[str, memory.MemoryHistory]:
-        """The memory of each living rank, with that of this poll."""
-        return {
-            one.folder: memory.follow(
-                self._memories.get(one.folder),
-                one.slot,
+    def _follow(
+        self, one: RecordReading, gpus: tuple[GpuReading, ...], around: Around
+    ) -> _Followed:
+        """The state of ``one`` after this poll."""
+        known = self._followed.get(one.folder)
+        process = None if one.pid is None else around.processes.get(one.pid)
+        before = known.memory if known else None
+        after = before
+        if one.pid is not None:
+            after = memory.follow(before, one.slot, around.now_ns, process, gpus)
+        return _Followed(
+            work=follow_work(
+                known.work if known else Work(),
+                process,
+                gpus,
                 around.now_ns,
-                around.processes.get(one.pid),
-                used[one.folder],
-            )
-            for one in records
-            if one.pid is not None
-        }
-
-    def _growing(
-        self,
-        records: Iterable[RecordReading],
-        memories: Mapping[str, memory.MemoryHistory],
-        used: Mapping[str, tuple[GpuReading, ...]],
-        around: Around,
-    ) -> dict[str, MemoryGrowth]:
-        """By record, how its memory grows. The rate changes only with its history."""
-        found: dict[str, MemoryGrowth | None] = {}
-        for one in records:
-            history, before = memories.get(one.folder), self._memories.get(one.folder)
-            known = self._grown.get(one.folder)
-            same = history and before and history.buckets is before.buckets
-            if history is None or (same and known is None):
-                continue
-            process = None if one.pid is None else around.processes.get(one.pid)
-            left = memory.left_on_host(around.host, process), used[one.folder]
-            if same:
-                found[one.folder] = known and memory.with_left(known, *left)
-            else:
-                found[one.folder] = memory.growth(history, *left, one.compilations, known)
-        return {folder: one for folder, one in found.items() if one is not None}
-
-    def _followed(
-        self,
-        records: Iterable[RecordReading],
-        used: Mapping[str, tuple[GpuReading, ...]],
-        host: Host | None,
-    ) -> dict[str, speed.Speed]:
-        """The speed of each record, with the steps since the last poll.
-
-        An ended record has steps that no poll saw; its surroundings now do not explain them.
-        """
-        return {
-            one.folder: speed.follow(
-                self._speeds.get(one.folder),
+                uses_gpus=bool(one.slot.identity.gpus),
+            ),
+            # an ended record has steps that no poll saw: its surroundings now do not explain them
+            speed=speed.follow(
+                known.speed if known else None,
                 one.slot,
-                partial(surroundings_of, one.slot, used[one.folder], host) if one.alive else None,
+                partial(surroundings_of, one.slot, gpus, around.host) if one.alive else None,
                 one.slowed,
-            )
-            for one in records
-        }
+            ),
+            memory=after,
+            growth=_growth(known, after, one, gpus, around.host, process),
+        )
 
     def _with_ooms(
         self, runs: tuple[RunView, ...], killed: Mapping[int, bool]
     ) -> tuple[RunView, ...]:
         """``runs``, with OOM kills of lost ranks. The record of a dead process has no pid."""
         views = [view.record for run in runs for view in run.ranks]
-        known = {folder: pid for folder, pid in self._pids.items() if folder in self._works}
+        known = {folder: pid for folder, pid in self._pids.items() if folder in self._followed}
         self._pids = {**known, **{one.folder: one.pid for one in views if one.pid is not None}}
         return tuple(
             run.with_ranks(self._with_oom(view, killed) for view in run.ranks) for run in runs
@@ -238,9 +189,29 @@ def _with_death(one: RecordReading, known: RankHistory | None) -> RecordReading:
     return replace(one, death=known.death, gone_ns=one.gone_ns or known.death.at_ns)
 
 
-def _with_periods(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView:
+def _growth(
+    known: _Followed | None,
+    history: memory.MemoryHistory | None,
+    one: RecordReading,
+    gpus: tuple[GpuReading, ...],
+    host: Host | None,
+    process: ProcessReading | None,
+) -> MemoryGrowth | None:
+    """How the memory of ``one`` grows. The rate changes only with its history."""
+    held = known.growth if known else None
+    before = known.memory if known else None
+    same = history is not None and before is not None and history.buckets is before.buckets
+    if history is None or (same and held is None):
+        return None
+    left = memory.left_on_host(host, process), gpus
+    if same and held is not None:
+        return memory.with_left(held, *left)
+    return memory.growth(history, *left, one.compilations, held)
+
+
+def _with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView:
     record = view.record
-    known = speeds[record.folder]
+    known = followed[record.folder].speed
     if not known.periods:
         return view
     periods = speed.slower_periods(known, record.slot.header, ended=not view.living)
@@ -248,15 +219,15 @@ def _with_periods(view: RankView, speeds: Mapping[str, speed.Speed]) -> RankView
 
 
 def _slower(
-    records: Iterable[RecordReading], speeds: Mapping[str, speed.Speed]
+    records: Iterable[RecordReading], followed: Mapping[str, _Followed]
 ) -> dict[str, Slower]:
     """By record, how its rank is slower than before; without the other ranks."""
     found = {}
     for one in records:
-        followed = speeds.get(one.folder)
-        if followed is None or not followed.slower:
+        now = followed[one.folder].speed
+        if not now.slower:
             continue
-        known = speed.slower(followed, cached_figures(one).steps.recent_seconds)
+        known = speed.slower(now, cached_figures(one).steps.recent_seconds)
         if known is not None:
             found[one.folder] = known
     return found

@@ -90,11 +90,17 @@ def _launch(identity: Identity) -> str:
 
 
 def steps_of(
-    slot: Slot, clean: Lengths, touched: Lengths, queued: QueuedSteps | None = None
+    slot: Slot,
+    clean: Lengths,
+    touched: Lengths,
+    recent: Sequence[int],
+    queued: QueuedSteps | None = None,
 ) -> Steps:
-    """Steps from the hot block and the histograms of step lengths; ``queued``: with GPUs."""
+    """Steps from the hot block and the histograms of step lengths.
+
+    ``recent``: the lengths that determine the recent speed. ``queued``: with GPUs.
+    """
     header, counts, steps = slot.header, slot.compile, slot.steps
-    recent = record.recent_lengths(slot.recent)
     recent_ns = queued.step_ns() if queued else record.median_ns(recent)
     tells_batches = "batches" not in slot.identity.missing
     return Steps(
