@@ -11,7 +11,7 @@ import math
 import threading
 from array import array
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from warmwatch.shared.states import State
@@ -66,11 +66,18 @@ class Series:
         return column[begin:end] if end <= SECONDS else column[begin:] + column[: end - SECONDS]
 
 
-class Recompile(NamedTuple):
-    """A recompile of a rank, and when it ended, in seconds since the epoch."""
+class Compilations(NamedTuple):
+    """The last compilations in a rank's journal, at a poll at ``epoch`` and ``now_ns``."""
 
-    at: float
-    what: Compilation
+    epoch: float
+    now_ns: int
+    last: Sequence[Compilation]
+
+    def recompiles(self) -> Iterator[tuple[float, Compilation]]:
+        """The recompiles, the newest last, with their ends in seconds since the epoch."""
+        for one in self.last:
+            if one.category and one.reason and one.at_ns <= self.now_ns:
+                yield self.epoch - (self.now_ns - one.at_ns) / 1e9, one
 
 
 class _Spent(NamedTuple):
@@ -90,7 +97,7 @@ class History:
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
         self.called: dict[str, GpuReading] = {}  # the last reading of each of gpus
-        self.recompiles: dict[tuple[str, int], tuple[Recompile, ...]] = {}  # of each of ranks
+        self.compilations: dict[tuple[str, int], Compilations] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
         self._most_ranks, self._most_gpus = most_ranks, most_gpus
@@ -123,8 +130,8 @@ class History:
             self.newest = second
             self.called = {uuid: gpu for uuid, gpu in self.called.items() if uuid in self.gpus}
             self._spent = {key: spent for key, spent in self._spent.items() if key in self.ranks}
-            self.recompiles = {
-                key: known for key, known in self.recompiles.items() if key in self.ranks
+            self.compilations = {
+                key: known for key, known in self.compilations.items() if key in self.ranks
             }
         self.epochs[second % SECONDS] = epoch
 
@@ -152,7 +159,8 @@ class History:
         at, columns, steps = second % SECONDS, series.columns, view.figures.steps
         columns["steps"][at] = steps.count
         columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
-        self.recompiles[key] = _recompiles(view, snapshot)
+        last = view.figures.log.compilations
+        self.compilations[key] = Compilations(snapshot.epoch, snapshot.now_ns, last)
         before = self._spent.get(key)
         self._spent[key] = now = _spent(view)
         if pause := _pause(before, now, view):
@@ -197,15 +205,6 @@ def _pause(before: _Spent | None, now: _Spent, view: RankView) -> int:
     if evaluated or pauses.evaluating_since is not None:
         return PAUSE_NAMES.index("evaluation")
     return 0
-
-
-def _recompiles(view: RankView, snapshot: Snapshot) -> tuple[Recompile, ...]:
-    """The recompiles in the rank's journal, the newest last."""
-    return tuple(
-        Recompile(snapshot.epoch - (snapshot.now_ns - one.at_ns) / 1e9, one)
-        for one in view.figures.log.compilations
-        if one.category and one.reason and one.at_ns <= snapshot.now_ns
-    )
 
 
 def _move_on(stored: dict[K, Series], since: int, second: int) -> None:

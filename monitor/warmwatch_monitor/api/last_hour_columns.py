@@ -18,8 +18,8 @@ from warmwatch_monitor.api.last_hour import (
     PHASE_NAMES,
     SECONDS,
     STATES,
+    Compilations,
     History,
-    Recompile,
     Series,
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
@@ -52,7 +52,7 @@ def columns(
         ranks = _seen(history.ranks, since, until)
         gpus = _seen(history.gpus, since, until)
         called = dict(history.called)
-        recompiles = dict(history.recompiles)
+        compilations = dict(history.compilations)
         oldest = epochs[0] if epochs else 0.0
     return {
         "at": [round(epochs[min(at, len(epochs)) - 1], 3) for at in _ends(epochs, width)],
@@ -62,7 +62,7 @@ def columns(
                 "run": name,
                 "rank": rank,
                 **_rank(one, epochs, width),
-                "recompiles": _recompiles(recompiles.get((name, rank), ()), oldest),
+                "recompiles": _recompiles(compilations[name, rank], oldest),
             }
             for (name, rank), one in sorted(ranks.items())
             if run is None or name == run
@@ -133,8 +133,12 @@ def _pause(view: RankView) -> str | None:
     return None if pauses.evaluating_since is None else "evaluation"
 
 
-def _recompiles(known: Sequence[Recompile], oldest: float) -> list[dict[str, Any]]:
-    return [{"at": round(at, 3), **asdict(compilation(one))} for at, one in known if at >= oldest]
+def _recompiles(known: Compilations, oldest: float) -> list[dict[str, Any]]:
+    return [
+        {"at": round(at, 3), **asdict(compilation(one))}
+        for at, one in known.recompiles()
+        if at >= oldest
+    ]
 
 
 def _ends(values: Sequence[float], width: int) -> range:

@@ -140,9 +140,10 @@ class QueuedSteps(NamedTuple):
     """The clean steps of a training on GPUs at polls of this warm-up.
 
     Attributes:
-        slot: at the last poll. lengths: of its recent steps. latest: up to 20 seconds before it. before: 20 to 40 seconds before
-        it; ``None`` until then. waited: number of steps at the last poll that found a new wait.
-        synchronized: the last of them, oldest first, as few as span two periods and two seconds.
+        slot: at the last poll. lengths: of its recent steps. latest: up to 20 seconds before it.
+        before: 20 to 40 seconds before it; ``None`` until then. waited: number of steps at the last
+        poll that found a new wait. synchronized: the last of them, oldest first, as few as span two
+        periods and two seconds.
     """
 
     slot: Slot

@@ -29,6 +29,7 @@ from warmwatch_monitor.model import (
     WorkersMemory,
 )
 
+_POLL_NS = 9 * 10**8  # processes and GPUs are read once a second
 _MOST_BUCKETS = 32
 _FIRST_BUCKET_NS = 2 * 10**9
 _FEWEST_BUCKETS, _LEAST_NS, _FEWEST_STEPS = 8, 60 * 10**9, 20  # of the later half
@@ -73,6 +74,8 @@ def follow(
         known = MemoryHistory()
     pauses = (counts.evaluating_since_ns, counts.saving_since_ns, counts.active_since_ns)
     if not counts.warmups or any(pauses) or process is None:
+        return known
+    if known.filling is not None and 0 <= now_ns - known.filling.ended_ns < _POLL_NS:
         return known
     now = Bucket(now_ns, steps, process.private_bytes, _gpu_bytes(gpus))
     if known.filling is None:

@@ -50,6 +50,7 @@ _BLOCK_NS = 2 * 10**9
 # As much as still finds a level that lasts 30 s within them: a block takes 2 to 4 s if steps take
 # at most 2 s, and the one in which the change falls does not count.
 SUSTAINED_SECONDS, SUSTAINED_STEPS = 22.0, 10
+_ENOUGH = record.RING // 4  # new steps: the ring may lose the oldest before the next poll
 _MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
 # The reference: a level is sustained by so many steps in so many seconds; either pair suffices.
 _SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
@@ -178,8 +179,9 @@ def _followed(known: Speed | None, slot: Slot) -> Speed:
     if known.queued is not None:
         return _with_queued(known, known.queued, slot)
     new = min(slot.steps.steps - known.steps, len(slot.recent))
-    if not new:
-        return known
+    complete = known.gap_ns + slot.steps.last_step_ns - known.last_ns >= _BLOCK_NS
+    if not new or not (complete or new >= _ENOUGH or known.slower):
+        return known  # the ring still has them when the block is complete
     missed = slot.steps.steps - known.steps - new
     # assume that missed steps took as long as those in the ring
     return _with_steps(known, slot.recent[:new][::-1], slot.steps, 1 + missed / new)
@@ -193,13 +195,24 @@ def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
     begun, limits = slot.compile.begun, _limits(slot)
     if begun == known.activity:
         return known
+    # no poll has seen which of the steps until now came before the activity
+    steps, last_ns = slot.steps.steps, slot.steps.last_step_ns
     if limits > known.limits and known.reference is not None:
-        return replace(known, activity=begun, limits=limits, lengths=(), gap_ns=0, count=0)
+        return replace(
+            known,
+            steps=steps,
+            last_ns=last_ns,
+            activity=begun,
+            limits=limits,
+            lengths=(),
+            gap_ns=0,
+            count=0,
+        )
     periods = _ended(known, known.last_ns, known.steps).periods
     queued = CleanSteps.of(slot) if known.queued else None
     return Speed(
-        steps=known.steps,
-        last_ns=known.last_ns,
+        steps=steps,
+        last_ns=last_ns,
         activity=begun,
         limits=limits,
         periods=periods,

@@ -13,6 +13,7 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
+from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
@@ -66,6 +67,29 @@ def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() ->
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
     assert fold(account, b.view(b.WARM), b.NOW) is account
     assert follow_work(work, idle, (), b.NOW, uses_gpus=False) is work
+
+
+def test_memory_is_followed_once_for_each_reading_of_processes_and_gpus() -> None:
+    process = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, private_bytes=1)
+    known = memory.follow(None, b.WARM, b.NOW, process, ())
+    assert memory.follow(known, b.WARM, b.NOW + 2 * 10**8, process, ()) is known
+    assert memory.follow(known, b.WARM, b.NOW + 10**9, process, ()) is not known
+
+
+def test_the_speed_is_followed_once_for_each_two_seconds_or_sixteen_steps() -> None:
+    record = b.GrowingRecord()
+    record.mark(0.1)
+    known = speed.follow(None, record.slot())
+    for _ in range(15):
+        record.mark(0.1)
+        assert speed.follow(known, record.slot()) is known
+    record.mark(0.1)
+    assert (known := speed.follow(known, record.slot())).count == 17
+    for _ in range(2):
+        record.mark(0.1)
+        assert speed.follow(known, record.slot()) is known
+    record.mark(0.1)
+    assert len(speed.follow(known, record.slot()).blocks) == 1, "it is complete"
 
 
 def test_the_log_of_a_journal_is_cached_until_the_journal_grows(

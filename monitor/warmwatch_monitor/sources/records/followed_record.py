@@ -83,7 +83,8 @@ class FollowedRecord:
         folder, uid: its folder, and the user who owned that when it was listed.
         found: its reading; why there is none; or ``None`` if it is over, was removed or left out.
         read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
-        left_out: whether the answer has no room for it. run, start, rank, began: as read last.
+        left_out: whether the answer has no room for it. weight: how many ranks it counts for in the
+        limits. run, start, rank, began: as read last.
         until_ns: until when it is shown for itself: its retention after its end.
     """
 
@@ -91,7 +92,7 @@ class FollowedRecord:
         self.folder, self.uid = folder, uid
         self.found: RecordReading | Refusal | None = None
         self.read_ns = self.due_ns = self._read_whole_ns = 0
-        self.left_out = False
+        self.left_out, self.weight = False, 1
         self.run, self.start, self.rank = "", cast("Start | None", None), 0
         self.began = False, 0
         self.until_ns = 0
@@ -127,13 +128,6 @@ class FollowedRecord:
     def behind(self) -> bool:
         """Whether it is shown, and its journal was not read to its end."""
         return isinstance(self.found, RecordReading) and self.found.unread_bytes > 0
-
-    @property
-    def weight(self) -> int:
-        """How many ranks it counts for in the limits."""
-        name = len(self.run.encode()) if self._reading else 0
-        longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
-        return 1 + name // NAME_UNIT + self._text_bytes // TEXT_UNIT + longer
 
     def is_due(self, poll: Poll) -> bool:
         forgotten = self.found is None and not self.left_out
@@ -238,12 +232,18 @@ class FollowedRecord:
                 or not self._same(known, found)
             ):
                 self._reading = known = self._make(found, folder)
+                self.weight = self._weighed(identity)
             elif self._read_from is not found.slot:
                 self._read_from = found.slot
                 slot = self._as_shown(found.slot, self._owners.of(found.owner))
                 self._reading = known = replace(known, slot=slot)
         self.began = known.began
         return known
+
+    def _weighed(self, identity: Identity) -> int:
+        longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
+        name = len(identity.run.encode()) // NAME_UNIT
+        return 1 + name + self._text_bytes // TEXT_UNIT + longer
 
     def _same(self, known: RecordReading, found: SlotReading) -> bool:
         """Whether nothing has changed except, while its process lives, the slot's numbers."""

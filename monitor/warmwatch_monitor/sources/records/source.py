@@ -310,10 +310,11 @@ def _shown_ranks(
 
 def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[FollowedRecord]:
     """Living and unread ones in turn, then the others; the least recently read first."""
-    longest = sorted(records, key=lambda one: one.read_ns)
-    living = [one for one in longest if one.alive]
-    unread = [one for one in longest if not one.read_ns]
-    others = (one for one in longest if not one.urgent)
+    living: list[FollowedRecord] = []
+    unread: list[FollowedRecord] = []
+    others: list[FollowedRecord] = []
+    for one in sorted(records, key=lambda one: one.read_ns):
+        (living if one.alive else others if one.read_ns else unread).append(one)
     pairs = zip_longest(*((living, unread) if turn else (unread, living)))
     yield from (one for pair in pairs for one in pair if one is not None)
     yield from others
