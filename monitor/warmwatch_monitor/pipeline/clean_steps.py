@@ -9,7 +9,7 @@ far longer. The length of a step is a mean from wait to wait:
 
 * Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them
   synchronized, else among all of the run.
-* With earlier polls (:meth:`QueuedSteps.step_ns`): between the synchronizations that these found,
+* With earlier polls (:class:`QueuedSteps`): between the synchronizations that these found,
   of the last seconds, for the speed may have changed since the run began. Without such ones, among
   the steps of the last 20 to 40 s. If far more steps than usual have passed without a wait, the
   loop no longer waits, and a step is as long as its launch.
@@ -110,6 +110,7 @@ def _end_ns(at: int) -> int:
 
 
 _WINDOW_NS = 20 * 10**9
+_MEASURED_NS = 9 * 10**8  # after that, the length of a step is measured once a second
 _MISSING = 3  # times as many steps as usual without a wait: the loop no longer waits
 # Long steps are waits if a step takes 3 times as long as a launch, and at least 3 of them have
 # about one length. A hang takes more than twice as long as those.
@@ -140,14 +141,14 @@ class QueuedSteps(NamedTuple):
     """The clean steps of a training on GPUs at polls of this warm-up.
 
     Attributes:
-        slot: at the last poll. lengths: of its recent steps. latest: up to 20 seconds before it.
-        before: 20 to 40 seconds before it; ``None`` until then. waited: number of steps at the last
-        poll that found a new wait. synchronized: the last of them, oldest first, as few as span two
-        periods and two seconds.
+        slot: at the last measurement. step_ns: the recent length of a step at it; ``None`` if not
+        known. latest: up to 20 seconds before it. before: 20 to 40 seconds before it; ``None``
+        until then. waited: number of steps at the last measurement that found a new wait.
+        synchronized: the last of them, oldest first, as few as span two periods and two seconds.
     """
 
     slot: Slot
-    lengths: Sequence[int]
+    step_ns: float | None
     latest: CleanSteps
     before: CleanSteps | None
     waited: int
@@ -163,17 +164,23 @@ class QueuedSteps(NamedTuple):
         """
         if not slot.identity.gpus or not slot.steps.steps:
             return None
-        now, steps = CleanSteps.of(slot), slot.steps.steps
-        since = 0 if known is None else now.at_ns - known.latest.at_ns
-        if known is None or since < 0 or known.slot.compile.begun != slot.compile.begun:
-            return cls(slot, lengths, now, None, steps)
+        steps, at_ns = slot.steps.steps, slot.steps.last_step_ns
+        if (
+            known is None
+            or at_ns < known.latest.at_ns
+            or known.slot.compile.begun != slot.compile.begun
+        ):
+            return cls(slot, slot.recent_step_ns, CleanSteps.of(slot), None, steps)
         synchronized = known._synchronized_with(Synchronized.last(slot, lengths))
-        waited = known.waited
-        if not known.before or _waited_since(slot, known.slot, lengths):
+        if known.before and at_ns - known.slot.steps.last_step_ns < _MEASURED_NS:
+            return known._replace(synchronized=synchronized)
+        latest, before, waited = known.latest, known.before, known.waited
+        if not before or _waited_since(slot, known.slot, lengths):
             waited = steps
-        if since < _WINDOW_NS:
-            return cls(slot, lengths, known.latest, known.before, waited, synchronized)
-        return cls(slot, lengths, now, known.latest, waited, synchronized)
+        if at_ns - latest.at_ns >= _WINDOW_NS:
+            latest, before = CleanSteps.of(slot), latest
+        now = cls(slot, None, latest, before, waited, synchronized)
+        return now._replace(step_ns=now._recent_ns(lengths))
 
     def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
         """Those of the last poll, and ``new`` if it is later."""
@@ -195,9 +202,7 @@ class QueuedSteps(NamedTuple):
             return None
         return (known[-1].sum_ns - known[0].sum_ns) / (known[-1].steps - known[0].steps)
 
-    def step_ns(self) -> float | None:
-        """The recent length of a step."""
-        lengths = self.lengths
+    def _recent_ns(self, lengths: Sequence[int]) -> float | None:
         launch = record.median_ns(lengths)
         between_ns = self._between_ns()
         if launch is None or (self.before is None and between_ns is None):

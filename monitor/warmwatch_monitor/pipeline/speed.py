@@ -257,6 +257,8 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
 
 def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
     """With the steps since the last poll of a training on GPUs, whose blocks end at polls."""
+    if slot.steps.last_step_ns - before.at_ns < _BLOCK_NS and not speed.slower:
+        return speed
     now, steps = CleanSteps.of(slot), slot.steps.steps
     first = speed.first if speed.count else speed.steps + 1
     count = steps + 1 - first

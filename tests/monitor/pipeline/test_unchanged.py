@@ -11,9 +11,10 @@ from support import builders as b
 from support.records import update, warm, write_record
 from support.values import replace
 from warmwatch.shared import record
-from warmwatch.shared.record import sealed_blocks
+from warmwatch.shared.record import recent_lengths, sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.pipeline import memory, speed
+from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
@@ -90,6 +91,21 @@ def test_the_speed_is_followed_once_for_each_two_seconds_or_sixteen_steps() -> N
         assert speed.follow(known, record.slot()) is known
     record.mark(0.1)
     assert len(speed.follow(known, record.slot()).blocks) == 1, "it is complete"
+
+
+def test_steps_that_a_gpu_queues_are_measured_once_a_second_after_the_first_ones() -> None:
+    record = b.GrowingRecord()
+    on_gpu = replace(b.WARM, identity=replace(b.WARM.identity, gpus=("GPU-1",)))
+    measured = []
+    known: QueuedSteps | None = None
+    for _ in range(300):
+        record.mark(0.1)
+        slot = record.slot(on_gpu)
+        known = QueuedSteps.follow(known, slot, recent_lengths(slot.recent))
+        assert known
+        measured.append(known.slot is slot)
+    assert all(measured[:200])
+    assert sum(measured[-90:]) == 10
 
 
 def test_the_log_of_a_journal_is_cached_until_the_journal_grows(
