@@ -92,7 +92,8 @@ class Judging:
         }
         runs = self._with_ooms(judged.runs, around.oom_killed)
         return tuple(
-            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks) for run in runs
+            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
+            for run in runs
         ), refused
 
     def _all(
