@@ -180,6 +180,19 @@ def communication() -> Step:
     return optimizing(compiled, lambda net: net(x).square().mean())
 
 
+def small() -> Step:
+    """Small kernels in CUDA graphs on each of two GPUs, which exchange a few bytes."""
+    net = torch.compile(mlp(512, 100).to(torch.bfloat16), mode="reduce-overhead")
+    x = torch.randn(512, 512, device=device(), dtype=torch.bfloat16)
+    step, few = optimizing(net, lambda net: net(x).float().square().mean()), torch.ones(8).cuda()
+
+    def together() -> torch.Tensor:
+        distributed.all_reduce(few)
+        return step()
+
+    return together
+
+
 def laggard() -> Step:
     """Rank 0 waits for rank 1, which computes four times as much."""
     net = nn.parallel.DistributedDataParallel(mlp(4096, 8))
@@ -238,7 +251,7 @@ def resnet() -> Step:
 
 
 OTHERS: list[subprocess.Popen[bytes]] = []
-ACROSS = {"communication", "laggard"}
+ACROSS = {"communication", "laggard", "small"}
 
 
 def main() -> None:

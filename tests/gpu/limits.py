@@ -41,8 +41,9 @@ EXPECTED: dict[str, tuple[str | None, ...]] = {
     "resnet": ("compute", "memory", None),
     "communication": ("communication",),
     "laggard": ("communication",),
+    "small": (None, "host"),
 }
-ON_TWO = ("communication", "laggard")
+ON_TWO = ("communication", "laggard", "small")
 # GPM: see NVML_GPM_METRIC_*
 RAW = {
     "graphics": 1,

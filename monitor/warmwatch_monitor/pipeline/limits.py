@@ -560,5 +560,18 @@ def with_limits(
                 if window.verdict is not None:
                     view = replace(view, limited_by=window.verdict)
             ranks.append(view)
-        judged.append(run.with_ranks(with_laggard(ranks)))
+        judged.append(run.with_ranks(with_laggard(_without_mutual_waits(ranks, windows))))
     return windows, tuple(judged)
+
+
+def _without_mutual_waits(ranks: Sequence[RankView], windows: Windows) -> Sequence[RankView]:
+    """``ranks``, without ``communication`` if all ranks of the run wait and none moves data.
+
+    There is no rank to wait for then: other small kernels look the same.
+    """
+    waiting = [one for one in ranks if one.limited_by and one.limited_by.verdict == "communication"]
+    traffic = [windows[one.record.folder].means.get("nvlink_bytes") for one in waiting]
+    moves = any(one is None or one.value >= _NVLINK_BYTES for one in traffic)
+    if moves or not waiting or len(waiting) < max(one.figures.who.world_size or 1 for one in ranks):
+        return ranks
+    return [replace(one, limited_by=None) for one in ranks]

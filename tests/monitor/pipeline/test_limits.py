@@ -476,17 +476,19 @@ def test_other_programs_on_the_gpu(
     assert load.others == pytest.approx(others)
 
 
+IN_A_COLLECTIVE = {
+    "sm_active_ratio": 0.27,
+    "tensor_active_ratio": 0.0,
+    "dram_active_ratio": 0.0,
+    "power_watts": 180.0,
+    "utilization_ratio": 1.0,
+}
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_in_a_collective_name_the_rank_that_they_wait_for(ranks: int) -> None:
-    waits = {
-        "sm_active_ratio": 0.27,
-        "tensor_active_ratio": 0.0,
-        "dram_active_ratio": 0.0,
-        "power_watts": 180.0,
-        "utilization_ratio": 1.0,
-    }
     views = [
-        Training(**(waits if number else AS_READ)).view(rank=number, world_size=ranks)
+        Training(**(IN_A_COLLECTIVE if number else AS_READ)).view(rank=number, world_size=ranks)
         for number in range(ranks)
     ]
     views = [
@@ -508,6 +510,32 @@ def test_ranks_in_a_collective_name_the_rank_that_they_wait_for(ranks: int) -> N
     assert run.ranks[1].limited_by.evidence[0] == "waits for rank 0, which compute limits"
     assert run.limited_by is not None
     assert run.limited_by.verdict == "compute"
+
+
+@pytest.mark.parametrize(
+    ("nvlink_bytes", "world_size", "verdict"),
+    [
+        (0.0, 2, None),  # small kernels of the model
+        (1e11, 2, "communication"),
+        (None, 2, "communication"),  # the traffic may take another way
+        (0.0, 3, "communication"),  # for the third, on another host
+    ],
+)
+def test_ranks_that_all_wait_have_no_one_to_wait_for(
+    nvlink_bytes: float | None, world_size: int, verdict: str | None
+) -> None:
+    views = []
+    for number in range(2):
+        view = Training(**IN_A_COLLECTIVE).view(rank=number, world_size=world_size)
+        gpus = tuple(replace(one, nvlink_bytes=nvlink_bytes) for one in view.gpus)
+        reading = replace(view.record, folder=f"/d/{number}")
+        views.append(replace(view, gpus=gpus, reading=reading))
+    windows: dict[str, Window] = {}
+    for second in range(20):
+        moved = [_later(view, second) for view in views]
+        windows, (run,) = with_limits(b.runs(*moved), windows, None, NOW + second * SECOND)
+    found = [one.limited_by.verdict if one.limited_by else None for one in run.ranks]
+    assert found == [verdict, verdict]
 
 
 INPUT = LimitedBy(verdict="input", share=0.7, evidence=("70 % of the time waits for batches",))
