@@ -185,8 +185,8 @@ class Process(Struct, frozen=True, kw_only=True):
     """The busiest compilers below it, without idle compile workers."""
 
 
-class GpuValues(Struct, frozen=True, kw_only=True):
-    """What NVML reports of a GPU or a MIG device. What it does not support is null."""
+class GpuIdentity(Struct, frozen=True, kw_only=True):
+    """The constant properties of a GPU or a MIG device."""
 
     uuid: str
     """NVML's UUID, the same everywhere."""
@@ -202,6 +202,11 @@ class GpuValues(Struct, frozen=True, kw_only=True):
     """For a MIG device, the UUID of its board."""
     profile: str | None = None
     """For a MIG device, its profile, such as `1g.10gb`."""
+
+
+class GpuValues(GpuIdentity, frozen=True, kw_only=True):
+    """What NVML reports of a GPU or a MIG device. What it does not support is null."""
+
     trouble: str | None = None
     """Why its other keys are null; null if nothing is wrong."""
     utilization_ratio: Number | None = None
@@ -262,6 +267,34 @@ class Spread(Struct, frozen=True, kw_only=True):
     """The greatest value."""
     max_rank: int
     """The rank with this value."""
+
+
+class SourceHealth(Struct, frozen=True, kw_only=True):
+    """Health of a data source."""
+
+    source: str
+    """Its name: `records`, `host`, `nvml`, `observed`, ..."""
+    up: bool
+    """Whether the last read succeeded."""
+    last_success: Epoch | None = None
+    """When a read last succeeded; null if none has."""
+    read_seconds: Seconds | None = None
+    """How long the last read took."""
+    error: str | None = None
+    """What is wrong, in one sentence."""
+
+
+class ExportHealth(Struct, frozen=True, kw_only=True):
+    """Health of an export."""
+
+    export: str
+    """Its name: `otlp`."""
+    up: bool | None = None
+    """Whether the last export succeeded; null before the first."""
+    last_success: Epoch | None = None
+    """When an export last succeeded; null if none has."""
+    error: str | None = None
+    """What is wrong, in one sentence."""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

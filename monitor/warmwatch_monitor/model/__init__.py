@@ -45,13 +45,11 @@ from warmwatch_monitor.model.figures import (
     beyond_steady_seconds,
 )
 from warmwatch_monitor.model.machine import (
-    ExportHealth,
     GpuReading,
     ObservedTraining,
     ProcessReading,
     Sample,
     Signs,
-    SourceHealth,
 )
 from warmwatch_monitor.model.records import (
     FEWEST_STEPS,
@@ -102,11 +100,13 @@ from warmwatch_monitor.published import (
     Compiler,
     Counted,
     Estimate,
+    ExportHealth,
     Host,
     LimitedBy,
     MemoryGrowth,
     Refusal,
     Slower,
     SlowerPeriod,
+    SourceHealth,
     WorkersMemory,
 )

@@ -156,25 +156,6 @@ class ObservedTraining(Struct, frozen=True, kw_only=True):
     likely_compiling: bool | None = None
 
 
-class SourceHealth(Struct, frozen=True, kw_only=True):
-    """Health of a source. ``error`` is one sentence, or ``None``."""
-
-    source: str
-    up: bool
-    last_success: float | None = None
-    read_seconds: float | None = None
-    error: str | None = None
-
-
-class ExportHealth(Struct, frozen=True, kw_only=True):
-    """Health of an export. ``up``: whether the last one succeeded; ``None`` before the first."""
-
-    export: str
-    up: bool | None = None
-    last_success: float | None = None
-    error: str | None = None
-
-
 class Sample(Struct, frozen=True, kw_only=True):
     """One series' last value; ``name`` is without the prefix ``warmwatch_``."""
 

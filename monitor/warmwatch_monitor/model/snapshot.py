@@ -11,23 +11,19 @@ from msgspec.structs import replace
 
 from warmwatch.shared.verdict import ENDED, WARM, Judgement, State
 from warmwatch_monitor.model.figures import Figures, Who
-from warmwatch_monitor.model.machine import (
-    ExportHealth,
-    GpuReading,
-    ObservedTraining,
-    ProcessReading,
-    SourceHealth,
-)
+from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, ProcessReading
 from warmwatch_monitor.model.records import RecordReading
 from warmwatch_monitor.model.steps import Utilization, utilization
 from warmwatch_monitor.published import (
     Estimate,
+    ExportHealth,
     Host,
     LimitedBy,
     MemoryGrowth,
     Refusal,
     Slower,
     SlowerPeriod,
+    SourceHealth,
     WorkersMemory,
 )
 

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import GpuReading
+from warmwatch_monitor.published import GpuIdentity
 from warmwatch_monitor.sources.nvml import driver
 from warmwatch_monitor.sources.nvml.driver import GpmRequest, known, query
 
@@ -20,18 +21,6 @@ _STEADY_ENERGY_NS = 5 * 10**9
 _RARELY_NS = 10 * 10**9
 _SHARED_NS = 2 * 10**9  # reading the processes' utilization takes 3 ms
 _MIB = 1 << 20
-
-
-class Description(Struct, frozen=True, kw_only=True):
-    """A device's constant properties, while its handle is valid."""
-
-    uuid: str
-    index: int
-    name: str | None = None
-    driver: str | None = None
-    pci_bus_id: str | None = None
-    parent: str | None = None
-    profile: str | None = None
 
 
 class _Rare(Struct, frozen=True, kw_only=True):
@@ -66,7 +55,7 @@ def spelled(uuid: str) -> str:
 class Device:
     """A handle with its earlier readings. ``gpm`` is ``None`` if the device has none."""
 
-    def __init__(self, handle: Any, described: Description, clock: Clock, gpm: Gpm | None) -> None:
+    def __init__(self, handle: Any, described: GpuIdentity, clock: Clock, gpm: Gpm | None) -> None:
         self.handle, self.described = handle, described
         self.memory = Memory()
         self._clock, self._gpm = clock, gpm
@@ -207,7 +196,7 @@ def board(index: int, clock: Clock, driver_version: str | None) -> Device:
     if uuid is None:
         raise driver.GpuLostError("NVML does not give it a handle")
     pci = query("nvmlDeviceGetPciInfo", handle)
-    described = Description(
+    described = GpuIdentity(
         uuid=spelled(_text(uuid)),
         index=index,
         name=_text(query("nvmlDeviceGetName", handle)) or None,

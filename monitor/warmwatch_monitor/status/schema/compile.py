@@ -6,20 +6,33 @@ from msgspec import Meta, Struct
 
 from warmwatch_monitor.published import Counted, Epoch, Estimate, Seconds
 
-# descriptions that several types share
-Label = Annotated[
-    str | None,
-    Meta(description="The function as sentences name it: `forward (model.py:31)`, or `the model`."),
-]
+# fields that several types share
 FileName = Annotated[str | None, Meta(description="Base name of its file.")]
 FirstLine = Annotated[int | None, Meta(description="Its first line.")]
-PlainReason = Annotated[
-    str | None, Meta(description="The reason in plain words; null if there are none for it.")
-]
-Remedy = Annotated[
-    str | None,
-    Meta(description="How to avoid it; null if unknown, and in the first warm-up."),
-]
+
+
+class _Called(Struct, frozen=True, kw_only=True):
+    called: str | None = None
+    """The function as sentences name it: `forward (model.py:31)`, or `the model`."""
+    name: str | None = None
+    """Name of the function; null if it is unknown."""
+    file: FileName = None
+    line: FirstLine = None
+    caller: str | None = None
+    """For library code, the user's line that called it, such as `train.py:31`; empty if only
+    library code is involved. Null for the user's own functions.
+    """
+
+
+class _Compiled(_Called, frozen=True, kw_only=True):
+    reason: str | None = None
+    """Why it is recompiled, as PyTorch reports it; null for a first compilation."""
+    plain: str | None = None
+    """The reason in plain words; null if there are none for it."""
+    category: str | None = None
+    """Category of the reason, from a closed list; null for a first compilation."""
+    advice: str | None = None
+    """How to avoid it; null if unknown, and in the first warm-up."""
 
 
 class Kernel(Struct, frozen=True, kw_only=True):
@@ -31,16 +44,9 @@ class Kernel(Struct, frozen=True, kw_only=True):
     """How long it compiled."""
 
 
-class Function(Struct, frozen=True, kw_only=True):
-    """Cost of all compilations of one function, backwards included."""
+class Function(_Called, frozen=True, kw_only=True):
+    """Cost of all compilations of one function, backwards included; `caller` is of the last one."""
 
-    called: Label = None
-    name: str | None = None
-    """Name of the function; null if it is unknown."""
-    file: FileName = None
-    line: FirstLine = None
-    caller: str | None = None
-    """Of its last compilation; see `last`."""
     others: int
     """Number of functions in this entry, if it is the sum of the cheapest; 0 if it is one function.
     """
@@ -72,7 +78,7 @@ class Function(Struct, frozen=True, kw_only=True):
     """Bytes that CUDA's allocator had reserved then; null without CUDA."""
 
 
-class PastCompilation(Struct, frozen=True, kw_only=True):
+class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """A compilation recorded in the rank's journal."""
 
     id: str | None = None
@@ -86,21 +92,6 @@ class PastCompilation(Struct, frozen=True, kw_only=True):
     total_seconds: Seconds | None = None
     """What it cost so far, with its backward, autotuning and CUDA graph recording. Null for these
     parts themselves, and in an event.
-    """
-    reason: str | None = None
-    """Why it was recompiled, as PyTorch reports it; null for a first compilation."""
-    plain: PlainReason = None
-    category: str | None = None
-    """Category of the reason, from a closed list; null for a first compilation."""
-    advice: Remedy = None
-    called: Label = None
-    name: str | None = None
-    """Name of the function."""
-    file: FileName = None
-    line: FirstLine = None
-    caller: str | None = None
-    """For library code, the user's line that called it, such as `train.py:31`; empty if only
-    library code is involved. Null for the user's own functions.
     """
     cache: str | None = None
     """`hit` or `miss`; null if no cache was used."""
@@ -118,26 +109,13 @@ class PastCompilation(Struct, frozen=True, kw_only=True):
     """
 
 
-class Underway(Struct, frozen=True, kw_only=True):
+class Underway(_Compiled, frozen=True, kw_only=True):
     """What the compile activity in progress compiles."""
 
     kind: str | None = None
     """As in `last`; null as long as it is unknown."""
-    called: Label = None
-    name: str | None = None
-    """Name of the function; null as long as it is unknown."""
-    file: FileName = None
-    line: FirstLine = None
-    caller: str | None = None
-    """As in `last`."""
     backward: bool
     """Whether it is the function's backward."""
-    reason: str | None = None
-    """Why it is recompiled, as PyTorch reports it; null for a first compilation."""
-    plain: PlainReason = None
-    category: str | None = None
-    """Category of the reason, from a closed list."""
-    advice: Remedy = None
 
 
 class CacheUse(Struct, frozen=True, kw_only=True):

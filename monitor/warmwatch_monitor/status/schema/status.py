@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from warmwatch.shared.states import State
 from warmwatch_monitor.published import (
     Epoch,
+    ExportHealth,
     GpuValues,
     Host,
     Joules,
@@ -16,6 +17,7 @@ from warmwatch_monitor.published import (
     Number,
     Refusal,
     Seconds,
+    SourceHealth,
     Spread,
 )
 from warmwatch_monitor.status.schema.rank import Rank
@@ -152,34 +154,6 @@ class Observed(Struct, frozen=True, kw_only=True):
     """What was observed, one clause each."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
-    """Health of a data source."""
-
-    source: str
-    """Its name: `records`, `host`, `nvml`, `observed`, ..."""
-    up: bool
-    """Whether the last read succeeded."""
-    last_success: Epoch | None = None
-    """When a read last succeeded; null if none has."""
-    read_seconds: Seconds | None = None
-    """How long the last read took."""
-    error: str | None = None
-    """What is wrong, in one sentence."""
-
-
-class Export(Struct, frozen=True, kw_only=True):
-    """Health of an export."""
-
-    export: str
-    """Its name: `otlp`."""
-    up: bool | None = None
-    """Whether the last export succeeded; null before the first."""
-    last_success: Epoch | None = None
-    """When an export last succeeded; null if none has."""
-    error: str | None = None
-    """What is wrong, in one sentence."""
-
-
 class LeftOut(Struct, frozen=True, kw_only=True):
     """How much is left out, because it exceeds the budget of a user or of all users."""
 
@@ -216,9 +190,9 @@ class Status(Struct, frozen=True, kw_only=True):
     """The GPUs of this host."""
     host: Host | None = None
     """The machine; null if it could not be read."""
-    sources: list[Source]
+    sources: list[SourceHealth]
     """Health of the monitor's data sources."""
-    exports: list[Export] = []
+    exports: list[ExportHealth] = []
     """Health of the monitor's exports."""
     directories: list[str] = []
     """The record directories that it watches."""
