@@ -1,7 +1,7 @@
 """Every known attack on a shared machine, against a real daemon: ``python -m attacks [NAME ...]``.
 
 Runs on loopback and in a directory of its own, as root, because it needs other users. Each attack
-runs beside an honest user's training, whose answer must stay right and in time. The table has a
+runs during an honest user's training, whose answer must stay right and in time. The table has a
 line for each figure with its limit; the exit code is 1 where a limit was exceeded.
 
 Limits in seconds are for a machine with an idle core. Before and after each attack an unattacked
@@ -80,7 +80,7 @@ def place() -> Iterator[Path]:
 
 @contextmanager
 def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
-    """A fresh daemon over ``directory``, with a history, beside a training that began before it."""
+    """A fresh daemon over ``directory``, with a history, and a training that began before it."""
     options = ("--dir", str(directory), *arguments)
     with (
         tempfile.TemporaryDirectory() as state,
@@ -265,9 +265,9 @@ import encodings.idna, json, os, resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 os.setgid({uid}); os.setuid({uid})
 made = []
-for said in json.loads(sys.argv[2]):
+for request in json.loads(sys.argv[2]):
     made.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30))
-    made[-1].sendall(said.encode("latin-1"))
+    made[-1].sendall(request.encode("latin-1"))
 print(len(made), flush=True)
 sys.stdin.read()
 """

@@ -1,4 +1,4 @@
-"""``python -m gpu.beside_events [MODE...]`` from tests/: Warmwatch's figures beside CUDA events.
+"""``python -m gpu.beside_events [MODE...]`` from tests/: Warmwatch's figures and CUDA events.
 
 ``warmwatch modes`` runs ``by_hand.py``, which times each of its own steps with CUDA events; in the
 default mode it runs without Warmwatch too; then it tells what a step is worth, and MFU is held
@@ -46,7 +46,7 @@ def main(modes: tuple[str, ...]) -> int:
 
 
 def _each_mode(folder: Path, environ: dict[str, str], modes: tuple[str, ...]) -> int:
-    """The table of modes beside what the script saw itself, and beside itself alone."""
+    """The table of modes compared with what the script measured, with and without the agent."""
     chosen = [word for mode in modes for word in ("--mode", mode)]
     command = [*WARMWATCH, "modes", "--json", "--training-steps", "100000", *chosen, "--"]
     finished = subprocess.run(
@@ -82,7 +82,7 @@ def _alone(folder: Path, mode: str) -> dict[str, Any]:
 
 
 def _worth(folder: Path, environ: dict[str, str], daemon: served.Daemon) -> int:
-    """MFU and tokens a second of clean steps beside a calculation by hand."""
+    """MFU and tokens a second of clean steps compared with a calculation by hand."""
     command = [sys.executable, str(SCRIPT), str(folder / "worth"), "--tokens", "--steps", "400"]
     environ = {**environ, "WARMWATCH_RUN": "worth"}
     subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, check=True)

@@ -150,9 +150,9 @@ def _drift(losses: list[float], eager: list[float], passes: int) -> float | None
 
 
 def _line(name: str, found: float | None, truth: float | None, off: float = 1e-9) -> int:
-    """Print a figure beside the truth; 1 if they differ by more than ``off`` of it."""
+    """Print a figure and the truth; 1 if they differ by more than ``off`` of it."""
     close = found is not None and truth is not None and abs(found - truth) <= off * abs(truth)
-    print(f"{'equal' if close else 'WRONG'}  {name}: {found} beside {truth}", flush=True)
+    print(f"{'equal' if close else 'WRONG'}  {name}: {found}, should be {truth}", flush=True)
     return 0 if close else 1
 
 

@@ -202,7 +202,7 @@ def laggard() -> Step:
 
 
 def shared() -> Step:
-    """Beside another process that uses the same GPU."""
+    """With another process that uses the same GPU."""
     code = "import torch; x = torch.randn(8192, 8192, device='cuda')"
     code += "\nwhile True: x @ x; torch.cuda.synchronize()"
     OTHERS.append(subprocess.Popen([sys.executable, "-c", code]))
@@ -211,7 +211,7 @@ def shared() -> Step:
 
 
 def idle_neighbour() -> Step:
-    """Beside another process that holds memory on the GPU and does nothing."""
+    """With another process that holds memory on the GPU and does nothing."""
     code = "import torch, time; x = torch.randn(8192, 8192, device='cuda'); time.sleep(600)"
     OTHERS.append(subprocess.Popen([sys.executable, "-c", code]))
     time.sleep(8)

@@ -1,4 +1,4 @@
-"""``python -m gpu.why NAME`` from tests/: a scenario's activities beside PyTorch's records."""
+"""``python -m gpu.why NAME`` from tests/: a scenario's activities and PyTorch's records."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _try(module: str, tests: Sequence[str], workers: int) -> int:
     for name, line in bad:
         print(f"  survived, {path.name}:{line}: {name}", flush=True)
     for name in stale:
-        print(f"  is noticed, or no more there: take it out of accepted.py: {name}", flush=True)
+        print(f"  is noticed, or no longer exists: remove it from accepted.py: {name}", flush=True)
     return int(bool(bad or stale))
 
 

@@ -1,13 +1,13 @@
-"""Changes that may be survived, each with its reason. One that is survived no more is taken out."""
+"""Mutants that may survive, each with its reason. One that no longer survives is removed."""
 
 from __future__ import annotations
 
 _BOOT = "a nanosecond after the boot is as long ago as the boot itself"
 _BILLIONTH = "a billionth more or less is far below what the figure is exact to"
 
-_FIPS = "only an interpreter that allows none but approved digests would refuse it"
-_ORDER = "of the machines that PyTorch runs on, all are of this order"
-_NOBODY = "where nobody lives nobody is asked for stalls"
+_FIPS = "only an interpreter that allows approved digests alone would refuse it"
+_ORDER = "all machines that PyTorch runs on have this byte order"
+_NOBODY = "without a living rank no stall is judged"
 _LENGTHS = "an assert at the import holds both to one length"
 _FAST_PATH = "the loop after the fast path has the same result"
 _FAST = "len(words) >= FEWEST and min(words) and (sum(words) <= WINDOW_NS)"
@@ -30,9 +30,9 @@ _SEALED = "hashlib.blake2b(sealed, digest_size=8, usedforsecurity=False).digest(
 ACCEPTED: dict[str, dict[str, str]] = {
     "warmwatch.shared.record.sealed_blocks": {
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
-        "raise TornError(None)": "caught: what is said is that of both places",
+        "raise TornError(None)": "caught: the message is that of both places",
         "unseal: raise TornError('torn record: the checksum of a block is wrong') -> "
-        "raise TornError('')": "caught: what is said is that of both places",
+        "raise TornError('')": "caught: the message is that of both places",
         **{
             f"_checksum: return {_SEALED} -> return {_SEALED.replace(before, after)}": _FIPS
             for before, after in (
@@ -77,15 +77,15 @@ ACCEPTED: dict[str, dict[str, str]] = {
             for strict in ("", ", strict=None", ", strict=False")
         },
         "_caught_up: if steps.steps >= marked -> if steps.steps > marked": (
-            "words that count the step tell of its mark too: their count is stored last"
+            "words that count the step include its mark: their count is stored last"
         ),
     },
     "warmwatch.shared.verdict": {
         "stall_after_ns: median = int(STALL_MEDIANS * (facts.median_step_ns or 0)) -> "
         "median = int(STALL_MEDIANS * (facts.median_step_ns or 1))": "the least limit is a minute",
-        "_slower_than_before: return False -> return None": "what is not so is not named",
+        "_slower_than_before: return False -> return None": "only what holds is named",
         "recently_touched: if max(compile.touched_steps) <= window -> "
-        "if max(compile.touched_steps) < window": "a cost: then none of them is later either",
+        "if max(compile.touched_steps) < window": "only a cost: then none of them is later either",
     },
     "warmwatch_monitor.pipeline.runs": {
         "present: return [one for one in readings if one.start in starts or one.began > began] "
@@ -101,7 +101,7 @@ ACCEPTED: dict[str, dict[str, str]] = {
         f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(None)}": _NOBODY,
         f"{_PAUSE.format(0)} -> {_PAUSE.removeprefix('_run: ').format(1)}": _BOOT,
         "_run: earlier.get(reading.folder, ()) -> earlier.get(reading.folder, None)": (
-            "whoever asks for them asks first whether there are any"
+            "callers first check whether there are any"
         ),
         **{
             f"view({moment}): 0 -> 1": _BOOT

@@ -75,7 +75,7 @@ result(dict(at_begin=at_begin, warm=warm, after=after, touched=before == end.tou
 
 
 def test_a_step_that_waits_for_the_other_thread_is_not_clean(records: Path) -> None:
-    """Steps went on beside it before, and then one waits until it is done."""
+    """Steps went on during it, and then one waits until it is done."""
     body = f"""{BACKGROUND}
 steps(5)
 threading.Timer(1.0, release.set).start()

@@ -106,7 +106,7 @@ result([trainer.global_step, len(trainer.callbacks), compiled()])
 @needs("lightning")
 def test_a_lightning_trainer_reports_its_steps_and_evaluations(records: Path) -> None:
     body = "from warmwatch.frameworks.lightning import WarmwatchCallback\n" + LIGHTNING
-    # twice, as where Lightning finds one by itself beside the user's
+    # twice, as where Lightning finds one by itself in addition to the user's
     body = body.replace("CALLBACKS", "[WarmwatchCallback(), WarmwatchCallback()]")
     body = body.replace("PACKAGE", "lightning.pytorch")
     steps, _, compilations = result_of(records, body, attach=False)
@@ -214,11 +214,11 @@ warmwatch.step()
 warmwatch.attach(tokens_per_step=7)
 suggest(tokens_per_step=9)
 warmwatch.step()
-told = []
-_current.attached.agent.update = told.append
+updates = []
+_current.attached.agent.update = updates.append
 for _ in range(3):
     suggest(samples_per_step=3)
-result(told)
+result(updates)
 """
     reported = result_of(records, body)
     slot = slots.read(slots.only(records))

@@ -173,7 +173,7 @@ def of_top(numbers: Numbers, answer: dict[str, Any]) -> None:
 
 
 def of_comparison(numbers: Numbers, run: str, *where: str, **environ: str) -> None:
-    """The run beside another one."""
+    """The run and another one."""
     made = json.loads(command("compare", run, "other", "--json", *where, **environ))
     side = next(one for one in made["sides"] if one["run"] == run)
     numbers.say(

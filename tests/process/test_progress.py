@@ -120,7 +120,7 @@ def test_the_allocator_is_read_rarely_and_only_after_cuda_is_initialized(
     assert before == [unknown, []]
     assert devices == [1]
     assert after == (unknown if has_none else [[100, 200, 105, 205], True, 1 + 7])
-    assert calls == 1  # as it becomes known to be eager: no step beside that is looked at
+    assert calls == 1  # as it becomes known to be eager: no other step is looked at
 
 
 CHOICES = """

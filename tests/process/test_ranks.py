@@ -1,4 +1,4 @@
-"""Several processes of one torchrun, a real daemon beside them: one run, one answer."""
+"""Several processes of one torchrun, and a real daemon: one run, one answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A reader beside a process that does nothing but write takes nothing half, and refuses nothing."""
+"""A reader of a process that only writes reads nothing half-written, and refuses nothing."""
 
 from __future__ import annotations
 

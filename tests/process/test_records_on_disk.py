@@ -216,7 +216,7 @@ assert threading.active_count() == 1, "joining all threads does not wait for it"
 def test_the_record_of_a_training_that_ends_right_after_a_fork_is_complete(disk: Path) -> None:
     """The thread survives forks, and a child that reports something has its own record."""
     done = subprocess.run(
-        # Python 3.12 warns of forks beside any thread; trainings that took a step have some
+        # Python 3.12 warns of forks in a process with threads; trainings that took a step have some
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS],
         env=environment(WARMWATCH_DIR=str(disk)),
         capture_output=True,

@@ -1,5 +1,5 @@
 """The wheel in each Python found here, with the lowest and the newest release of each dependency;
-and this release beside the one before it.
+and this release with the one before it.
 
 ``make test-install`` runs these: they download every dependency. The release before is the newest
 tag below the last commit, or ``PREVIOUS``, any commit.
@@ -190,7 +190,7 @@ def get(url: str) -> str:
 
 
 class Release(NamedTuple):
-    """A release as it is installed: the agent beside this PyTorch, and the command."""
+    """A release as it is installed: the agent with this PyTorch, and the command."""
 
     agent: Path
     warmwatch: Path
@@ -258,7 +258,7 @@ def steps_of(url: str) -> int:
 
 
 def shows_both(warmwatch: Path, *place: str, env: dict[str, str]) -> None:
-    """The command shows both trainings alike."""
+    """The command shows both trainings in the same way."""
     runs = json.loads(call(warmwatch, "status", "--json", *place, env=env))["runs"]
     assert [(one["run"], one["state"]) for one in runs] == [("before", "warm"), ("this", "warm")]
     for one in runs:

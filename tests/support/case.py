@@ -293,7 +293,7 @@ def dirty_steps(case: Case) -> list[int]:
 
 
 def expected_conditions(case: Case) -> set[str]:
-    """The words besides the state, from the marks, what PyTorch logged, and its environment."""
+    """The words after the state, from the marks, what PyTorch logged, and its environment."""
     warm_ups = expected_warm_ups(case)
     late = [step for step in dirty_steps(case) if warm_ups and step > warm_ups[0].step]
     holds = {

@@ -390,7 +390,7 @@ def _compiled(case: Case, account: dict[str, Any]) -> Counter[tuple[str, ...]]:
 def _once_tuned(compilations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Without how often the kernels of one graph were tuned as they ran.
 
-    That changes from run to run of one program, with no agent beside it: once or twice on an H200.
+    That changes from run to run of one program, without an agent: once or twice on an H200.
     """
     tuned = set()
     for one in compilations:
@@ -415,7 +415,7 @@ def trace(case: Case) -> Findings:
     ]
     if bool(outside) != case.scenario.traced:
         yield f"the trace has events outside of every compilation: {outside}"
-    # how long they last beside each other a busy core decides, at both ends of each
+    # how long they last together depends on a busy core, at both ends of each
     empty = [
         (a, b)
         for a, b in recorded["windows"]

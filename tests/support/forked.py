@@ -52,7 +52,7 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it still writes and its errors, once it is over. It gets no more input."""
+        """What it still writes and its errors, once it is over. It gets no further input."""
         self.stdin.close()
         with ThreadPoolExecutor() as readers:
             rest = [

@@ -214,7 +214,7 @@ def _write_history(folder: Path, state: Path) -> None:
 
 
 class Training:
-    """``gpt2``, beside ``gpt2-eager``, which has ended."""
+    """``gpt2``, and ``gpt2-eager``, which has ended."""
 
     def __init__(self, records: Path, page: str) -> None:
         self._records, self._hangs, self._stack = records, "cc1plus" in page, ExitStack()

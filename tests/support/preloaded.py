@@ -42,7 +42,7 @@ _SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
 _USABLE = b"usable"
 _STREAMS = 4  # standard input, output and errors, and the socket for the end
 _MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
-# with what Dynamo imports besides itself, which costs more than it does
+# with what Dynamo imports in addition to itself, which costs more than it does
 TORCH = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
 # with what it imports when it first compiles; what of it this PyTorch does not have is left out
 COMPILER = (

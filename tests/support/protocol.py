@@ -36,7 +36,7 @@ class Pieces(mmap.mmap):
             waiting.append((where.start + at, value[at : at + 8]))
 pieces, waiting = Pieces(file, record.SIZE), []
 def seen():
-    random.shuffle(waiting)  # head and payload alike
+    random.shuffle(waiting)  # head and payload
     for at, piece in waiting:
         slot[at : at + len(piece)] = piece
     waiting.clear()

@@ -42,8 +42,8 @@ class Scenario:
         uncompiled_graphs: those that the trace shows and whose compilation failed.
         unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
             warm-up is noticed late, where the agent's step is not the scenario's iteration.
-        eager_frames: a frame that runs eagerly beside the agent, and holds nothing to compile.
-        conditions: those that its steps bring about, beside what follows from its compilations.
+        eager_frames: a frame that runs eagerly with the agent, and holds nothing to compile.
+        conditions: those of its steps, in addition to what follows from its compilations.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
         cold: with the agent it runs without the cache of the C++ compiler.
         warm_cache: run once beforehand, so that the caches are full.

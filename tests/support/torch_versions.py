@@ -23,7 +23,7 @@ class Reports:
         missing: hook points that it lacks, as the agent's identity names them.
         cache_load: an event reports that a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
-        threads: how many threads besides the main one can compile at the same time. The CUDA build
+        threads: how many threads next to the main one can compile at the same time. The CUDA build
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
         guards_of_inlined: guards on the builtin ``getattr`` that it adds to a function, because
             the agent wraps a method that Dynamo inlines there.

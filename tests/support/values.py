@@ -1,4 +1,4 @@
-"""Frozen values of each kind, handled alike: NamedTuples, Structs of msgspec, dataclasses."""
+"""Frozen values of each kind, handled in one way: NamedTuples, Structs of msgspec, dataclasses."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def stacks(
 ) -> None:
     """Show the stacks of RUN's ranks that compile, are silent or are stalled.
 
-    Shown are Python stacks and busy compilers. The stacks come from py-spy (pip install py-spy) if
+    It shows Python stacks and busy compilers. The stacks come from py-spy (pip install py-spy) if
     the kernel permits it. Otherwise they come from the agent, which records them a minute into a
     compilation and then at growing intervals. Without both, the kernel shows whether each thread
     runs, sleeps or waits for a device. The command reads all of that on this machine; a daemon

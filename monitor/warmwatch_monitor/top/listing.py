@@ -83,7 +83,7 @@ def listing(
 
 
 def at(entries: Sequence[Entry], key: Key | None) -> int:
-    """The position of the row of ``key``; the first row if there is none any more."""
+    """The position of the row of ``key``; the first row if that row is gone."""
     for place_of, entry in enumerate(entries):
         ranks = {rank["rank"] for rank in entry.ranks}
         if key is not None and entry.key[0] == key[0] and key[1] in ranks:

@@ -28,11 +28,11 @@ group = dist.new_group([0], timeout=timedelta(seconds=77.5))
 found.append(shortest_timeout())
 dist.distributed_c10d._set_pg_timeout(timedelta(seconds=55))
 found.append(shortest_timeout())
-class Stranger:
+class Unknown:
     @property
     def options(self): raise AttributeError("another PyTorch keeps it elsewhere")
 for one in dist.distributed_c10d._world.pg_map:
-    type(one)._get_backend = lambda *_: Stranger()
+    type(one)._get_backend = lambda *_: Unknown()
 found.append(shortest_timeout())
 dist.destroy_process_group()
 found.append(shortest_timeout())

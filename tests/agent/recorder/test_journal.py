@@ -144,7 +144,7 @@ def test_a_filesystem_that_reports_no_size_leaves_a_journal_its_full_limit(
 def test_the_queue_of_lines_for_a_disk_is_bounded_except_for_essential_ones(
     tmp_path: Path,
 ) -> None:
-    """A disk that never answers takes no more of the training's memory."""
+    """A disk that never answers takes only a bounded part of the training's memory."""
     answers, memory, run = threading.Event(), record.blank(), Identity(run="t")
     header = record.pack_header(HEADER)
     memory[: len(header)] = header

@@ -1,4 +1,4 @@
-"""What lies beside a record in a directory that others write to as well: none of it harms us."""
+"""Other files next to a record, in a directory that others write to: none of them harms us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tuned Triton kernel beside a compiled model, outside of its graph; a new size comes later."""
+"""A tuned Triton kernel next to a compiled model, outside of its graph; a new size comes later."""
 
 import torch
 from _gpu import batch, finish, mark, model

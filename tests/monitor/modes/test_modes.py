@@ -43,7 +43,7 @@ def run_summary(
     answers = {
         "steps": 410,
         "step_seconds.first": cost + 0.3 if cost else None,
-        "step_seconds.median": step * 1.001,  # its mean is exact, where steps are alike
+        "step_seconds.median": step * 1.001,  # its mean is exact, where steps have one length
         "step_seconds.typical": step,
         "step_seconds.median_low": step * (1 - off),
         "step_seconds.median_high": step * (1 + off),

@@ -577,7 +577,7 @@ RECORDING = Path(__file__).parents[2] / "captures" / "h100_gpt2_124m_default.jso
 
 
 def test_the_recorded_gpt2_has_no_single_limit() -> None:
-    """Its tensor cores and its memory are used alike: 40 % and 48 %."""
+    """Its tensor cores and its memory are used equally: 40 % and 48 %."""
     recorded = json.loads(RECORDING.read_text())["nvml"]
     steady = [one for one in recorded if one["gpm"]["sm"] > 60]
     assert len(steady) >= 3

@@ -149,7 +149,7 @@ def test_a_gpu_that_recovers_has_its_present_speed(every: int, seconds: float) -
 
 
 def test_a_recorded_loop_has_the_speed_of_the_gpu_within_seconds_of_each_change() -> None:
-    """Recorded on an H100 beside CUDA events: 7 ms a step, from 20 s on 48 ms, from 40 s on 7 ms.
+    """Recorded on an H100 with CUDA events: 7 ms a step, from 20 s on 48 ms, from 40 s on 7 ms.
 
     The loop reads its loss every 50 steps. So the last 64 show one or two synchronizations.
     """

@@ -46,7 +46,7 @@ def states(*readings: RecordReading) -> dict[int, State]:
 
 
 def waiting(peer: RecordReading) -> State:
-    """The state of rank 0, whose last step is 300 s ago, beside ``peer``."""
+    """The state of rank 0, whose last step is 300 s ago, in a run with ``peer``."""
     return states(reading(0, steps=STEPPED, compile=WARMED), peer)[0]
 
 

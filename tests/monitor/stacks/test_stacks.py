@@ -322,7 +322,7 @@ def test_stacks_are_in_no_answer_over_http(tmp_path: Path) -> None:
 
 @pytest.fixture
 def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A py-spy on the path, and none beside this Python."""
+    """A py-spy on the path, and none next to this Python."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     folder = tmp_path / "bin"
     folder.mkdir(mode=0o755)

@@ -1,4 +1,4 @@
-"""``warmwatch top`` beside a daemon: each second by its samples, and by few answers."""
+"""``warmwatch top`` with a daemon: each second by its samples, and by few answers."""
 
 from __future__ import annotations
 
