@@ -251,11 +251,14 @@ def _queued(view: RankView) -> float | None:
 
 
 def _waiting(view: RankView) -> float | None:
-    """The share of its time since step 1 in which it waited for batches."""
-    steps = view.figures.steps
-    if steps.batch_wait_seconds is None or steps.first_at is None or steps.last_at is None:
+    """The share of its time in which it waited for batches, since it attached.
+
+    That includes the wait for the first batch. Compiling is no share of the time.
+    """
+    steps, attached = view.figures.steps, view.figures.who.attached_at
+    if steps.batch_wait_seconds is None or attached is None or steps.last_at is None:
         return None
-    took = steps.last_at - steps.first_at
+    took = steps.last_at - attached - view.figures.compile.seconds
     return min(1.0, steps.batch_wait_seconds / took) if took > 0 else None
 
 

@@ -265,10 +265,9 @@ def test_a_rank_with_longer_steps_is_named_with_the_amount_and_its_causes(
 
 def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
     slots = [b.as_rank(b.WARM, rank, 2) for rank in range(2)]
-    steps = slots[1].steps
-    took = steps.last_step_ns - slots[1].compile.first_step_ns
+    took = 1e9 * time_without_compiling(b.view(slots[1]))
     waiting = [
-        replace(slot, steps=steps._replace(batches=9, batch_wait_ns=round(share * took)))
+        replace(slot, steps=slot.steps._replace(batches=9, batch_wait_ns=round(share * took)))
         for slot, share in zip(slots, (0.02, 0.3), strict=True)
     ]
     fast, slow = (b.view(slot) for slot in waiting)
@@ -276,6 +275,26 @@ def test_a_rank_that_waits_longer_for_batches_is_named() -> None:
     cause = "rank 1 waits for batches 30 % of its time (2 in others)"
     run = of_views(fast, with_step(slow, 2.5))
     assert run["skew"]["differences"] == [f"{words}: {cause}"]
+
+
+def test_a_wait_for_the_first_batch_is_no_cause() -> None:
+    """It is as long as all steps, but a small share of the time since the start."""
+    views = [b.view(b.as_rank(b.WARM, rank, 2)) for rank in range(2)]
+    for number, waited in enumerate((0.0, 0.9)):
+        figures = views[number].figures
+        trained = time_without_compiling(views[number])
+        who = replace(figures.who, attached_at=(figures.who.attached_at or 0.0) - 20 * trained)
+        steps = replace(figures.steps, batch_wait_seconds=waited * trained, batches=9)
+        views[number] = replace(views[number], figures=replace(figures, who=who, steps=steps))
+    (words,) = of_views(views[0], with_step(views[1], 2.5))["skew"]["differences"]
+    assert words == "rank 1 takes 2.5 times as long for a step as the other"
+
+
+def time_without_compiling(view: RankView) -> float:
+    figures = view.figures
+    assert figures.steps.last_at
+    assert figures.who.attached_at
+    return figures.steps.last_at - figures.who.attached_at - figures.compile.seconds
 
 
 @pytest.mark.parametrize(
