@@ -102,7 +102,7 @@ def test_a_remedy_removes_the_compilations_that_its_page_counts(
 
 def test_the_examples_lead_to_every_remedy_of_a_recompile(torch: Any, tmp_path: Path) -> None:
     shown = {
-        advice.advice(cause.category, reason=cause.reason, dynamic=cause.dynamic)
+        advice.advice(cause.category, reason=cause.reason, dynamic=cause.dynamic) or ""
         for remedy in remedies()
         for cause in run(remedy.codes[0], remedy.counted, torch, tmp_path)[1]
     }
@@ -112,4 +112,5 @@ def test_the_examples_lead_to_every_remedy_of_a_recompile(torch: Any, tmp_path: 
         if name.startswith("_OF_") and isinstance(sentence, str)
     }
     unseen = {advice._OF_CONSTANT} if TORCH.unrolled_size != "shape" else set()
-    assert {*advice.ADVICE.values(), *sentences} - shown == unseen
+    every = {*advice.ADVICE.values(), *sentences}
+    assert {one for one in every if not any(one in words for words in shown)} == unseen

@@ -168,9 +168,8 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     what = place(values.get("name"), values.get("file"), values.get("line"))
     took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
     why = plain(reason, category) or category
-    remedy = None
-    if slot.compile.warmups:  # else it is the warm-up
-        remedy = advice(category, kind, reason, dynamic=values.get("dynamic"))
+    after_warm = slot.compile.warmups > 0
+    remedy = advice(category, kind, reason, dynamic=values.get("dynamic"), after_warm=after_warm)
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head

@@ -1,8 +1,9 @@
-"""Advice for a recompile: one sentence for each category, and for each kind of a guard on a size.
+"""Advice for a recompile: one text for each category, and for each kind of a guard on a size.
 
 The remedies follow from the category and the guard; if these do not show what to change, there is
 no advice. No remedy names something that PyTorch would refuse: ``mark_dynamic`` raises if the code
-makes the size a constant, ``maybe_mark_dynamic`` does not.
+makes the size a constant, ``maybe_mark_dynamic`` does not. A mark is an attribute of one tensor
+object; a compilation reads it from the arguments of the call that it compiles.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 ADVICE = {
     "shape": (
         "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
-        "with torch._dynamo.maybe_mark_dynamic before the first call."
+        "with torch._dynamo.maybe_mark_dynamic on the very tensor that you pass, before each call "
+        "(a view or a copy loses the mark)."
     ),
     "grad_mode": (
         "Run one evaluation (or no_grad) step at the start of the run, so that its graph is "
@@ -86,9 +88,15 @@ _OF_CONSTANT = (
     "it, or find where it becomes a number (TORCH_LOGS=dynamic)."
 )
 _OF_PARAMETER = (
-    "Keep the parameter's shape, or set torch._dynamo.config.force_parameter_static_shapes = False."
+    "Keep the shape of the parameter or buffer, or set "
+    "torch._dynamo.config.force_parameter_static_shapes = False."
 )
 _OF_STRIDE = "Give it the same layout at every call (for example with .contiguous())."
+# PyTorch's default (`automatic_dynamic_shapes`)
+_DYNAMIC_NOW = (
+    "PyTorch treats a size as dynamic once it has changed: other sizes usually need no recompile."
+)
+_OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
@@ -115,13 +123,24 @@ def advice(
     reason: str | None = None,
     *,
     dynamic: bool | None = None,
+    after_warm: bool = True,
 ) -> str | None:
-    """The remedy for a recompile of ``category``, one sentence; ``None`` if none is known.
+    """The remedy for a recompile of ``category``; ``None`` if none is known.
 
     ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's text. ``dynamic``: whether it was
     compiled with dynamic sizes (``True``), static sizes (``False``), or only changed sizes dynamic
-    (``None``, PyTorch's default). Each may be unknown.
+    (``None``, PyTorch's default). Each may be unknown. ``after_warm``: whether the first warm-up
+    was over. A recompile of the first warm-up needs no remedy; the text is then whether it repeats.
     """
+    remedy = _remedy(category, kind, reason, dynamic)
+    if after_warm:
+        return remedy
+    return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
+
+
+def _remedy(
+    category: str | None, kind: str | None, reason: str | None, dynamic: bool | None
+) -> str | None:
     if category is None:
         return None
     if kind == "triton":
@@ -143,7 +162,7 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_CONDITION if re.search(_SYMBOLIC, first) else None
     if found["what"] != "size":
         return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
-    if "._parameters[" in found["name"]:
+    if "._parameters[" in found["name"] or "._buffers[" in found["name"]:
         return _OF_PARAMETER
     if {found["old"], found["new"]} & {"0", "1"}:
         return _OF_ONE
@@ -155,5 +174,6 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         (one["name"], one["dim"]) == (found["name"], found["dim"]) and one["old"] != found["old"]
         for one in again
     )
-    constant = dynamic is True or (dynamic is None and changed_before)
-    return _OF_CONSTANT if constant else None
+    if dynamic is True or (dynamic is None and changed_before):
+        return _OF_CONSTANT
+    return _OF_CHANGED if dynamic is None else None

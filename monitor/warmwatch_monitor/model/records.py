@@ -213,7 +213,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
         values: its sizes, in order; ``complete``: the list has all of them.
         lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
         backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
-        last_id: compile id of the last one.
+        last_id: compile id of the last one. dynamic: of the last one, as in :class:`Compilation`.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
     """
@@ -228,6 +228,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     seconds: float | None = None
     timed: int = 0
     last_id: str | None = None
+    dynamic: bool | None = None
     before_seconds: float | None = None
     since_ns: int = 0
     since_steps: int = 0

@@ -1,6 +1,6 @@
 // The answer in large type: state and speed of a run. Title and icon of the window show it too.
 
-import { as, items, stated, text } from "./show.js";
+import { as, items, stated, text, words } from "./show.js";
 
 export const ENDED = new Set(["finished", "failed", "lost"]);
 const BUSY = new Set(["compiling", "recompiling"]);
@@ -83,9 +83,9 @@ export function showAnswer(newest, place) {
   const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
   const state = one ? shadeOf(one) : worst(living.length || awaited ? living : runs);
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
-  text(document.getElementById("headline"), unbroken(headline));
+  words(document.getElementById("headline"), unbroken(headline));
   const sentence = document.getElementById("summary");
-  text(sentence, one ? beyond(one, worded(one, newest)) : newest.summary);
+  words(sentence, one ? beyond(one, worded(one, newest)) : newest.summary);
   sentence.hidden = missing || !sentence.textContent || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
@@ -130,7 +130,7 @@ export function tally(runs, noun) {
 }
 
 function showWindow(headline, state) {
-  const title = headline ? `${headline} – Warmwatch` : "Warmwatch";
+  const title = headline ? `${headline.replaceAll("`", "")} – Warmwatch` : "Warmwatch";
   if (document.title !== title) document.title = title;
   const icon = document.getElementById("icon");
   const path = state && ICONS[state] ? `page/icon-${ICONS[state]}.svg` : "page/icon.svg";

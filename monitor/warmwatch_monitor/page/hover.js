@@ -1,7 +1,7 @@
 // Tooltip of the charts: the values at the pointer's moment, as text.
 
 import { spanAt } from "./past.js";
-import { as, text } from "./show.js";
+import { as, words } from "./show.js";
 
 const MOST = 8; // maximum lines of the tooltip
 const NEAR = 7; // maximum pixels from a marker
@@ -40,7 +40,7 @@ export function hover(describe) {
     const lines = over ? describe(u.posToVal(left, "x"), u) : [];
     box.hidden = lines.length === 0;
     if (box.hidden) return;
-    text(box, lines.join("\n"));
+    words(box, lines.join("\n"));
     const from = u.over.offsetLeft + left;
     const right = from + 16 + box.offsetWidth > place.clientWidth;
     box.style.left = `${Math.max(0, right ? from - box.offsetWidth - 12 : from + 12)}px`;
@@ -66,5 +66,6 @@ export function rankAt(at, when, u, lanes, periodsOf) {
   const parts = [state, spanAt(lane.phases, at), spanAt(lane.pauses, at), periodsOf(lane).some(([from, until]) => from <= at && at < until) && "slower than before"];
   const near = lane.recompiles.filter((one) => Math.abs(u.valToPos(one.at, "x") - u.cursor.left) <= NEAR);
   const why = near.map((one) => `recompiled ${one.called ?? ""}${one.seconds === null ? "" : ` in ${as.duration(one.seconds)}`}: ${one.plain ?? one.reason}`);
-  return [head, parts.filter(Boolean).join(", "), ...why.slice(-MOST)];
+  const more = why.length > MOST ? [`and ${why.length - MOST} more`] : [];
+  return [head, parts.filter(Boolean).join(", "), ...why.slice(-MOST), ...more];
 }

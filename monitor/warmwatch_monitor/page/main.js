@@ -135,7 +135,7 @@ function sample(one) {
 }
 
 function change(event, kind) {
-  if (kind === "run") text(by("news"), event.summary);
+  if (kind === "run") text(by("news"), event.summary.replaceAll("`", ""));
   if (kind === "state") past.passed(event);
   if (kind === "compilation") past.recompiled(event);
   soon();

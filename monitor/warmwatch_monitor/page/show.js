@@ -37,6 +37,24 @@ export function text(element, value) {
   if (element.textContent !== shown) element.textContent = shown;
 }
 
+const written = new WeakMap(); // the text of each element that `words` has filled
+
+// a sentence, with the names between backticks as code
+export function words(element, value) {
+  const shown = value === null || value === undefined ? "" : String(value);
+  if (written.get(element) === shown) return;
+  written.set(element, shown);
+  const parts = shown.split("`");
+  if (parts.length % 2 === 0) element.textContent = shown; // an unclosed backtick is literal
+  else element.replaceChildren(...parts.map((part, at) => (at % 2 ? code(part) : part)).filter((part) => part !== ""));
+}
+
+function code(name) {
+  const element = document.createElement("code");
+  element.textContent = name;
+  return element;
+}
+
 // CSS has a color for each state and phase by its name; other values have none
 export function colour(element, property, name) {
   element.style.setProperty(property, /^[a-z_]+$/.test(name ?? "") ? `var(--${name})` : "transparent");
@@ -50,7 +68,8 @@ export function stated(element, state) {
 export function fill(root, data) {
   for (const one of root.querySelectorAll("[data-f]")) {
     const value = data[one.dataset.f];
-    text(one, value === null || value === undefined ? "" : (as[one.dataset.as] ?? String)(value));
+    if (one.dataset.as === "words") words(one, value);
+    else text(one, value === null || value === undefined ? "" : (as[one.dataset.as] ?? String)(value));
     if (one.classList.contains("state")) stated(one, data.state);
     if (one.hasAttribute("data-place")) one.setAttribute("href", link(data.place));
   }
@@ -90,6 +109,6 @@ export function rows(name, list) {
 // texts as list items, each in the first span of the template if one is given
 export function items(list, texts, template = "item") {
   const made = () => document.getElementById(template).content.firstElementChild.cloneNode(true);
-  texts.forEach((one, at) => text((list.children[at] ?? list.appendChild(made())).querySelector("span"), one));
+  texts.forEach((one, at) => words((list.children[at] ?? list.appendChild(made())).querySelector("span"), one));
   while (list.children.length > texts.length) list.lastElementChild.remove();
 }

@@ -4,6 +4,7 @@ import { ENDED } from "./headline.js";
 import { fill, items, rows, text } from "./show.js";
 
 const MOST_RANKS = 128; // maximum rows; a selected run shows all of its ranks
+const MOST_FUNCTIONS = 20;
 
 // `newest` is the newest sample
 export function showTables(answer, newest, place) {
@@ -20,12 +21,16 @@ export function showTables(answer, newest, place) {
     step: (ENDED.has(rank.state) ? null : sampled?.a_step_seconds) ?? speed(rank), compile: (sampled?.compile_seconds ?? rank.compile.seconds) || (rank.compile.graphs_before ? null : 0), graphs: rank.compile.graphs,
     breaks: rank.compile.graph_breaks, recompiles: rank.compile.recompiles, host: rank.host,
   })));
-  const more = document.getElementById("more-ranks");
-  more.hidden = all <= shown;
-  text(more, more.hidden ? "" : `${shown} of ${all} ranks; choose a run to see all of its ranks.`);
+  note("more-ranks", all > shown && `${shown} of ${all} ranks; choose a run to see all of its ranks.`);
   rows("recompiles", each(runs, recompiles));
+  const unlisted = each(runs, ({ compile }) => [Math.max(0, (compile.recompiles ?? 0) - compile.last.filter(recompiled).length)]);
+  const left = unlisted.reduce((sum, one) => sum + one, 0);
+  note("more-recompiles", left > 0 && `and ${left} earlier recompile${left === 1 ? "" : "s"}: warmwatch report ${runs.length === 1 ? runs[0].run : "RUN"} -v`);
   const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, name: one.called })));
-  rows("functions", functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds).slice(0, 20));
+  const named = functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds);
+  const known = functions.reduce((sum, one) => sum + (one.others || 1), 0);
+  rows("functions", first(named, MOST_FUNCTIONS));
+  note("more-functions", known > Math.min(named.length, MOST_FUNCTIONS) && `${Math.min(named.length, MOST_FUNCTIONS)} of ${known} functions, the most expensive.`);
   showMachine(answer);
   showRank(answer, place);
 }
@@ -54,7 +59,7 @@ function each(runs, found) {
 
 function recompiles(rank, of) {
   const { varying, last } = rank.compile;
-  return last.filter((one) => one.reason).map((one) => {
+  return last.filter(recompiled).map((one) => {
     const remedy = varying.find((dim) => dim.name === one.name && dim.file === one.file && dim.line === one.line);
     const guarded = one.plain === null ? null : `Guard, in PyTorch's words: ${one.reason}`;
     return {
@@ -74,6 +79,15 @@ function placed({ file, line, caller }) {
 function checked({ reason }) {
   const places = new Set(reason.match(/[\w.+@-]+\.py:\d+ in [\w.<>]+/g));
   return places.size ? `The guard checks a value of ${[...places].join(", ")}` : null;
+}
+
+const recompiled = (one) => Boolean(one.reason);
+
+// what a table leaves out; `words` is false if it is complete
+function note(id, words) {
+  const place = document.getElementById(id);
+  place.hidden = !words;
+  text(place, words || "");
 }
 
 function first(list, count) {

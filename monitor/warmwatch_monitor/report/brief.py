@@ -108,7 +108,9 @@ def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
 
 def _next(report: Report) -> Text:
     shown = shlex.quote(report.run)  # the name may be another user's choice
-    words = f"All of it: warmwatch report {shown} -v, or --html FILE."
+    more = len(report.do) - _MOST
+    left_out = f" ({more} more to do)" if more > 0 else ""
+    words = f"All of it{left_out}: warmwatch report {shown} -v, or --html FILE."
     # Only if the history holds an earlier start: `compare` would not find it otherwise.
     if report.changed is not None and report.changed.run == report.run:
         words += f" The start before: warmwatch compare {shown}~1 {shown}"

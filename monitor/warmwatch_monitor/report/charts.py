@@ -185,7 +185,7 @@ def _key(entries: Iterable[tuple[str, str]]) -> Markup:
 def _bar(x: float, y: float, wide: float, high: float, kind: str, title: str) -> Markup:
     return Markup(
         '<rect class="{}" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}"><title>{}</title></rect>'
-    ).format(kind, x, y, max(_LEAST, wide), high, title)
+    ).format(kind, x, y, max(_LEAST, wide), high, title.replace("`", ""))  # a title is plain text
 
 
 def _svg(height: int, words: str, parts: Sequence[Markup], kind: str = "bars") -> Markup:

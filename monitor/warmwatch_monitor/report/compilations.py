@@ -174,7 +174,7 @@ def _group(
         steps=tuple(one.step for one in times if one.step is not None),
         between_steps=between_steps,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(category, kind, last.reason, dynamic=last.dynamic) if late else None,
+        advice=advice(category, kind, last.reason, dynamic=last.dynamic, after_warm=late > 0),
         often=often[0] if often else None,
         after_warm=late,
     )

@@ -153,7 +153,7 @@ def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
 
 def _recompiles(recompiled: Sequence[Recompiled]) -> Iterator[Remedy]:
     for one in recompiled:
-        advice = one.often or one.advice
+        advice = one.often or (one.advice if one.after_warm else None)
         if advice is None:
             continue
         named = place(one.name, one.file, one.line)

@@ -93,7 +93,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     """Each reason once, in plain words if available, else in PyTorch's."""
     advice: str | None = None
-    """Remedy; null if there is none."""
+    """Remedy, or what follows from a recompile of the first warm-up; null if there is none."""
     often: str | None = None
     """What kept changing, in words; null if unknown."""
     after_warm: int = 0

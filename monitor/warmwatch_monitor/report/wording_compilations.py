@@ -123,12 +123,16 @@ def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    return Item(head, tuple(words for words in (why, one.often or "") if words), one.advice or "")
+    what_follows = "" if one.after_warm else one.advice
+    lines = tuple(words for words in (why, one.often, what_follows) if words)
+    return Item(head, lines, (one.advice or "") * (one.after_warm > 0))
 
 
 def _from(callers: tuple[str, ...]) -> str:
     users = [caller for caller in callers if caller]
-    return called_from(" and ".join(users[:_CALLERS])) if users or callers else ""
+    shown, more = users[:_CALLERS], len(users) - _CALLERS
+    shown += [f"{more} more"] if more > 0 else []
+    return called_from(" and ".join(shown)) if users or callers else ""
 
 
 def _when(one: Recompiled) -> str:
@@ -183,6 +187,10 @@ def _breaks(report: Report) -> Iterator[Item]:
         times = "" if one.count == 1 else f", {one.count} times"
         yield Item(
             f"{own_words(one.reason, _BREAK_WORDS)}{times}", (one.advice,) if one.advice else ()
+        )
+    if others := report.breaks[_BREAKS:]:
+        yield Item(
+            f"{counted(len(others), 'other reason')}, {sum(one.count for one in others)} times"
         )
 
 

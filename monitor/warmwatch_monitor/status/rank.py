@@ -263,8 +263,28 @@ def _memory(memory: Memory | None) -> schema.TorchMemory | None:
 
 
 def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
-    """The most expensive functions, at most MOST; ``None``: not known."""
-    return None if costs is None else [_function(one) for one in costs[:MOST]]
+    """The MOST most expensive functions, and the sum of the others; ``None``: not known."""
+    if costs is None:
+        return None
+    rest = costs[MOST:]
+    return [*map(_function, costs[:MOST]), *([_sum_of(rest)] if rest else ())]
+
+
+def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
+    phases: dict[str, float] = {}
+    for one in rest:
+        for name, seconds in one.cost.phase_seconds.items():
+            phases[name] = phases.get(name, 0.0) + seconds
+    return compile_schema.Function(
+        others=sum(one.others or 1 for one in rest),
+        compilations=sum(one.compilations for one in rest),
+        failures=sum(one.failures for one in rest),
+        seconds=sum(one.seconds for one in rest),
+        phase_seconds=phases,
+        slowest_kernels=[],
+        cache_hits=sum(one.cache_hits for one in rest),
+        cache_misses=sum(one.cache_misses for one in rest),
+    )
 
 
 def _function(one: FunctionCost) -> compile_schema.Function:
@@ -355,9 +375,9 @@ def compilation(one: Compilation, total: float | None = None) -> compile_schema.
         compile_schema.PastCompilation,
         total_seconds=total,
         plain=plain(one.reason, one.category),
-        advice=advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
-        if one.after_warm
-        else None,
+        advice=advice(
+            *(one.category, one.kind, one.reason), dynamic=one.dynamic, after_warm=one.after_warm
+        ),
         called=called(one.name, one.file, one.line),
     )
 
@@ -384,7 +404,7 @@ def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Under
         compile_schema.Underway,
         called=called(what.name, what.file, what.line),
         plain=plain(what.reason, what.category),
-        advice=advice(what.category, what.kind, what.reason, dynamic=what.dynamic)
-        if after_warm
-        else None,
+        advice=advice(
+            *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=after_warm
+        ),
     )

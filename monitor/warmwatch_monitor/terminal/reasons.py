@@ -2,54 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
+from typing import Any, NamedTuple
 
-from warmwatch.shared.phrases import called_from, duration, one_line
+from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
 from warmwatch_monitor.output.states import place
 
-_MOST = 3  # of each kind: the rest is in /status
+_MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
+_LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be another version's
+
+Rank = dict[str, Any]
+
+
+class _Reason(NamedTuple):
+    """Why ``times`` recompiles or graph breaks of a rank happened, with what to write before it."""
+
+    text: str
+    head: str
+    advice: str
+    times: int
 
 
 def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
-    """The last ``most`` of each kind, without duplicates, the worst run first.
+    """The last ``most`` of each kind, without duplicates, the worst run first, and how many more.
 
     Several may have the same advice: only the last of these has it.
     """
-    several = len(runs) > 1
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     found = [
-        *islice(_once((one for run in ordered for one in _recompiles(run)), several=several), most),
-        *islice(_once((one for run in ordered for one in _breaks(run)), several=several), most),
+        *_lines(ordered, most, _recompiles, "recompiles", "recompile"),
+        *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
     last = {advice: at for at, (_, advice) in enumerate(found)}
     return [(words, advice * (last[advice] == at)) for at, (words, advice) in enumerate(found)]
 
 
-def _once(
-    found: Iterator[tuple[str, str, str, str]], *, several: bool
+def _lines(
+    runs: Sequence[dict[str, Any]],
+    most: int,
+    of_rank: Callable[[Rank], Iterator[_Reason]],
+    total: str,
+    what: str,
 ) -> Iterator[tuple[str, str]]:
     """Each reason of a run once, in the words of the first rank that has it."""
-    seen = set()
-    for run, words, reason, advice in found:
-        if (run, reason) not in seen:
-            seen.add((run, reason))
-            whose = f"{run}: " if several else ""
-            yield f"{whose}{words}: {one_line(reason, _LONGEST)}", one_line(advice, _LONGEST)
+    known: dict[tuple[str, str], _Reason] = {}
+    more = 0
+    for run in runs:
+        unlisted = 0  # the answer holds the last ones of each rank only
+        for rank in run["ranks"]:
+            of_it: dict[str, _Reason] = {}
+            for one in of_rank(rank):
+                before = of_it.get(one.text)
+                of_it[one.text] = before._replace(times=before.times + one.times) if before else one
+            listed = sum(one.times for one in of_it.values())
+            unlisted = max(unlisted, (rank["compile"].get(total) or 0) - listed)
+            for text, one in of_it.items():
+                first = known.setdefault((run["run"], text), one)
+                known[run["run"], text] = first._replace(times=max(first.times, one.times))
+        more += unlisted
+    every = list(known.items())
+    for (run_name, text), one in every[:most]:
+        whose = f"{run_name}: " if len(runs) > 1 else ""
+        yield (
+            f"{whose}{one.head}: {one_line(text, _LONGEST)}",
+            one_line(one.advice, _LONGEST_ADVICE),
+        )
+    more += sum(one.times for _, one in every[most:])
+    if every and more:
+        name = quote(runs[0]["run"]) if len(runs) == 1 else "RUN"
+        yield f"and {counted(more, f'more {what}')}: warmwatch report {name} -v", ""
 
 
-def _recompiles(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    for rank in run["ranks"]:
-        last = rank["compile"].get("last") or ()
-        for one in reversed(last):
-            if one["category"] and one["reason"]:
-                seconds = one.get("total_seconds", one["seconds"])
-                took = "" if seconds is None else f" in {duration(seconds)}"
-                words = f"recompiled{took} ({one['category']}){_what(one)}"
-                yield run["run"], words, one.get("plain") or one["reason"], one["advice"] or ""
+def _recompiles(rank: Rank) -> Iterator[_Reason]:
+    for one in reversed(rank["compile"].get("last") or ()):
+        if one["category"] and one["reason"]:
+            seconds = one.get("total_seconds", one["seconds"])
+            took = "" if seconds is None else f" in {duration(seconds)}"
+            head = f"recompiled{took} ({one['category']}){_what(one)}"
+            yield _Reason(one.get("plain") or one["reason"], head, one["advice"] or "", 1)
 
 
 def _what(one: dict[str, Any]) -> str:
@@ -57,8 +90,8 @@ def _what(one: dict[str, Any]) -> str:
     return f", {named}{called_from(one.get('caller'))}" if named else ""
 
 
-def _breaks(run: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    for rank in run["ranks"]:
-        for one in rank["compile"].get("breaks") or ():
-            times = "" if one["count"] == 1 else f", {one['count']} times"
-            yield run["run"], f"graph break{times}", one["reason"], one.get("advice") or ""
+def _breaks(rank: Rank) -> Iterator[_Reason]:
+    for one in rank["compile"].get("breaks") or ():
+        times = "" if one["count"] == 1 else f", {one['count']} times"
+        advice = one.get("advice") or ""
+        yield _Reason(one["reason"], f"graph break{times}", advice, one["count"])

@@ -215,7 +215,8 @@ class Wait:
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:
             return f"no run lives{_WAITING} one"
-        named = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        more = len(others) - _NAMED
+        named = ", ".join(others[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         return f"no run of yours lives (another user's do: {named}){_WAITING} one"
 
 

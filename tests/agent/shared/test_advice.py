@@ -45,6 +45,7 @@ PARAMETER = (
         ("0/0: tensor 'x' stride mismatch at index 0. expected 8, actual 16", None, "same layout"),
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", None, "same number of dims"),
         (PARAMETER, None, "force_parameter_static_shapes"),
+        (PARAMETER.replace("parameters", "buffers"), None, "force_parameter_static_shapes"),
     ],
 )
 def test_the_advice_for_a_size_follows_from_its_guard(
@@ -53,6 +54,28 @@ def test_the_advice_for_a_size_follows_from_its_guard(
     text = advice("shape", "forward", reason, dynamic=dynamic) or ""
     assert words in text
     assert (MARK in text) is (words == MARK)
+
+
+@pytest.mark.parametrize(
+    ("reason", "dynamic", "once"),
+    [
+        (FOUR, None, True),
+        (f"{SAME_SIZE}\n{FOUR}", None, True),
+        (FOUR, False, False),  # each size recompiles
+        (f"{FOUR}\n{FIVE}", None, False),
+        (PARAMETER, None, False),
+        ("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 1", None, False),
+    ],
+)
+def test_the_advice_says_whether_other_sizes_will_recompile(
+    reason: str, dynamic: bool | None, once: bool
+) -> None:
+    text = advice("shape", "forward", reason, dynamic=dynamic) or ""
+    early = advice("shape", "forward", reason, dynamic=dynamic, after_warm=False)
+    assert ("other sizes usually need no recompile" in text) is once
+    assert (early is not None) is once  # it needs no remedy, but will it come again?
+    assert early is None or (text.endswith(early) and MARK not in early)
+    assert advice("dtype", "forward", "0/0: any", after_warm=False) is None
 
 
 # Whether fewer compilations follow where the batch is marked decides whether the advice is right.

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.browser import chromium, visit
-from support.builders import kinds
+from support.builders import categories, kinds
 from support.daemon import daemon, daemon_process
 from support.records import ended, held, ranks_of, wait_until, warm, write_record
 from support.standing import training
@@ -413,22 +413,68 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     line = {"t": 5, "event": "compilation", "kind": "forward", "id": "0/1", "seconds": 2.0}
     reason = (
         "0/0: tensor 'tokens' size mismatch at index 1. expected 64, actual 48  # layer.py:9 in mix"
+        "\n0/1: grad_mode"
     )
     where = {"name": "forward", "file": "model.py", "line": 31, "caller": "train.py:7"}
     again = {**line, **where, "reason": reason, "category": "shape"}
     begin = {"t": 1, "event": "warm", "seconds": 1.0, "steps": 1}
-    folder = write_record(tmp_path, warm(), events=[{**line, "id": "0/0", **where}, begin, again])
+    events = [{**line, "id": "0/0", **where}, begin, again]
+    slot = warm()
+    slot = replace(slot, compile=replace(slot.compile, recompiles=categories(shape=3)))
+    folder = write_record(tmp_path, slot, events=events)
     with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
         page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
         opened = page.page.locator("#recompiles details")
         assert re.search("dim 1 .*64.* 48", opened.locator("summary").inner_text())
-        assert not opened.locator("code").is_visible()
+        assert opened.locator("summary code").inner_text() == "tokens"
+        assert not opened.locator("[data-f=reason]").is_visible()
         opened.locator("summary").click()
         words = opened.inner_text()
+        assert page.text("#more-recompiles") == "and 2 earlier recompiles: warmwatch report gpt2 -v"
     assert "tensor 'tokens' size mismatch" in words
+    assert "\n0/1: grad_mode" in words, "each guard has its own line"
+    assert "`" not in words
     assert "In model.py, line 31, called from train.py:7" in words
     assert "The guard checks a value of layer.py:9 in mix" in words
     assert "Pad the size that changes" in words
+    assert "other sizes usually need no recompile" in words
+
+
+def test_functions_that_are_left_out_are_counted(browser: Browser, tmp_path: Path) -> None:
+    line = {"t": 5, "event": "compilation", "kind": "forward", "seconds": 2.0, "file": "model.py"}
+    events = [{**line, "id": f"{n}/0", "name": f"f{n}", "line": n} for n in range(1, 15)]
+    folder = write_record(tmp_path, warm(), events=events)
+    with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until("document.querySelectorAll('#functions tbody tr').length > 0")
+        rows = page.page.locator("#functions tbody tr").count()
+        words = page.page.text_content("#more-functions")
+    assert rows < 14
+    assert words == f"{rows} of 14 functions, the most expensive."
+
+
+CODE = """async () => {
+  const { words } = await import("/page/show.js");
+  return ["`f` of <b>", "`<b>`", "a ` b", "``", null].map((text) => {
+    const element = document.createElement("p");
+    words(element, text);
+    return element.innerHTML;
+  });
+}"""
+
+
+def test_names_between_backticks_are_code_and_never_markup(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        found = page.page.evaluate(CODE)
+    expected = [
+        "<code>f</code> of &lt;b&gt;",
+        "<code>&lt;b&gt;</code>",
+        "a ` b",
+        "<code></code>",
+        "",
+    ]
+    assert found == expected
 
 
 OVERLAY = """async () => {

@@ -28,9 +28,11 @@ from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.command import cleaned, moment, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
-from warmwatch_monitor.report.parts import Report
+from warmwatch_monitor.report.parts import Break, Remedy, Report
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import facts, page, short, steady
+from warmwatch_monitor.report.wording_compilations import again as section_of_recompiles
+from warmwatch_monitor.report.wording_compilations import broken as section_of_breaks
 
 SECONDS = st.floats(0, 400)
 HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
@@ -149,6 +151,36 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert group.reasons == (plain(a.AGAIN.reason, "shape"),)
     assert group.advice
     assert "Pad the size" in group.advice
+
+
+def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> None:
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    account = a.finished(compiled=(*a.FIRST, *early))
+    (group,) = (made := report(account)).recompiled
+    assert group.after_warm == 0
+    section = section_of_recompiles(made)
+    assert section is not None
+    (item,) = section.items
+    assert item.more[-1] == group.advice
+    assert "other sizes usually need no recompile" in item.more[-1]
+    assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == ("", [])
+
+
+def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
+    made = report(a.finished(compiled=a.TWICE))
+    (group,) = made.recompiled
+    callers = tuple(f"train.py:{line}" for line in range(5))
+    breaks = tuple(Break(reason=f"call to f{n}", count=2) for n in range(13))
+    todo = tuple(Remedy(about=f"cause {n}", what="Do it.") for n in range(5))
+    group = replace(group, callers=callers)
+    made = replace(made, recompiled=(group,), graph_breaks=26, breaks=breaks, do=todo)
+    recompiles, broken = section_of_recompiles(made), section_of_breaks(made)
+    assert recompiles is not None
+    assert broken is not None
+    assert "train.py:2 and 2 more" in recompiles.items[0].words
+    assert broken.items[-1].words == "3 other reasons, 6 times"
+    last = printed(brief(made, 100), width=100, colour=False).splitlines()[-1]
+    assert last.startswith("All of it (2 more to do): warmwatch report ")
 
 
 @pytest.mark.parametrize(("median", "shown"), [(3.94, False), (3.85, True)])
@@ -337,7 +369,8 @@ def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() ->
     assert widths["i-again"] / widths["i-first"] == pytest.approx(14 / 100, abs=0.02)
     (link,) = re.findall(r'<a href="#(recompiles-[0-9]+)">', page_of)
     assert f'<li id="{link}">' in page_of
-    assert f"recompiled: {plain(a.AGAIN.reason, 'shape')}" in page_of
+    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")  # a tooltip is plain text
+    assert f"recompiled: {reason}" in page_of
 
 
 def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -> None:

@@ -141,12 +141,14 @@ MODEL = FunctionCost(
 )
 
 
-def test_status_has_the_ten_most_expensive_functions_and_the_table_names_them() -> None:
+def test_status_has_the_ten_most_expensive_functions_and_the_sum_of_the_others() -> None:
     long = FunctionCost(name="a_function_with_a_rather_long_name", file="quite_a_module.py", line=9)
     run = rank_with(MODEL, long, *[FunctionCost(name=f"f{n}", seconds=1.0) for n in range(20)])
     reported = run["ranks"][0]["compile"]["functions"]
     assert [one["name"] for one in reported[:3]] == ["forward", long.name, "f0"]
-    assert len(reported) == 10
+    assert len(reported) == 11
+    assert (reported[-1]["others"], reported[-1]["seconds"]) == (12, 12.0)
+    assert table([run], 80)[-1].split() == ["12", "others", "0", "12", "s", *"----"]
     title, head, first, second, numbers, *_ = table([run], 80)
     assert title == "gpt2, rank 0: what each function cost to compile"
     assert head.split() == ["function", "count", "took", "mostly", "ops", "kernels", "cached"]

@@ -31,6 +31,7 @@ def reason(sizes: tuple[int, ...], tensor: str = "tokens") -> str:
 
 def forward(n: int, why: str, t: int = 5) -> dict[str, object]:
     reported = {"seconds": 8.0, "name": "forward", "reason": why, "category": "shape"}
+    reported["dynamic"] = False
     return {"t": t, "event": "compilation", "kind": "forward", "id": f"0/{n}", **reported}
 
 
@@ -83,8 +84,16 @@ def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> No
 
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
-    reported = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or "
-    assert f"{reported}pad to 64" in words
+    reported = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark the "
+    assert f"{reported}tensor that you pass, or pad to 64" in words
+
+
+def test_a_size_that_automatic_dynamic_shapes_did_not_keep_dynamic_is_not_to_be_marked(
+    tmp_path: Path,
+) -> None:
+    lines = [{**line, "dynamic": None} for line in ragged(SIZES)]
+    words = evidence(rank(followed(tmp_path / "events.jsonl", *lines)))
+    assert any(one.endswith(": pad to 64; marking it dynamic does not help") for one in words)
 
 
 def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
@@ -96,7 +105,7 @@ def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
 
 def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
     view = rank(followed(tmp_path / "events.jsonl", *ragged(SIZES[:2])))
-    assert not any("mark it dynamic" in words for words in evidence(view))
+    assert not any("pad to" in words for words in evidence(view))
     (shown,) = status(b.snapshot(view))["runs"][0]["ranks"][0]["compile"]["varying"]
     assert (shown["smallest"], shown["largest"], shown["words"]) == (48, 50, None)
 
@@ -125,7 +134,7 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
     took = "dim 1 of `tokens` took 9 values from 48 to 64"
     assert answer(b.snapshot(view)) == (
         f"gpt2: recompiled `forward`, 0 of 3 clean steps since: {took}",
-        (f"reason: {took}; each cost 11 s: mark it dynamic, or pad to 64",),
+        (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or pad to 64",),
     )
 
 

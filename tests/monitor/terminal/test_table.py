@@ -220,6 +220,28 @@ def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None
     assert not [line for line in output[advice:] if line.startswith("recompiled")], "once"
 
 
+@pytest.mark.parametrize(("recompiles", "more"), [(2, None), (3, "1 more recompile"), (9, "7 m")])
+def test_recompiles_that_are_left_out_are_counted(recompiles: int, more: str | None) -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    compile = answer["runs"][0]["ranks"][0]["compile"]
+    compile["last"] *= 2  # the same reason twice is one line
+    compile["recompiles"] = recompiles
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert sum(line.startswith("recompiled") for line in output) == 1
+    left = [line for line in output if line.startswith("and ")]
+    assert [line.removeprefix("and ")[: len(more or "")] for line in left] == [more] * bool(more)
+    assert all(line.endswith("warmwatch report gpt2 -v") for line in left)
+
+
+def test_graph_breaks_that_are_left_out_are_counted() -> None:
+    answer = status(b.snapshot(b.in_every_state()["warm"]))
+    compile = answer["runs"][0]["ranks"][0]["compile"]
+    compile["breaks"] = [{"reason": f"call to {n}", "count": n} for n in range(1, 6)]
+    compile["graph_breaks"] = 20
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert output[-1] == "and 14 more graph breaks: warmwatch report gpt2 -v"
+
+
 def again(view: RankView) -> RankView:
     log = replace(view.figures.log, compilations=(b.RECOMPILATION,))
     return replace(view, figures=replace(view.figures, log=log))

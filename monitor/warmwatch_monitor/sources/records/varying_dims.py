@@ -127,6 +127,7 @@ class Varying:
             timed=known.timed + (made.seconds is not None),
             seconds=seconds if made.seconds is None else (seconds or 0.0) + made.seconds,
             last_id=made.id,
+            dynamic=made.dynamic,
         )
 
     def _publish(self) -> None:

@@ -32,7 +32,9 @@ class _Compiled(_Called, frozen=True, kw_only=True):
     category: str | None = None
     """Category of the reason, from a closed list; null for a first compilation."""
     advice: str | None = None
-    """How to avoid it; null if unknown, and in the first warm-up."""
+    """How to avoid it, and whether other sizes recompile it; null if unknown. In the first warm-up
+    only the latter.
+    """
 
 
 class Kernel(Struct, frozen=True, kw_only=True):

@@ -262,7 +262,8 @@ def memory_growing(view: RankView) -> str:
     left = None if known.left_seconds is None else f", used up in {took(known.left_seconds)}"
     so_far = f"({size(known.grown_bytes)} so far{left or ''})"
     text = f"{what} grows by {size(known.bytes_per_step)} a step since step {known.since_step}"
-    names = ", ".join(f"`{name}`" for name in known.recompiled[:3])
+    names, more = ", ".join(f"`{name}`" for name in known.recompiled[:3]), len(known.recompiled) - 3
+    names += f" and {more} more" if more > 0 else ""
     return f"{text} {so_far}" + (f"; {names} compiled then" if names else "")
 
 

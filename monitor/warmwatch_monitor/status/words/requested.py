@@ -189,8 +189,8 @@ _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that i
 
 
 def remedy(one: VaryingDim) -> str | None:
-    """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark it dynamic, or pad to
-    64``; ``None`` if it does not keep changing.
+    """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: pad to 64; marking it
+    dynamic does not help``; ``None`` if it does not keep changing.
 
     Compilations without a recorded time count as the average of the others.
     """
@@ -203,7 +203,10 @@ def remedy(one: VaryingDim) -> str | None:
         return f"{took}: pass it as a tensor, or keep it out of the compiled function"
     if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
         return f"dim {one.dim} of {took}: pad to {one.highest}; marked dynamic, 0 and 1 stay apart"
-    return f"dim {one.dim} of {took}: mark it dynamic, or pad to {one.highest}"
+    if one.dynamic is False:
+        return f"dim {one.dim} of {took}: mark the tensor that you pass, or pad to {one.highest}"
+    # PyTorch made it dynamic at its second size, and the code made a constant of it again
+    return f"dim {one.dim} of {took}: pad to {one.highest}; marking it dynamic does not help"
 
 
 def since_seconds(one: VaryingDim) -> float | None:
@@ -225,7 +228,8 @@ def evidence(figures: Figures) -> Iterator[str]:
     The times show what padding or a dynamic shape costs, without recommending one.
     """
     varying = sorted(figures.log.varying, key=lambda one: -(one.seconds or 0.0))
-    for one in [one for one in varying if remedy(one)][:_MOST]:
+    known = [one for one in varying if remedy(one)]
+    for one in known[:_MOST]:
         before, since = one.before_seconds, since_seconds(one)
         speeds = ""
         if before is not None and since is not None:
@@ -234,3 +238,5 @@ def evidence(figures: Figures) -> Iterator[str]:
                 f"{exact_length(since)} since)"
             )
         yield f"{remedy(one)}{speeds}"
+    if len(known) > _MOST:
+        yield f"{len(known) - _MOST} more sizes or numbers keep changing"

@@ -336,7 +336,8 @@ def _ranges(parts: Sequence[range]) -> str:
         str(part.start) if len(part) == 1 else f"{part.start}-{part.stop - 1}"
         for part in parts[:_LISTED]
     )
-    more = ", ..." if len(parts) > _LISTED else ""
+    left_out = sum(map(len, parts[_LISTED:]))
+    more = f" and {left_out} more" if left_out else ""
     return f"{'rank' if sum(map(len, parts)) == 1 else 'ranks'} {shown}{more}"
 
 
