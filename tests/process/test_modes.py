@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -353,8 +354,9 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
         assert (row["steps"] >= 20, row["steady"]["value"] > 0) == (True, True)
     runs = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
     known = json.loads(subprocess.check_output(runs, env=env, text=True))["runs"]
-    names = ("default", "eager", "eager-again")  # the last for the noise of the losses
-    assert {one["run"]: one["state"] for one in known} == {f"fit/{n}": "finished" for n in names}
+    names = ("default", "eager", "eager")  # eager twice, for the noise
+    assert sorted(one["run"] for one in known) == [f"fit/{name}" for name in names]
+    assert {one["state"] for one in known} == {"finished"}
 
     _, default = table["rows"]
     assert [row["compiled"] for row in table["rows"]] == [False, True]
@@ -376,7 +378,17 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
     assert default["peak_resident_bytes"] > 10**8
     assert 0 < default["guard_seconds"] < default["steady"]["value"]
     assert table["rows"][0]["guard_seconds"] is None
-    assert "eager again" in done.stderr
+    assert "warmwatch: eager again, for the noise (about " in done.stderr
+    assert re.search(r"^warmwatch: eager again: runs eagerly", done.stderr, re.MULTILINE)
+    (twice,) = table["step_noise"]["repeats"]
+    assert (twice["runs"], twice["seconds"][0]) == (
+        ["eager", "eager again"],
+        table["rows"][0]["steady"]["value"],
+    )
+    noise = table["step_noise"]["difference"]
+    assert noise == pytest.approx(12.706 * abs(math.log(twice["seconds"][1] / twice["seconds"][0])))
+    for row in table["rows"]:
+        assert row["steady"]["uncertainty"] >= row["steady"]["value"] * noise / 2**0.5
 
 
 GUARDED = """

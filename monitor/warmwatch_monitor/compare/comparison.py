@@ -14,8 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch_monitor.compare.comparability import Incomparable, incomparable, unknown
+from warmwatch_monitor.compare.noise import Noise, Repeats
+from warmwatch_monitor.compare.noise import noise as noise_of
 from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.report.parts import Report, Steady
 from warmwatch_monitor.report.whole import report, slowest_of
 from warmwatch_monitor.status.rank import copied
@@ -30,7 +33,8 @@ class Measured(Struct, frozen=True, kw_only=True):
     value: float
     """The value."""
     uncertainty: float | None = None
-    """Half the width of its 95 % confidence interval; null for a single measurement."""
+    """Half the width of its 95 % confidence interval, with the noise between runs; null for a
+    single measurement."""
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -129,6 +133,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Label of the run that the others are compared with."""
     sides: tuple[Side, ...]
     """The runs."""
+    noise: Noise
+    """How far two runs of one program are apart."""
     incomparable: tuple[Incomparable, ...] = ()
     """Differences that make figures incomparable."""
     unknown: tuple[str, ...] = ()
@@ -137,16 +143,19 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Break-even of each run with the baseline."""
 
 
-def steady(known: Steady) -> Measured | None:
-    """The clean step length with its uncertainty."""
+def steady(known: Steady, noise: Noise) -> Measured | None:
+    """The clean step length. Its uncertainty is that within the run and that between runs."""
     if known.seconds is None:
         return None
-    if known.low is None or known.high is None:
-        return Measured(value=known.seconds)
-    error = (known.high - known.low) / 2
-    if known.seconds == known.median:
-        error = hypot(error, HALF_A_BIN * known.seconds)
+    error = hypot(_within(known) or 0.0, noise.of(known.seconds))
     return Measured(value=known.seconds, uncertainty=error)
+
+
+def _within(known: Steady) -> float | None:
+    """The uncertainty within the run. Older histories have only the interval of the median."""
+    if known.uncertainty is not None or known.low is None or known.high is None:
+        return known.uncertainty
+    return hypot((known.high - known.low) / 2, HALF_A_BIN * (known.seconds or 0.0))
 
 
 def difference(one: Measured, other: Measured) -> Measured:
@@ -215,21 +224,25 @@ def compare(
     price: float | None = None,
     *,
     labels: Sequence[str] | None = None,
+    repeats: Sequence[Repeats] = (),
 ) -> Comparison:
     """All runs side by side. The baseline is the first eager run, else the first run.
 
-    ``price``: of an hour of one GPU. ``labels``: used instead of the names.
+    ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``repeats``: programs
+    that ran more than once, for the noise between runs.
     """
+    noise = noise_of(repeats)
     reports = [report(one, price) for one in summaries]
     labels = labels or _labels(reports)
     sides = [
-        _side(summary, made, label)
+        _side(summary, made, label, noise)
         for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
     baseline = next((one for one in sides if one.mode == EAGER), sides[0])
     return Comparison(
         baseline=baseline.label,
         sides=tuple(_against(one, baseline) for one in sides),
+        noise=noise,
         incomparable=incomparable(summaries, reports),
         unknown=unknown(reports),
         break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
@@ -248,27 +261,32 @@ def _against(side: Side, baseline: Side) -> Side:
     return replace(side, speed_up=ratio(baseline.steady, side.steady))
 
 
-def _side(summary: RunSummary, made: Report, label: str) -> Side:
+def step_of(summary: RunSummary) -> float | None:
+    """The clean step length of the rank that is compared."""
+    return clean_step(slowest_of(summary).answer) if summary.ranks else None
+
+
+def _side(summary: RunSummary, made: Report, label: str, noise: Noise) -> Side:
     rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
     whole = made.costs[-1] if made.costs else None
     return copied(
         made,
         Side,
         label=label,
-        mode=_mode(made),
+        mode=mode_of(made),
         first_step_memory_bytes=slowest_of(summary).first_step_bytes if summary.ranks else None,
         compiled_memory_bytes=_compiled_memory(rank),
         cost_seconds=_cost(rank, made) if rank else None,
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
         money=whole.money if whole else None,
-        steady=steady(made.steady),
+        steady=steady(made.steady, noise),
         steady_p99_seconds=made.steady.p99,
         clean_steps=made.steady.count,
     )
 
 
-def _mode(made: Report) -> str | None:
+def mode_of(made: Report) -> str | None:
     """How it was compiled; ``eager`` if it made steps without compiling."""
     if not made.compile_seconds and not made.graphs_before:
         ahead = ", ".join(made.precompiled)

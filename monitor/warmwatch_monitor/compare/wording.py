@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare import comparability as rows
 from warmwatch_monitor.compare.comparison import BreakEven, Comparison, Measured, Side
+from warmwatch_monitor.compare.noise import Noise
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
@@ -52,6 +55,7 @@ def page(of: Comparison) -> Document:
         sections=(
             *((Section("Break-even", items=tuple(map(Item, others))),) if others else ()),
             *_tables(of),
+            *((noise_section(of.noise),) if any(one.steady for one in of.sides) else ()),
             _method(of),
         ),
     )
@@ -62,12 +66,13 @@ def sentence(one: BreakEven) -> str:
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
-    costs = f"costs {took(abs(one.cost_seconds))} {'more' if one.cost_seconds > 0 else 'less'}"
+    costs = _costs(one.cost_seconds)
     if one.outcome == "no_difference":
-        saves = _length(one.saves)
-        return f"{head}: {costs}, and their steps show no difference beyond noise: {saves}."
+        apart = _length(replace(one.saves, value=abs(one.saves.value)))
+        way = "shorter" if one.saves.value > 0 else "longer"
+        return f"{head}: {costs}; their steps do not differ beyond noise: {apart} {way}."
     if one.saves.value < 0:
-        slower = _length(Measured(value=-one.saves.value, uncertainty=one.saves.uncertainty))
+        slower = _length(replace(one.saves, value=-one.saves.value))
         text = f"{head}: {costs} and makes each step {slower} longer"
         until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never breaks even"
         return f"{text}: {until}."
@@ -75,6 +80,34 @@ def sentence(one: BreakEven) -> str:
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
     return f"{head}: {saves}: break-even at step {one.step:,}{_between(one)}."
+
+
+def _costs(seconds: float) -> str:
+    if not seconds:
+        return "costs as much"
+    return f"costs {took(abs(seconds))} {'more' if seconds > 0 else 'less'}"
+
+
+INTERVAL = "a 95 % interval from the clean steps of the run and the noise between runs"
+
+
+def noise_section(of: Noise) -> Section:
+    """How far runs of one program are apart."""
+    return Section("Noise between runs", items=tuple(map(Item, _noise(of))))
+
+
+def _noise(of: Noise) -> Iterator[str]:
+    """``the same program: 16.4 ms in eager, 17.1 ms in eager again``; what may be noise."""
+    for one in of.repeats:
+        pairs = zip(one.runs, map(took, one.seconds), strict=True)
+        yield f"the same program: {', '.join(f'{step} in {run}' for run, step in pairs)}"
+    share = f"{100 * of.difference:.2g} %"
+    if not of.measured:
+        yield f"not measured, as no program ran twice: less than {share} counts as noise"
+    elif of.difference < 1:
+        yield f"a difference of less than {share} may be noise"
+    else:
+        yield "any difference may be noise"
 
 
 def _between(one: BreakEven) -> str:
@@ -125,15 +158,9 @@ def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
 
 def _method(of: Comparison) -> Section:
     """How the figures were determined, and their limits."""
-    measured = any(one.steady and one.steady.uncertainty is not None for one in of.sides)
     items = [Item(f"Speed-up and break-even are against {of.baseline}.")]
-    if measured:
-        items.append(
-            Item(
-                "± is a 95 % interval, from how far the clean steps of that one run spread; "
-                "another run of the same program may differ by more."
-            )
-        )
+    if any(one.steady for one in of.sides):
+        items.append(Item(f"± is {INTERVAL}."))
     items.append(
         Item(
             "First step, warm-up and compile cost were measured once and have no interval. Compile "
@@ -156,7 +183,7 @@ def _warmup(one: Side) -> str | None:
 def _length(of: Measured | None) -> str | None:
     if of is None:
         return None
-    text = took(of.value) if of.value >= 0 else f"-{took(-of.value)}"
+    text = took(of.value)
     return text if of.uncertainty is None else f"{text} ± {took(of.uncertainty)}"
 
 

@@ -6,12 +6,14 @@ Units and "not known" are those of :mod:`figures`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from math import sqrt
+from itertools import accumulate, pairwise
+from math import hypot, sqrt
+from operator import mul
 
 from msgspec import Struct
 
 from warmwatch.shared import record
+from warmwatch_monitor.model.intervals import t_95
 from warmwatch_monitor.model.machine import peak_flops
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
@@ -20,6 +22,14 @@ BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50))
 _LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
+# of each bin, in nanoseconds: its middle, and the mean square of lengths that are even within it
+_MIDDLES = tuple(
+    (low + high) / 2 for low, high in pairwise((0, *record.BOUNDS_NS, record.BOUNDS_NS[-1]))
+)
+_MEAN_SQUARES = tuple(
+    (low * low + low * high + high * high) / 3
+    for low, high in pairwise((0, *record.BOUNDS_NS, record.BOUNDS_NS[-1]))
+)
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
@@ -71,6 +81,23 @@ class Lengths(Struct, frozen=True, kw_only=True):
     def typical(self) -> float | None:
         """Typical length of one of them; exact if all have one length."""
         return record.typical(self.count, self.sum_seconds, self.median)
+
+    @property
+    def typical_uncertainty(self) -> float | None:
+        """Half the width of the 95 % interval of ``typical``: of the mean, or of the median."""
+        if self.typical != self.median:
+            return self._mean_uncertainty
+        if self.median is None or self.median_low is None or self.median_high is None:
+            return None
+        return hypot((self.median_high - self.median_low) / 2, record.HALF_A_BIN * self.median)
+
+    @property
+    def _mean_uncertainty(self) -> float | None:
+        if self.bins is None or not self.count or self.count < _FEWEST:
+            return None
+        mean = sum(map(mul, self.bins, _MIDDLES)) / self.count
+        variance = sum(map(mul, self.bins, _MEAN_SQUARES)) / self.count - mean * mean
+        return t_95(self.count - 1) * sqrt(max(0.0, variance) / (self.count - 1)) / 1e9
 
 
 class Steps(Struct, frozen=True, kw_only=True):

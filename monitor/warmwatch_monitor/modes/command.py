@@ -26,6 +26,7 @@ from warmwatch_monitor.run.launched import check_name, startable
 
 if TYPE_CHECKING:
     from warmwatch_monitor.modes.bounded import Stops
+    from warmwatch_monitor.modes.enough import Expected
     from warmwatch_monitor.modes.table import Modes, Tried
 
 EAGER = "eager"
@@ -158,8 +159,9 @@ def modes(
     max-autotune-no-cudagraphs, dynamic (default with dynamic=True), static (dynamic=False) and
     regional. Ctrl-C stops and prints the results so far.
 
-    The losses of each mode are compared with eager's at the same steps. Eager then runs a second
-    time, for the noise. Set the same seed in every run.
+    The losses of each mode are compared with eager's at the same steps. Set the same seed in every
+    run. Eager then runs a second time: differences of steps and losses within the noise between
+    two runs of one program do not count.
 
     \b
     Exit code: 0 every mode was measured, except those that --budget left out
@@ -265,10 +267,9 @@ def _folder(output: str | None) -> Path:
 
 
 def _try_all(wanted: _Wanted) -> _Outcome:
-    """Run the modes one after another, and eager a second time if losses are compared."""
+    """Run the modes one after another, and eager a second time for the noise."""
     from warmwatch_monitor.modes.bounded import counted_signals
-    from warmwatch_monitor.modes.table import expected_seconds
-    from warmwatch_monitor.output.amounts import took
+    from warmwatch_monitor.modes.enough import expected
 
     tried: list[Tried] = []
     skipped: list[str] = []
@@ -276,25 +277,24 @@ def _try_all(wanted: _Wanted) -> _Outcome:
     deadline = None if wanted.budget is None else time.monotonic() + wanted.budget
     with counted_signals() as stops:
         for number, mode in enumerate(wanted.modes, 1):
-            expected = expected_seconds(mode, tried)
-            if _exceeds(expected, deadline):
+            takes = expected(mode, tried)
+            if _exceeds(takes, deadline):
                 note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
                 skipped.append(mode)
                 continue
-            beyond = f" (about {took(expected)})" if expected else ""
-            title = f"mode {number} of {len(wanted.modes)}, {mode}{beyond}"
-            tried.append(_run(wanted, mode, mode, wanted.steps, deadline, stops, title))
+            title = f"mode {number} of {len(wanted.modes)}, {mode}"
+            tried.append(_run(wanted, mode, deadline, stops, title, takes))
             if stops.count:
                 break
             if number == 1:
                 leave_broken(tried[0], wanted.command)
-        compared = _last_step_compared(tried) if wanted.compares_losses else 0
-        if compared and not stops.count:
-            if _exceeds(expected_seconds(EAGER, tried), deadline):
-                note("warmwatch: eager does not run a second time: --budget is used up")
+        if wanted.compares_losses and _can_compare(tried) and not stops.count:
+            takes = expected(EAGER, tried)
+            if _exceeds(takes, deadline):
+                note("warmwatch: eager does not run a second time: it does not fit in --budget")
             else:
-                title = "eager again, for the noise of the losses"
-                again = _run(wanted, EAGER, f"{EAGER}-again", compared, deadline, stops, title)
+                title = "eager again, for the noise"
+                again = _run(wanted, EAGER, deadline, stops, title, takes, tried)
     return _Outcome(tried, again, skipped, stops.last)
 
 
@@ -315,39 +315,51 @@ def leave_broken(first: Tried, command: Sequence[str]) -> None:
 def _run(
     wanted: _Wanted,
     mode: str,
-    label: str,
-    steps: int | None,
     deadline: float | None,
     stops: Stops,
     title: str,
+    takes: Expected | None,
+    before: Sequence[Tried] = (),
 ) -> Tried:
-    """One run, named and logged as ``label``."""
+    """One run. ``before``: those that the second eager run is compared with."""
     from warmwatch_monitor.modes.one_mode import Progress, attempt
 
     left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
-    progress = Progress(title, sys.stderr)
+    progress = Progress(title, sys.stderr, str(takes or ""))
     with startable(wanted.command), fresh_caches(keep=wanted.keep_caches) as caches:
         return attempt(
             wanted.command,
             mode,
             caches.environ,
-            name=f"{wanted.name}/{label}",
-            steps=steps,
+            name=f"{wanted.name}/{mode}",
+            steps=wanted.steps,
             timeout=min(wanted.timeout, left),
             over="budget" if left < wanted.timeout else "timeout",
-            place=None if wanted.output is None else wanted.output / f"{label}.log",
+            place=None
+            if wanted.output is None
+            else wanted.output / f"{mode}{'-again' if before else ''}.log",
             stops=stops,
             progress=progress,
             # guard checks are measured there too, also where no loss is compared
             losses=wanted.compares_losses or mode != EAGER,
+            least=_last_step_compared(before),
+            again=bool(before),
         )
 
 
-def _exceeds(expected: float | None, deadline: float | None) -> bool:
-    """Whether what takes ``expected`` seconds would end after the deadline."""
+def _exceeds(takes: Expected | None, deadline: float | None) -> bool:
+    """Whether it would end after the deadline."""
     if deadline is None:
         return False
-    return time.monotonic() + (expected or 0.0) > deadline
+    return time.monotonic() + (takes.seconds if takes else 0.0) > deadline
+
+
+def _can_compare(tried: Sequence[Tried]) -> bool:
+    """Whether eager and another mode have a step, so that noise between runs matters."""
+    from warmwatch_monitor.compare.comparison import step_of
+
+    modes = {one.mode for one in tried if one.summary and step_of(one.summary) is not None}
+    return EAGER in modes and len(modes) > 1
 
 
 def _last_step_compared(tried: Sequence[Tried]) -> int:

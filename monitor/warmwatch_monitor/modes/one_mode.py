@@ -32,16 +32,26 @@ _OFF = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")  # PyTorch's own ways to
 
 
 class Progress:
-    """Progress: one line that is updated on a terminal; elsewhere one line at the begin."""
+    """Progress: one line that is updated on a terminal; elsewhere one line at the begin.
 
-    def __init__(self, which: str, stream: TextIO | None) -> None:
-        self._which, self._redrawn = which, stream is not None and stream.isatty()
+    ``takes``: how long it takes, in words, until the time left is known.
+    """
+
+    def __init__(self, which: str, stream: TextIO | None, takes: str = "") -> None:
+        self._which, self._takes = which, takes
+        self._redrawn = stream is not None and stream.isatty()
         if not self._redrawn:
-            note(f"warmwatch: {which}")
+            note(f"warmwatch: {self._title(takes)}")
 
-    def show(self, words: str) -> None:
+    def _title(self, takes: str) -> str:
+        return f"{self._which} ({takes})" if takes else self._which
+
+    def show(self, words: str, left: str = "") -> None:
+        """The time left comes first, because a narrow terminal cuts off the end."""
+        if left:
+            self._takes = ""
         if self._redrawn:
-            rewrite(f"warmwatch: {self._which}: {words}")
+            rewrite(f"warmwatch: {self._title(left or self._takes)}: {words}")
 
     def clear(self) -> None:
         if self._redrawn:
@@ -61,13 +71,16 @@ def attempt(
     stops: Stops,
     progress: Progress,
     losses: bool = False,
+    least: int = 0,
+    again: bool = False,
 ) -> Tried:
     """Run ``command`` in ``mode``, or ``AS_IS``. Raises OSError: it cannot be started.
 
     Args:
         over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
         place: path of the file for its output. losses: record its losses, and
-        measure its guard checks unless it is eager.
+        measure its guard checks unless it is eager. least: steps that it makes at least.
+        again: whether it is the second run of the mode.
     """
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
@@ -79,7 +92,7 @@ def attempt(
     launch = uuid.uuid4().hex
     with _output(place) as output, _loss_folder(wanted=losses) as folder:
         guards = None if mode == EAGER else folder
-        run = _Followed(Launched(launch), steps, timeout, over, stops, progress, guards)
+        run = _Followed(Launched(launch), (steps, least), timeout, over, stops, progress, guards)
         base = environment_of(mode, {**os.environ, **caches}, folder)
         code, why = bounded(
             command,
@@ -94,7 +107,8 @@ def attempt(
     seconds = time.monotonic() - run.began
     progress.clear()
     summary, others = run.ended(by_us=why is not None)
-    note(f"warmwatch: {mode}: {run.words()} ({duration(seconds)} in all)")
+    title = f"{mode} again" if again else mode
+    note(f"warmwatch: {title}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
         mode=mode,
         summary=summary,
@@ -155,7 +169,7 @@ class _Followed:
     def __init__(
         self,
         launched: Launched,
-        steps: int | None,
+        steps: tuple[int | None, int],
         timeout: float,
         over: str,
         stops: Stops,
@@ -173,7 +187,7 @@ class _Followed:
 
     def poll(self) -> str | None:
         """Why to end it now; ``None``: continue. Guard checks are measured after the steps."""
-        from warmwatch_monitor.modes.table import enough
+        from warmwatch_monitor.modes.enough import enough
 
         if self._measured:
             if self._stops.count:
@@ -182,11 +196,11 @@ class _Followed:
         self._last = self._launched.snapshot()
         run = _main(self._last)
         self._note_memory(run)
-        self._progress.show(self._words(run) + self._left(run))
+        self._progress.show(self._words(run), self._left(run))
         if self._stops.count:
             return "interrupted"
-        if run is not None and enough(run, self._steps) and not self._exits(run):
-            return self._then_guards("steady" if self._steps is None else "steps")
+        if run is not None and enough(run, *self._steps) and not self._exits(run):
+            return self._then_guards("steady" if self._steps[0] is None else "steps")
         return self._over if time.monotonic() - self.began > self._timeout else None
 
     def _then_guards(self, why: str) -> str | None:
@@ -219,11 +233,11 @@ class _Followed:
 
     def _left(self, run: RunView | None) -> str:
         """How long it still takes, in words; empty while unknown."""
-        from warmwatch_monitor.modes.table import left
-        from warmwatch_monitor.output.amounts import took
+        from warmwatch.shared.phrases import duration
+        from warmwatch_monitor.modes.enough import left
 
-        seconds = None if run is None else left(run, self._steps)
-        return f"; about {took(seconds)} left" if seconds and seconds >= 1 else ""
+        seconds = None if run is None else left(run, *self._steps)
+        return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
     def words(self) -> str:
         """Its state at the last poll, or its end if it ended by itself."""

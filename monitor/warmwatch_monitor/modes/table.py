@@ -1,4 +1,4 @@
-"""The table of modes: its parts, when a run has shown enough, and its computation. Pure."""
+"""The table of modes: its parts, and its computation. Pure."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from warmwatch_monitor.compare.comparison import (
     compare,
     ratio,
 )
-from warmwatch_monitor.model import RankView, RunView
+from warmwatch_monitor.compare.noise import Noise
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.drift import Drift, Losses, drift
+from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, repeats, same_program
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.report.whole import slowest_of
 
 SCHEMA_VERSION = 1
-USUAL = (EAGER, "default", "reduce-overhead", "max-autotune")
-REGIONAL = "regional"
+USUAL = (EAGER, DEFAULT, "reduce-overhead", "max-autotune")
 # variants of the default mode, which PyTorch's own modes do not name
 VARIANTS = (REGIONAL, "dynamic", "static")
 NAMES = (*USUAL, "max-autotune-no-cudagraphs", *VARIANTS)
-WITH_CUDA_GRAPHS = frozenset({"reduce-overhead", "max-autotune"})
 GUARD_SHARE = 0.01  # of a step: guard checks that take less are not worth a change
 
 
@@ -146,6 +145,9 @@ class Row(Struct, frozen=True, kw_only=True):
     """Time of the guard checks of a step, of the rank with the most."""
     guard_share: float | None = None
     """The same, as a share of a clean step of that rank; null if unknown."""
+    same_as: str | None = None
+    """The measured mode that has the same kernels, such as `default` for `reduce-overhead` without
+    CUDA graphs: the difference of their steps is noise. null if there is none."""
     drift: Drift | None = None
     """How far its losses are from eager's; null if unknown."""
     max_drift_exceeded: bool | None = None
@@ -203,6 +205,8 @@ class Modes(Struct, frozen=True, kw_only=True):
     """From `--max-drift`."""
     noise: float | None = None
     """Drift of a second eager run over all its losses; null without one."""
+    step_noise: Noise | None = None
+    """How far the steps of two runs of one program are apart; null if no step was measured."""
     recommended: str | None = None
     """The mode that takes the least time for `recommended_steps` steps; null if unknown."""
     recommended_steps: int | None = None
@@ -211,72 +215,6 @@ class Modes(Struct, frozen=True, kw_only=True):
     """Differences between the runs that make figures incomparable."""
 
 
-FEWEST = 10  # clean steps
-LEAST_SECONDS = 3.0  # of them together
-MOST_SECONDS = 30.0  # of clean steps, even if their median is still uncertain
-CERTAIN = 0.01  # relative half-width of the median's 95 % confidence interval
-
-
-def enough(run: RunView, steps: int | None = None) -> bool:
-    """Whether every rank has made ``steps``, or without that number is warm and steady."""
-    living = run.living
-    if not living or run.missing_ranges:
-        return False
-    if steps is not None:
-        return all(view.figures.steps.count >= steps for view in living)
-    return all(map(_steady, living))
-
-
-def _steady(view: RankView) -> bool:
-    """Whether the rank is warm, and the length of a clean step is known well enough."""
-    clean = view.figures.steps.clean
-    if not view.judgement.warm or view.judgement.compiling:
-        return False
-    if (clean.count or 0) < FEWEST or (clean.sum_seconds or 0.0) < LEAST_SECONDS:
-        return False
-    if (clean.sum_seconds or 0.0) >= MOST_SECONDS:
-        return True
-    if not clean.median or clean.median_low is None or clean.median_high is None:
-        return False
-    return (clean.median_high - clean.median_low) / 2 <= CERTAIN * clean.median
-
-
-def left(run: RunView, steps: int | None = None) -> float | None:
-    """Seconds until ``enough``; ``None`` while that is unknown, as in a compilation."""
-    each = [_left(view, steps) for view in run.living]
-    known = [one for one in each if one is not None]
-    return max(known) if known and len(known) == len(each) else None
-
-
-def _left(view: RankView, steps: int | None) -> float | None:
-    clean, made = view.figures.steps.clean, view.figures.steps.count
-    if view.judgement.compiling or not clean.median or not clean.count:
-        return None
-    if steps is not None:
-        return max(0.0, (steps - made) * clean.median)
-    if not view.judgement.warm:
-        return None
-    took = clean.sum_seconds or 0.0
-    longest = max(0.0, MOST_SECONDS - took)
-    if clean.median_low is None or clean.median_high is None:
-        return longest
-    # an interval narrows with the square root of the number of steps
-    off = (clean.median_high - clean.median_low) / 2 / clean.median
-    certain = clean.count * ((off / CERTAIN) ** 2 - 1) * clean.median
-    return min(longest, max(0.0, LEAST_SECONDS - took, certain))
-
-
-def expected_seconds(mode: str, tried: Sequence[Tried]) -> float | None:
-    """About how long a mode takes, from modes that no longer compile; ``None`` for the first."""
-    return max((one.seconds for one in tried if _effort(one.mode) <= _effort(mode)), default=None)
-
-
-def _effort(mode: str) -> int:
-    """How much a mode compiles: 0 eager, 2 with kernels chosen by measuring."""
-    return 0 if mode == EAGER else 2 if mode.startswith("max-autotune") else 1
-
-
-_DEFAULT = "default"
 _GONE = frozenset({"failed", "lost"})
 _USUAL_STEPS = 10_000  # of a training whose length is not given
 
@@ -295,14 +233,16 @@ def modes(
 ) -> Modes:
     """The row of each mode, compared with eager if that was measured, else with the first.
 
-    ``again``: the second eager run, which gives the noise of the losses.
+    ``again``: the second eager run, which gives the noise of the losses and of the steps.
     """
     seen = {one.mode: one.summary for one in tried if one.summary and one.summary.ranks}
-    compared = compare(list(seen.values()), labels=list(seen)) if seen else None
+    same = same_program(seen)
+    twice = repeats(seen, same, again.summary if again else None)
+    compared = compare(list(seen.values()), labels=list(seen), repeats=twice) if seen else None
     eager = next((one.losses for one in tried if one.mode == EAGER), {})
     second = again.losses if again else None
     rows = tuple(
-        _with_drift(_row(one, compared, training_steps), one, eager, second, max_drift)
+        _with_drift(_row(one, compared, same, training_steps), one, eager, second, max_drift)
         for one in tried
     )
     first = next(iter(seen.values()), None)
@@ -322,6 +262,7 @@ def modes(
         budget_seconds=budget_seconds,
         max_drift=max_drift,
         noise=noise.relative if noise else None,
+        step_noise=compared.noise if compared and _baseline(compared) else None,
         recommended=best.mode if best else None,
         recommended_steps=steps if best else None,
         incomparable=_incomparable(seen),
@@ -352,7 +293,8 @@ def recommended(rows: Sequence[Row], steps: int) -> Row | None:
     """The mode that takes the least time for ``steps`` steps, compile cost included.
 
     Of modes whose times do not differ significantly, the one that compiles least. A mode whose loss
-    drifts too far is left out. ``None`` if no compiled mode was measured.
+    drifts too far, and one that has the kernels of another, is left out. ``None`` if no compiled
+    mode was measured.
     """
     known = [
         (_seconds(one, steps), one)
@@ -360,6 +302,7 @@ def recommended(rows: Sequence[Row], steps: int) -> Row | None:
         if one.outcome == "measured"
         and (one.captured or one.mode == EAGER)
         and not one.max_drift_exceeded
+        and one.same_as is None
     ]
     totals = [(seconds, one) for seconds, one in known if seconds is not None]
     if not any(one.captured for one in rows if one.outcome == "measured") or not totals:
@@ -388,7 +331,12 @@ def _baseline(of: Comparison | None) -> str | None:
     return EAGER if EAGER in known else next(iter(known), None)
 
 
-def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) -> Row:
+def _row(
+    tried: Tried,
+    compared: Comparison | None,
+    same: Mapping[str, str],
+    training_steps: int | None,
+) -> Row:
     row = Row(
         mode=tried.mode,
         outcome="nothing",
@@ -400,6 +348,7 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
         peak_resident_bytes=tried.resident_bytes,
         guard_seconds=tried.guard_seconds,
         guard_share=tried.guard_share,
+        same_as=same.get(tried.mode),
     )
     summary = tried.summary
     if summary is None or not summary.ranks or compared is None:
@@ -410,11 +359,12 @@ def _row(tried: Tried, compared: Comparison | None, training_steps: int | None) 
     row = replace(row, outcome=_outcome(row))
     if side is baseline or baseline is None:
         return replace(row, total_seconds=_total(side, training_steps))
+    against = {name: sides.get(name) for name in (baseline.label, DEFAULT) if name != row.same_as}
     return replace(
         row,
-        speed_up=_speed_up(side, baseline),
-        break_even=break_even(side, baseline),
-        against_default=_against_default(side, sides.get(_DEFAULT), baseline),
+        speed_up=_speed_up(side, against.get(baseline.label)),
+        break_even=_against(side, against.get(baseline.label)),
+        against_default=_against_default(side, against.get(DEFAULT), baseline),
         total_seconds=_total(side, training_steps),
     )
 
@@ -473,8 +423,12 @@ def _outcome(row: Row) -> str:
     return "measured" if row.steady is not None else "unmeasured"
 
 
-def _speed_up(side: Side, baseline: Side) -> Measured | None:
-    if side.steady is None or baseline.steady is None:
+def _against(side: Side, other: Side | None) -> BreakEven | None:
+    return None if other is None else break_even(side, other)
+
+
+def _speed_up(side: Side, baseline: Side | None) -> Measured | None:
+    if baseline is None or side.steady is None or baseline.steady is None:
         return None
     return ratio(baseline.steady, side.steady)
 

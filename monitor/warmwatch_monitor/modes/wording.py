@@ -7,14 +7,13 @@ from math import hypot
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare.comparison import EAGER, BreakEven, Measured
-from warmwatch_monitor.compare.wording import sentence
+from warmwatch_monitor.compare.wording import INTERVAL, noise_section, sentence
 from warmwatch_monitor.modes.drift import Drift
+from warmwatch_monitor.modes.enough import FEWEST
+from warmwatch_monitor.modes.programs import REGIONAL, WITHOUT_CUDA_GRAPHS
 from warmwatch_monitor.modes.table import (
-    FEWEST,
     GUARD_SHARE,
-    REGIONAL,
     VARIANTS,
-    WITH_CUDA_GRAPHS,
     Modes,
     Row,
 )
@@ -37,7 +36,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("loss drift", lambda one: _drift(one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
 )
-_NO_FASTER = "no faster"
+_WITHIN_NOISE = "within noise"
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
     "budget": "it was ended at the end of the budget, after",
@@ -80,8 +79,9 @@ def _reasons(best: Row, of: Modes) -> Iterator[str]:
     yield f"For {of.recommended_steps:,} steps, use {best.mode}"
     if best.mode == of.baseline:
         yield ": no measured mode takes less time"
+        yield " beyond noise" if any(_is_no_difference(one) for one in of.rows) else ""
     elif (pays := best.break_even) is not None and best.speed_up is not None:
-        yield f": {_times(best)} times {of.baseline}'s speed" if _times(best) != _NO_FASTER else ""
+        yield f": {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
         if pays.outcome == "paid_back":
             yield f", its compile cost of {took(pays.cost_seconds or 0.0)} paid back"
             yield f" after {pays.step:,} steps"
@@ -156,7 +156,8 @@ def _answer(of: Modes) -> str:
     if not any(one.captured for one in measured):
         return "Nothing was compiled in any mode, so there is nothing to choose."
     # a mode that compiled nothing is eager, so its figures are noise
-    known = [one for one in measured if one.captured or one.mode == EAGER]
+    captured = [one for one in measured if one.captured or one.mode == EAGER]
+    known = [one for one in captured if one.same_as is None]
     totals = [one for one in known if one.total_seconds is not None]
     if of.training_steps and totals:
         best = min(totals, key=lambda one: one.total_seconds or 0.0)
@@ -167,8 +168,7 @@ def _answer(of: Modes) -> str:
         )
         return f"{whole}{beside}{_ties(best, totals, of.training_steps)}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
-    times = _times(best)
-    gain = f", {times} times {of.baseline}'s speed" if times not in (None, _NO_FASTER) else ""
+    gain = f", {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
     return f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_ties(best, known)}."
 
 
@@ -214,6 +214,10 @@ def _table(of: Modes) -> Section | None:
     return Section("Modes", table(names, rows, sparse=True))
 
 
+def _noise(of: Modes) -> Section | None:
+    return noise_section(of.step_noise) if of.step_noise and len(of.rows) > 1 else None
+
+
 def _notes(of: Modes) -> Section | None:
     notes = [(one.mode, list(_of_row(one, of))) for one in of.rows]
     items = [Item(f"{mode}: {words[0]}", tuple(words[1:])) for mode, words in notes if words]
@@ -224,7 +228,7 @@ def _of_row(one: Row, of: Modes) -> Iterator[str]:
     yield from _end(one)
     yield from _compiled(one, of)
     if one.mode != EAGER and one.compiled:
-        yield from _mode(one, of)
+        yield from _mode(one)
     for name, words in one.conditions.items():
         if one.gpus or name != "cudagraph_skipped":
             yield words
@@ -299,17 +303,13 @@ def _count(one: Row, name: str) -> str:
     return f"{noun}s not known" if value is None else counted(value, noun)
 
 
-def _mode(one: Row, of: Modes) -> Iterator[str]:
+def _mode(one: Row) -> Iterator[str]:
     """Reasons why the mode had no effect."""
-    default = next((row for row in of.rows if row.mode == "default"), None)
-    if (
-        one.mode == REGIONAL
-        and default is not None
-        and one.wrappers == default.wrappers is not None
-    ):
+    if one.mode == REGIONAL and one.same_as:
         yield "it has no repeated blocks, or they were compiled separately before: as default"
-    if one.mode in WITH_CUDA_GRAPHS and not one.gpus:
-        yield "CUDA graphs need a GPU and none was used: without them it is as if not requested"
+    if one.mode in WITHOUT_CUDA_GRAPHS and not one.gpus:
+        same = f"has the kernels of {one.same_as}" if one.same_as else "is as if not requested"
+        yield f"CUDA graphs need a GPU and none was used: without them it {same}"
     backends = sorted({way.backend for way in one.wrappings if way.backend != "inductor"})
     if backends:
         yield f"what is compiled by {', '.join(backends)} was left as it is: modes are Inductor's"
@@ -337,11 +337,7 @@ def _method(of: Modes) -> Section | None:
     return Section(
         "How to read it",
         items=(
-            Item(
-                f"{caches} Speed-up and break-even are against {of.baseline}; ± is a 95 % interval "
-                "from how far the clean steps of that one run spread, and two runs of the same "
-                "program may differ by more."
-            ),
+            Item(f"{caches} Speed-up and break-even are against {of.baseline}; ± is {INTERVAL}."),
             Item(
                 "Compile cost is what steps took beyond a steady one, or all compile time where "
                 "that is more; it and the first step were measured once."
@@ -359,7 +355,7 @@ def _drift_method(of: Modes) -> Iterator[Item]:
         )
 
 
-_SECTIONS = (_recommendation, _table, _notes, _losses, _pays, _method)
+_SECTIONS = (_recommendation, _table, _noise, _notes, _losses, _pays, _method)
 
 
 def _energy(one: Row) -> str | None:
@@ -384,9 +380,16 @@ def _two_digits(value: float) -> str:
 def _times(one: Row) -> str | None:
     if one.speed_up is None or not one.captured:
         return None
-    if one.break_even is not None and one.break_even.outcome == "no_difference":
-        return _NO_FASTER
-    return f"{one.speed_up.value:.3g}"
+    return _WITHIN_NOISE if _is_no_difference(one) else f"{one.speed_up.value:.3g}"
+
+
+def _differs(one: Row) -> bool:
+    """Whether it has a speed-up, or a slow-down, beyond noise."""
+    return _times(one) not in (None, _WITHIN_NOISE)
+
+
+def _is_no_difference(one: Row) -> bool:
+    return one.break_even is not None and one.break_even.outcome == "no_difference"
 
 
 def _paid_back(of: BreakEven | None) -> str | None:

@@ -22,7 +22,12 @@ def if_known(words: Callable[[T], str], value: T | None) -> str | None:
 
 
 def took(seconds: float) -> str:
-    """``116 ms``, ``2.14 s``, ``43.2 s``, ``118 s``, ``12 min 5 s``, ``3 h 5 min``, ``2 d 4 h``."""
+    """``116 ms``, ``2.14 s``, ``43.2 s``, ``118 s``, ``12 min 5 s``, ``3 h 5 min``, ``2 d 4 h``.
+
+    A negative one has a minus, unless it is rounded to zero.
+    """
+    if seconds <= 0:
+        return f"-{took(-seconds)}" if seconds else "0 ms"
     if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 99.95:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -17,14 +18,12 @@ from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Wrapping
 from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
+from warmwatch_monitor.modes.enough import enough, expected, left
 from warmwatch_monitor.modes.one_mode import AS_IS, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
     Row,
     Tried,
-    enough,
-    expected_seconds,
-    left,
     modes,
 )
 from warmwatch_monitor.modes.wording import _graphs, page
@@ -45,8 +44,7 @@ def run_summary(
         "step_seconds.first": cost + 0.3 if cost else None,
         "step_seconds.median": step * 1.001,  # its mean is exact, where steps have one length
         "step_seconds.typical": step,
-        "step_seconds.median_low": step * (1 - off),
-        "step_seconds.median_high": step * (1 + off),
+        "step_seconds.typical_uncertainty": step * off,
         "step_seconds.clean_count": 400,
         "compile.seconds": cost,
         "compile.graphs": 1 if cost else 0,
@@ -69,7 +67,9 @@ def tried(mode: str, of: RunSummary | None = None, **rest: Any) -> Tried:
 
 
 def made(*rows: Tried, **rest: Any) -> Modes:
-    return modes(rows, **rest)
+    """With a second eager run whose steps are as long as in the first, unless given."""
+    again = next((one for one in rows if one.mode == "eager" and one.summary), None)
+    return modes(rows, **{"again": again, **rest})
 
 
 def usual() -> list[Tried]:
@@ -134,10 +134,57 @@ def test_a_difference_within_the_spread_is_not_faster() -> None:
     assert of.rows[1].break_even is not None
     assert of.rows[1].break_even.outcome == "no_difference"
     shown = text(of)
-    assert "no faster" in shown
+    assert "within noise" in shown
     assert "no significant difference to eager" in shown
     assert "times eager's speed" not in shown
     assert "e+" not in text(made(tried("eager", run_summary("eager", 0.0, 0.05, off=5.0))))
+
+
+def test_a_difference_between_two_runs_of_one_program_is_noise() -> None:
+    """Eager's second run takes 20 % longer, so 15 % less in another mode shows nothing."""
+    eager, again = (tried("eager", run_summary("eager", 0.0, step)) for step in (0.050, 0.060))
+    of = made(eager, tried("default", run_summary("default", 17.2, 0.0425)), again=again)
+    assert of.step_noise is not None
+    assert of.step_noise.difference == pytest.approx(12.706 * math.log(1.2))
+    (default,) = of.rows[1:]
+    assert default.break_even is not None
+    assert default.break_even.outcome == "no_difference"
+    assert of.recommended == "eager"
+    shown = text(of)
+    assert "no significant difference to eager" in shown
+    assert "use eager: no measured mode takes less time beyond noise." in shown
+    assert "the same program: 50 ms in eager, 60 ms in eager again" in shown
+    assert "any difference may be noise" in shown
+    quiet = tried("eager", run_summary("eager", 0.0, 0.0501))
+    settled = made(eager, *usual()[1:], again=quiet)
+    assert settled.recommended == "default"
+    assert "a difference of less than 2.5 % may be noise" in text(settled)
+    assert "2.5 % may be noise" not in text(made(*usual(), again=None))
+    assert "as no program ran twice: less than 5 % counts as noise" in text(
+        made(*usual(), again=None)
+    )
+
+
+def test_reduce_overhead_without_a_gpu_is_the_default_mode_again() -> None:
+    steps = {"eager": (0.0, 0.050), "default": (17.2, 0.040), "reduce-overhead": (9.0, 0.030)}
+    rows = [tried(mode, run_summary(mode, *known, gpus=[])) for mode, known in steps.items()]
+    of = made(*rows)
+    overhead = of.rows[2]
+    assert (overhead.same_as, overhead.against_default) == ("default", None)
+    assert of.step_noise is not None
+    assert [one.runs for one in of.step_noise.repeats] == [
+        ("eager", "eager again"),
+        ("default", "reduce-overhead"),
+    ]
+    shown = text(of)
+    assert "reduce-overhead against default" not in shown
+    assert "without them it has the kernels of default" in shown
+    assert page(of).answer.startswith("The shortest step is default's: 40 ± ")
+    assert "reduce-overhead" not in page(of).answer
+    assert of.recommended in ("eager", "default")
+    on_gpu = made(*(tried(mode, run_summary(mode, *known)) for mode, known in steps.items()))
+    assert on_gpu.rows[2].same_as is None
+    assert page(on_gpu).answer.startswith("The shortest step is reduce-overhead's")
 
 
 def test_a_failing_mode_is_reported_and_the_others_remain() -> None:
@@ -357,9 +404,10 @@ def test_modes_that_do_not_fit_in_the_budget_are_named() -> None:
 
 def test_the_expected_time_of_a_mode_is_that_of_a_similar_measured_one() -> None:
     before = [tried("eager", seconds=20.0), tried("max-autotune", seconds=300.0)]
-    assert expected_seconds("default", []) is None
-    assert expected_seconds("default", before) == 20.0
-    assert expected_seconds("max-autotune-no-cudagraphs", before) == 300.0
+    assert expected("default", []) is None
+    assert str(expected("default", before)) == "at least 20 s"
+    assert expected("max-autotune-no-cudagraphs", before) == (300.0, False)
+    assert str(expected("eager", before)) == "about 20 s"
 
 
 def test_the_time_left_ends_when_enough_was_seen() -> None:
@@ -525,5 +573,5 @@ def test_guard_checks_are_measured_without_eager_too(
     found: dict[str, Any] = {}
     monkeypatch.setattr(one_mode, "attempt", lambda *_, **options: found.update(options))
     options = _Wanted(("true",), modes, "fit", None, True, None, None, 60.0, None, None)
-    _run(options, mode, mode, None, None, Stops(), "")
+    _run(options, mode, None, Stops(), "", None)
     assert found["losses"] is recorded

@@ -66,6 +66,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """Over the whole run: mean of the clean steps if they are similar, else their median; null
     before the first clean step.
     """
+    typical_uncertainty: Seconds | None = None
+    """Half the width of the 95 % confidence interval of `typical`."""
     median_low: Seconds | None = None
     """Lower bound of the median, at 97.5 %. Estimated from bins that are 5 % wide."""
     median_high: Seconds | None = None

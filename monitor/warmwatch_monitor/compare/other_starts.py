@@ -1,0 +1,77 @@
+"""Other starts of the compared runs in the history: they show the noise between runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from warmwatch_monitor.compare.comparability import STEADY, incomparable
+from warmwatch_monitor.compare.comparison import mode_of, step_of
+from warmwatch_monitor.compare.noise import Repeats
+from warmwatch_monitor.errors import StoreError
+from warmwatch_monitor.history.comparability import called
+from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.model.run_summary import RunSummary
+from warmwatch_monitor.output.console import note, plain
+from warmwatch_monitor.report.whole import report, slowest_of
+from warmwatch_monitor.settings import load_history_settings
+
+_LISTED, MOST = 40, 5  # starts of its name that are loaded, and that are used
+
+
+def repeats(compared: Sequence[RunSummary]) -> tuple[Repeats, ...]:
+    """Each compared run with other starts of the same program; none without a history."""
+    settings = load_history_settings(os.environ)
+    if settings.directory is None:
+        return ()
+    try:
+        found = _all(Store(settings), compared)
+        return tuple(_repeats(one) for one in found if len(one) > 1)
+    except StoreError as error:
+        note(f"warmwatch: the noise between runs is not known: {plain(str(error))}")
+        return ()
+
+
+def _all(store: Store, compared: Sequence[RunSummary]) -> Iterator[list[RunSummary]]:
+    """Each start is used once. Compared ones are no repeats: their difference is the question."""
+    used = {one.id for one in compared}
+    for one in compared:
+        if step_of(one) is None:
+            continue
+        listed = store.readable(Wanted(called=called(one), limit=_LISTED))
+        others = store.summaries([each.id for each in listed if each.id not in used])
+        same = list(islice((each for each in others if is_same_program(one, each)), MOST))
+        used.update(each.id for each in same)
+        yield [one, *same]
+
+
+def is_same_program(one: RunSummary, other: RunSummary) -> bool:
+    """Whether both ran one program on one host in one mode, as far as recorded.
+
+    Arguments are not recorded; the number of operations of a step may show another batch.
+    """
+    if step_of(other) is None or (called(one), one.owner, one.host) != (
+        called(other),
+        other.owner,
+        other.host,
+    ):
+        return False
+    mine, theirs = report(one), report(other)
+    if mode_of(mine) != mode_of(theirs):
+        return False
+    differing = incomparable((one, other), (mine, theirs))
+    work = {_operations(one), _operations(other)} - {None}
+    return len(work) < 2 and not any(STEADY in each.rows for each in differing)
+
+
+def _operations(summary: RunSummary) -> float | None:
+    worth = slowest_of(summary).answer["worth"] or {}
+    operations: float | None = worth.get("flops_per_step")
+    return operations
+
+
+def _repeats(starts: Sequence[RunSummary]) -> Repeats:
+    steps = {one.id: step for one in starts if (step := step_of(one))}
+    return Repeats(program=starts[0].run, runs=tuple(steps), seconds=tuple(steps.values()))
