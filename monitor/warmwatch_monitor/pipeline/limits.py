@@ -180,9 +180,10 @@ def _lacks_cpu(load: Load) -> bool:
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:
-    awaited = "" if load.waiting is None else ", and no batch is awaited"
+    # of a loader that is not PyTorch's, and of the start of workers, no wait is measured
+    besides = "" if load.waiting is None else ", besides the measured waits for batches"
     words = [
-        f"no kernel runs {_percent(gaps)} of the time{awaited}",
+        f"no kernel runs {_percent(gaps)} of the time{besides}",
         f"the process uses {load.cpu:.1f} cores",
     ]
     crowded = load.crowded is not None and load.crowded >= _CROWDED

@@ -137,6 +137,20 @@ def test_gaps_between_kernels_name_cuda_graphs(graphs: str, words: str | None) -
     assert [one for one in found.evidence if "CUDA graphs" in one] == ([words] if words else [])
 
 
+@pytest.mark.parametrize(
+    ("waiting", "words"),
+    [
+        (None, "no kernel runs 70 % of the time"),
+        (0.1, "no kernel runs 60 % of the time, besides the measured waits for batches"),
+    ],
+)
+def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words: str) -> None:
+    """A loader of another library, or one that starts its workers, may hold the loop up."""
+    found = limited_by(replace(TINY, waiting=waiting))
+    assert found is not None
+    assert found.evidence[0] == words
+
+
 SHARES = st.none() | st.floats(0, 1)
 LOADS = st.builds(
     Load,
