@@ -6,7 +6,7 @@ Units and "not known" are those of :mod:`figures`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from math import hypot, sqrt
 from operator import mul
 
@@ -87,16 +87,19 @@ class Lengths(Struct, frozen=True, kw_only=True):
         """Half the width of the 95 % interval of ``typical``: of the mean, or of the median."""
         if self.typical != self.median:
             return self._mean_uncertainty
-        if self.median is None or self.median_low is None or self.median_high is None:
+        low, high = self.median_low, self.median_high
+        if self.median is None or low is None or high is None:
             return None
-        return hypot((self.median_high - self.median_low) / 2, record.HALF_A_BIN * self.median)
+        return hypot((high - low) / 2, record.HALF_A_BIN * self.median)
 
     @property
     def _mean_uncertainty(self) -> float | None:
         if self.bins is None or not self.count or self.count < _FEWEST:
             return None
-        mean = sum(map(mul, self.bins, _MIDDLES)) / self.count
-        variance = sum(map(mul, self.bins, _MEAN_SQUARES)) / self.count - mean * mean
+        counts = tuple(filter(None, self.bins))  # few of all bins
+        mean = sum(map(mul, counts, compress(_MIDDLES, self.bins))) / self.count
+        squares = sum(map(mul, counts, compress(_MEAN_SQUARES, self.bins))) / self.count
+        variance = squares - mean * mean
         return t_95(self.count - 1) * sqrt(max(0.0, variance) / (self.count - 1)) / 1e9
 
 

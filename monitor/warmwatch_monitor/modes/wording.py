@@ -160,7 +160,8 @@ def _answer(of: Modes) -> str:
     known = [one for one in captured if one.same_as is None]
     totals = [one for one in known if one.total_seconds is not None]
     if of.training_steps and totals:
-        best = min(totals, key=lambda one: one.total_seconds or 0.0)
+        shortest = min(totals, key=lambda one: one.total_seconds or 0.0)
+        best = next((one for one in totals if one.mode == of.recommended), shortest)
         others = [one for one in totals if one.mode == of.baseline and one is not best]
         beside = "".join(f" ({one.mode}: {if_known(took, one.total_seconds)})" for one in others)
         whole = (

@@ -155,6 +155,16 @@ def test_a_difference_between_two_runs_of_one_program_is_noise() -> None:
     assert "use eager: no measured mode takes less time beyond noise." in shown
     assert "the same program: 50 ms in eager, 60 ms in eager again" in shown
     assert "any difference may be noise" in shown
+    estimated = made(
+        eager,
+        tried("default", run_summary("default", 1.2, 0.0425)),
+        again=again,
+        training_steps=1000,
+    )
+    assert (
+        page(estimated).answer
+        == "1,000 steps take 50 s in eager; no significant difference to default."
+    )
     quiet = tried("eager", run_summary("eager", 0.0, 0.0501))
     settled = made(eager, *usual()[1:], again=quiet)
     assert settled.recommended == "default"
