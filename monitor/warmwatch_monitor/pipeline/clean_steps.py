@@ -8,7 +8,7 @@ the queue full, waits for all queued kernels. So most steps take as long as a la
 far longer. The length of a step is a mean from wait to wait:
 
 * Of one record (``record.recent.queued_ns``): among the last 64 steps if several of them
-  synchronized, else among all of the run.
+  synchronized, else among all since something last compiled.
 * With earlier polls (:class:`QueuedSteps`): between the synchronizations that these found,
   of the last seconds, for the speed may have changed since the run began. Without such ones, among
   the steps of the last 20 to 40 s. If far more steps than usual have passed without a wait, the
@@ -208,12 +208,13 @@ class QueuedSteps(NamedTuple):
         if launch is None or (self.before is None and between_ns is None):
             return self.slot.recent_step_ns
         if self.before is None:
-            return queued_ns(lengths, (), 0, between_ns=between_ns)
+            return queued_ns(lengths, (), 0, 0, between_ns=between_ns)
         since = CleanSteps.of(self.slot).since(self.before)
         apart = sum(since.bins) / max(1, waits(since.bins, launch))
         if self.slot.steps.steps - self.waited > max(record.RING, _MISSING * apart):
             return launch
-        return queued_ns(lengths, since.bins, since.sum_ns, between_ns=between_ns)
+        count = sum(since.bins)
+        return queued_ns(lengths, since.bins, count, since.sum_ns, between_ns=between_ns)
 
 
 def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep, ...]:

@@ -171,6 +171,7 @@ class CompileCounts(NamedTuple):
             compiled, and the length of those evaluations.
         requested_at: 1 + the number of steps at the last call of ``torch.compile`` with an object
             that trains (see ``hooks.dynamo.compile_calls``); 0 if there was none.
+        clean_sum_before_ns: ``clean_sum_ns`` at step ``clean_after``.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
     """
@@ -262,6 +263,7 @@ class CompileCounts(NamedTuple):
     evaluation_batches: int = 0
     evaluation_batches_ns: int = 0
     requested_at: int = 0
+    clean_sum_before_ns: int = 0
 
 
 class Identity(NamedTuple):
@@ -370,6 +372,18 @@ class Slot(NamedTuple):
         return self.compile.clean_sum_ns + since
 
     @property
+    def clean_since_activity(self) -> tuple[int, int]:
+        """Number and total length of the clean steps since the last one that was not clean.
+
+        0 if unknown: an older agent stores no sum.
+        """
+        counts = self.compile
+        if counts.warmups > 1 and not counts.clean_sum_before_ns:
+            return 0, 0
+        count = max(0, self.steps.steps - counts.clean_after)
+        return count, max(0, self.clean_sum_ns - counts.clean_sum_before_ns)
+
+    @property
     def typical_step_ns(self) -> float | None:
         """The length of a clean step, exact if all are similar; ``None`` if there was none."""
         count, median = sum(self.clean_bins), quantile_ns(self.clean_bins, 0.5)
@@ -384,7 +398,9 @@ class Slot(NamedTuple):
             return self.typical_step_ns
         lengths = recent_lengths(self.recent)
         if self.identity.gpus:
-            return queued_ns(lengths, self.clean_bins, self.clean_sum_ns, whole_run=True)
+            return queued_ns(
+                lengths, self.clean_bins, *self.clean_since_activity, queue_was_empty=True
+            )
         return median_ns(lengths)
 
     @property

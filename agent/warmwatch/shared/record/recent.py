@@ -113,9 +113,10 @@ def median_ns(lengths: Sequence[int]) -> float | None:
 def queued_ns(
     lengths: Sequence[int],
     bins: Sequence[int],
+    count: int,
     total_ns: int,
     *,
-    whole_run: bool = False,
+    queue_was_empty: bool = False,
     between_ns: float | None = None,
 ) -> float | None:
     """The recent length of a step whose work a GPU queues, in wall-clock time.
@@ -123,12 +124,13 @@ def queued_ns(
     Such a step ends when its kernels are launched. A later one that synchronizes, or finds the
     queue full, waits, so the median is the time of a launch. If several of ``lengths``
     synchronized, this is the mean from the first to the last of them. Else it is ``between_ns``,
-    if known. Else it is the mean of ``bins``, if a few of them waited, or about as large a share as
-    of ``lengths``: these show the same loop. A mean close to the median is the median.
+    if known. Else it is the mean of ``count`` steps, if a few in ``bins`` waited, or about as large
+    a share as of ``lengths``: these show the same loop. A mean close to the median is the median.
 
     Args:
-        lengths: from :func:`recent_lengths`. bins, total_ns: of all clean steps of the run or of
-        the last seconds. whole_run: of the run, so the queue was empty before the first of them.
+        lengths: from :func:`recent_lengths`. bins: of all clean steps of the run or of the last
+        seconds. count, total_ns: those of them in which the present code ran; a count of 0 is
+        unknown. queue_was_empty: before the first of these.
         between_ns: the mean between synchronizations that earlier polls found.
     """
     median = median_ns(lengths)
@@ -136,10 +138,9 @@ def queued_ns(
         return None
     long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
     mean = _between_waits(lengths, long) or between_ns
-    count, waited = sum(bins), waits(bins, median)
-    share = len(long) / len(lengths)
-    if mean is None and count and waited <= max(_FEW_LONG, _TIMES_SHARE * share) * count:
-        queued = _queued_steps(lengths, long, count) if whole_run else 0
+    few = max(_FEW_LONG, _TIMES_SHARE * len(long) / len(lengths)) * sum(bins)
+    if mean is None and count >= len(lengths) and waits(bins, median) <= few:
+        queued = _queued_steps(lengths, long, count) if queue_was_empty else 0
         mean = (total_ns - sum(lengths[:queued])) / (count - queued)
     elif mean is None:
         mean = sum(lengths) / len(lengths) if len(long) > 1 else median
