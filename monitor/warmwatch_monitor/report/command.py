@@ -72,41 +72,23 @@ def report(
         raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
     with as_written(found):
         made = reported(found[0], None if dir is not None else last_like(found[0]))
-        _show(
-            found[0],
-            made,
-            html=html,
-            tlparse=tlparse,
-            is_json=is_json,
-            markdown=markdown,
-            verbose=verbose,
-        )
+        if is_json:
+            say(as_json(made))
+        elif html is not None:
+            from warmwatch_monitor.report.html import html as html_of
+
+            urls = {} if tlparse is None else traced(tlparse, html)
+            _write(html, html_of(document(made), made, found[0], urls))
+        elif markdown:
+            show(document(made), markdown=True)
+        elif verbose:
+            draw(picture(document(made), made))
+        else:
+            from warmwatch_monitor.output.lines import printed
+            from warmwatch_monitor.report.brief import brief
+
+            draw(printed(brief(made, width()), width=width(), colour=has_colour()))
     seen.write()
-
-
-def _show(
-    summary: RunSummary,
-    made: Report,
-    *,
-    html: str | None,
-    tlparse: str | None,
-    is_json: bool,
-    markdown: bool,
-    verbose: bool,
-) -> None:
-    if is_json:
-        say(as_json(made))
-    elif html is not None:
-        _write(html, _html(summary, made, traced(tlparse, html) if tlparse is not None else {}))
-    elif markdown:
-        show(document(made), markdown=True)
-    elif verbose:
-        draw(picture(document(made), made))
-    else:
-        from warmwatch_monitor.output.lines import printed
-        from warmwatch_monitor.report.brief import brief
-
-        draw(printed(brief(made, width()), width=width(), colour=has_colour()))
 
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
@@ -177,12 +159,6 @@ def in_short(found: Sequence[RunSummary]) -> str:
 def moment(epoch: float) -> str:
     """The local time: ``2026-11-21 14:03:20``."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
-
-
-def _html(summary: RunSummary, made: Report, traced: Mapping[str, str]) -> str:
-    from warmwatch_monitor.report.html import html
-
-    return html(document(made), made, summary, traced)
 
 
 def traced(directory: str, file: str) -> dict[str, str]:

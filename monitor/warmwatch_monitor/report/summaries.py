@@ -42,7 +42,7 @@ def run_summaries(
     ``take``: called with the Snapshot of the records.
 
     Raises:
-        UnknownRunError, NotRememberedError: no run has this name. NoRunError: there are no runs.
+        UnknownRunError, NotInHistoryError: no run has this name. NoRunError: there are no runs.
         StoreError: the history is needed and cannot be read. UsageError: ``dir`` cannot be used.
     """
     settings = settings_from(dir=dir, observe="off")
@@ -60,11 +60,11 @@ def run_summaries(
     else:
         found = [_latest(snapshot, history)]
     if dir is None and any(one.state not in ENDED_STATES for one in found):
-        found = _as_the_daemon_has_them(found, settings)
+        found = _with_daemon_answers(found, settings)
     return tuple(found)
 
 
-def _as_the_daemon_has_them(found: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
+def _with_daemon_answers(found: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
     """Living runs with the answers of a daemon, which has seen more than one poll.
 
     So the report has the sentence of ``warmwatch status``. Without a daemon they stay as they are.
@@ -147,7 +147,7 @@ def _problem(summary: RunSummary) -> str | None:
     return None
 
 
-def accounts_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
+def summaries_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
     from warmwatch_monitor.history.summaries import summarize_run
 
     return tuple(summarize_run(run, snapshot) for run in snapshot.runs)
@@ -204,7 +204,7 @@ def _named(snapshot: Snapshot, name: str, history: Store | None) -> list[RunSumm
     except UnknownRunError as unknown:
         if history is None:
             raise
-        return [_remembered(history, _as_remembered(snapshot, name, history), unknown)]
+        return [_from_history(history, _without_live_start(snapshot, name, history), unknown)]
     return [_seen(view, snapshot, history) for view in views]
 
 
@@ -227,7 +227,7 @@ def _views(snapshot: Snapshot, name: str) -> list[RunView]:
     return [view for view in snapshot.runs if view.run in chosen]
 
 
-def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
+def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
     """``NAME~2``, counted by the history, which may lack the start that still exists."""
     from warmwatch_monitor.history.listing import Wanted
     from warmwatch_monitor.history.summaries import id_of
@@ -243,7 +243,7 @@ def _as_remembered(snapshot: Snapshot, name: str, history: Store) -> str:
     return name if known else f"{plain_name}~{int(back) - 1}"
 
 
-def _remembered(history: Store, name: str, unknown: UnknownRunError) -> RunSummary:
+def _from_history(history: Store, name: str, unknown: UnknownRunError) -> RunSummary:
     from warmwatch_monitor.history.finding import find
 
     try:

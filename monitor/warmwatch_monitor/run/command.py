@@ -55,40 +55,29 @@ def run(
     Exit code: CMD's exit code; ended by the same signal if one killed CMD
                127 CMD was not found; 126 CMD cannot be run
     """
-    check_name(name)
-    with startable(command):
-        _start(command, name, watch=watch, report=report, serve=serve, json=json)
-
-
-def _start(
-    command: tuple[str, ...],
-    name: str | None,
-    *,
-    watch: bool,
-    report: bool,
-    serve: bool,
-    json: str | None,
-) -> None:
     from warmwatch_monitor.output.files import place_of
     from warmwatch_monitor.run.process import become, end_as
 
-    if not (watch or report or serve or json is not None):
-        become(command, environment(os.environ, boot(), run=name))
-    if report:
-        from warmwatch_monitor.settings import price_per_gpu_hour
+    check_name(name)
+    with startable(command):
+        if not (watch or report or serve or json is not None):
+            become(command, environment(os.environ, boot(), run=name))
+        if report:
+            from warmwatch_monitor.settings import price_per_gpu_hour
 
-        price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
-    place = place_of("--json", json)
-    launch = uuid.uuid4().hex
-    environ = environment(os.environ, boot(), run=name, started_by=launch)
-    with _served(launch) if serve else nullcontext() as page:
-        if place is not None and page is not None:
-            from warmwatch_monitor.run.outcome import write_link
+            price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
+        place, launch = place_of("--json", json), uuid.uuid4().hex
+        environ = environment(os.environ, boot(), run=name, started_by=launch)
+        with _served(launch) if serve else nullcontext() as page:
+            if place is not None and page is not None:
+                from warmwatch_monitor.run.outcome import write_link
 
-            write_link(place, command, page)
-        ours = Launched(launch)
-        status = _attend(command, environ, ours, watch=watch, report=report, page=page, json=place)
-    end_as(status)
+                write_link(place, command, page)
+            ours = Launched(launch)
+            status = _attend(
+                command, environ, ours, watch=watch, report=report, page=page, json=place
+            )
+        end_as(status)
 
 
 @contextmanager

@@ -80,8 +80,8 @@ def print_summary(snapshot: Snapshot) -> None:
         note(f"warmwatch: {NOTHING}")
         return
     from warmwatch_monitor.report.command import in_short
-    from warmwatch_monitor.report.summaries import accounts_in
+    from warmwatch_monitor.report.summaries import summaries_in
 
-    summary = in_short(accounts_in(snapshot))
+    summary = in_short(summaries_in(snapshot))
     with suppress(OSError):  # the output is closed; still exit with CMD's code
         (draw if is_terminal() else note)(summary)
