@@ -20,10 +20,9 @@ from warmwatch_monitor.errors import StoreError, UsageError
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.console import as_json, draw, has_colour, plain, say, width
-from warmwatch_monitor.output.states import STYLES, painted
 from warmwatch_monitor.settings import NO_SQLITE, load_history_settings
 from warmwatch_monitor.status.goals import lives
-from warmwatch_monitor.terminal.table import brief, cell_width
+from warmwatch_monitor.terminal.table import brief, cell_width, fitting, header, line
 
 Run = dict[str, Any]
 
@@ -45,7 +44,6 @@ _COLUMNS = (
     *("recompiles", "mode", "host"),
 )
 _DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
-_GAP = "  "
 UNSEEN = "?: the last known state of a run whose end no program observed"
 
 
@@ -53,10 +51,8 @@ def lines(runs: Sequence[Run], now: float, width: int, *, colour: bool) -> list[
     """The table of at least one run, with a legend if it contains a ``?``."""
     rows = [_row(run, now) for run in runs]
     widths = _widths(rows, width)
-    header = _line({name: name for name in widths}, widths)
-    table = [painted(header, "dim") if colour else header]
-    for row, run in zip(rows, runs, strict=True):
-        table.append(_line(row, widths, run["state"] if colour else None))
+    table = [header(widths, _LEFT, colour=colour)]
+    table += (line(row, widths, _LEFT, colour=colour) for row in rows)
     return [*table, UNSEEN] if any(is_unseen(run, now) for run in runs) else table
 
 
@@ -106,22 +102,7 @@ def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
         for name in _COLUMNS
         if any(row[name] for row in rows)
     }
-    for name in _DISPENSABLE:
-        if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= width:
-            break
-        widths.pop(name, None)
-    return widths
-
-
-def _line(row: Mapping[str, str], widths: Mapping[str, int], state: str | None = None) -> str:
-    parts = []
-    for name, room in widths.items():
-        text = row[name]
-        space = " " * (room - cell_width(text))
-        if name == "state" and state is not None:
-            text = painted(text, STYLES.get(state, ""))
-        parts.append(text + space if name in _LEFT else space + text)
-    return _GAP.join(parts).rstrip()
+    return fitting(widths, width, _DISPENSABLE)
 
 
 _LIMIT = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
@@ -225,13 +225,12 @@ def table(
     headed = several and _whole(widths) > width
     if headed:
         widths = columns(cells, width, several=False)
-    header = _line({name: name for name in widths}, widths)
-    text_lines, run = [painted(header, "dim") if colour else header], None
+    text_lines, run = [header(widths, colour=colour)], None
     for row in cells:
         if headed and row["run"] != run:
             run = row["run"]
             text_lines.append(run)
-        text_lines.append(_line(row, widths, colour=colour))
+        text_lines.append(line(row, widths, colour=colour))
     return text_lines
 
 
@@ -241,10 +240,15 @@ def columns(cells: Sequence[Row], width: int, *, several: bool) -> dict[str, int
         for name, usual in _USUAL.items()
         if several or name != "run"
     }
-    for name in _DISPENSABLE:
+    return fitting(widths, width, _DISPENSABLE)
+
+
+def fitting(widths: dict[str, int], width: int, dispensable: Sequence[str]) -> dict[str, int]:
+    """``widths`` without columns that do not fit ``width``; omitted in the order of the last."""
+    for name in dispensable:
         if _whole(widths) <= width:
             break
-        del widths[name]
+        widths.pop(name, None)
     return widths
 
 
@@ -261,14 +265,27 @@ def cell_width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(sign) != 0 for sign in text)
 
 
-def _line(row: Row, widths: Mapping[str, int], *, colour: bool = False) -> str:
+def header(widths: Mapping[str, int], left: Set[str] = LEFT, *, colour: bool) -> str:
+    """The names of the columns; those in ``left`` are aligned to the left."""
+    names = line({name: name for name in widths}, widths, left)
+    return painted(names, "dim") if colour else names
+
+
+def line(
+    row: Mapping[str, str],
+    widths: Mapping[str, int],
+    left: Set[str] = LEFT,
+    *,
+    colour: bool = False,
+) -> str:
+    """The cells of ``row`` in columns; ``colour``: of its state."""
     parts = []
     for name, width in widths.items():
         text = row[name]
         space = " " * (width - cell_width(text))
         if colour and name == "state":
-            text = painted(text, STYLES.get(text, ""))
-        parts.append(text + space if name in LEFT else space + text)
+            text = painted(text, STYLES.get(text.rstrip("?"), ""))
+        parts.append(text + space if name in left else space + text)
     return _GAP.join(parts).rstrip()
 
 
