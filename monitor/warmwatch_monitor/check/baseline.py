@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.check.measured import COUNTS, MeasuredRun, Share
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output.amounts import consecutive, spans
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _MOST = 100_000
@@ -20,13 +21,7 @@ _MOST = 100_000
 
 def named(ranks: Iterable[int]) -> str:
     """Ranks as text: ``0-3,6``."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+    return spans(consecutive(ranks))
 
 
 def numbers(name: str) -> list[int]:

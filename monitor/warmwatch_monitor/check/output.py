@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from xml.etree import ElementTree as Xml
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 from warmwatch_monitor.check import wording
 from warmwatch_monitor.check.growth import Comparison, Held, Kind
 from warmwatch_monitor.check.wording import remark
+from warmwatch_monitor.output.document import literal
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -122,53 +122,40 @@ def _numbers(held: tuple[Held, ...]) -> Iterator[str]:
         yield f"{who}: {wording.numbers(one for one in held if wording.whose(one) == who)}"
 
 
-_SPECIAL = re.compile(r"([\\*_\[\]<>|#~&@$`])")
-_CODE = re.compile(r"(`[^`]*`)")
-
-
 def markdown(result: Result) -> str:
     """A heading, a table of all numbers, and what grew with its reasons."""
     return "\n".join(_markdown_lines(result)) + "\n"
 
 
 def _markdown_lines(result: Result) -> Iterator[str]:
-    yield f"### warmwatch check {_plain(verdict(result))}"
+    yield f"### warmwatch check {literal(verdict(result))}"
     yield ""
-    yield from (f"- **{_plain(words)}**" for words in result.problems)
+    yield from (f"- **{literal(words)}**" for words in result.problems)
     if result.held:
         yield ""
         yield "| | run | baseline | now |"
         yield "|---|---|---:|---:|"
     for one in result.held:
         grew, now = ("❌", f"**{_now(one)}**") if one.grew else ("✅", _now(one))
-        named = f"{_plain(wording.title(one.measure))} | {_plain(wording.whose(one))}"
+        named = f"{literal(wording.title(one.measure))} | {literal(wording.whose(one))}"
         yield f"| {grew} {named} | {wording.amount(one.measure, one.was)} | {now} |"
     yield from _reasons(result)
     if result.notes:
         yield ""
-    yield from (f"- {_plain(words)}" for words in result.notes)
+    yield from (f"- {literal(words)}" for words in result.notes)
 
 
 def _reasons(result: Result) -> Iterator[str]:
     for held in result.grew:
         yield ""
-        yield f"**{_plain(wording.headline(held))}** ({_plain(wording.whose(held))})"
+        yield f"**{literal(wording.headline(held))}** ({literal(wording.whose(held))})"
         yield ""
         for words, remedy in wording.causes(held):
-            yield f"- {_plain(words)}" + (f"<br>{_plain(remedy)}" if remedy else "")
+            yield f"- {literal(words)}" + (f"<br>{literal(remedy)}" if remedy else "")
 
 
 def _now(held: Held) -> str:
     return wording.amount(held.measure, held.now)
-
-
-def _plain(text: str) -> str:
-    """``text`` escaped for Markdown, except for inline code."""
-    parts = _CODE.split(text)
-    return "".join(
-        part.replace("|", r"\|") if _CODE.fullmatch(part) else _SPECIAL.sub(r"\\\1", part)
-        for part in parts
-    )
 
 
 _SUITE = "warmwatch check"

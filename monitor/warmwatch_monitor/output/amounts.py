@@ -5,7 +5,7 @@ A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from warmwatch.shared.phrases import duration, one_line, step_length
@@ -165,3 +165,21 @@ _REASON_LIMIT = 80
 def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
     """PyTorch's text on one line, shortened to ``longest``."""
     return one_line(reason, longest)
+
+
+def consecutive(numbers: Iterable[int]) -> list[range]:
+    """``numbers`` as ranges, in order."""
+    found: list[range] = []
+    for number in sorted(numbers):
+        if found and number == found[-1].stop:
+            found[-1] = range(found[-1].start, number + 1)
+        else:
+            found.append(range(number, number + 1))
+    return found
+
+
+def spans(ranges: Iterable[range], separator: str = ",") -> str:
+    """``0-3,6``."""
+    return separator.join(
+        str(one.start) if len(one) == 1 else f"{one.start}-{one.stop - 1}" for one in ranges
+    )

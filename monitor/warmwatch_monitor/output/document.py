@@ -81,20 +81,20 @@ def markdown(document: Document) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    yield f"## {_plain(document.title)}"
+    yield f"## {literal(document.title)}"
     state = f"**{document.state}**: " if document.state else ""
-    yield from ("", f"{state}{_plain(document.answer)}")
+    yield from ("", f"{state}{literal(document.answer)}")
     for warning in document.warnings:
-        yield from ("", f"> **Note:** {_plain(warning)}")
+        yield from ("", f"> **Note:** {literal(warning)}")
     if document.facts:
         yield ""
-        yield from (f"- {name}: {_plain(value)}" for name, value in document.facts)
+        yield from (f"- {name}: {literal(value)}" for name, value in document.facts)
     for section in document.sections:
         yield from _section(section)
 
 
 def _section(section: Section) -> Iterator[str]:
-    yield from ("", f"### {_plain(section.title)}", "")
+    yield from ("", f"### {literal(section.title)}", "")
     if section.table is not None:
         yield from _table(section.table)
         yield ""
@@ -103,12 +103,12 @@ def _section(section: Section) -> Iterator[str]:
     if section.items and section.remarks:
         yield ""
     for remark in section.remarks:
-        yield f"{_plain(remark)}  "
+        yield f"{literal(remark)}  "
 
 
 def _item(item: Item) -> Iterator[str]:
-    yield f"- {_plain(item.words)}"
-    yield from (f"  - {_plain(words)}" for words in item.more)
+    yield f"- {literal(item.words)}"
+    yield from (f"  - {literal(words)}" for words in item.more)
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -118,11 +118,11 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    return "| " + " | ".join(_plain(cell) for cell in cells) + " |"
+    return "| " + " | ".join(literal(cell) for cell in cells) + " |"
 
 
-def _plain(text: str) -> str:
-    """``text`` with its code in backticks and all other syntax escaped."""
+def literal(text: str) -> str:
+    """``text`` for Markdown, with its code in backticks and all other syntax escaped."""
     parts, at = [], 0
     for code in _CODE.finditer(text):
         parts += [_escaped(text[at : code.start()]), f"`{code[1].replace('|', chr(92) + '|')}`"]

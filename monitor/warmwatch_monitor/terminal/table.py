@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
-from warmwatch_monitor.output.amounts import a_step, rates
+from warmwatch_monitor.output.amounts import a_step, consecutive, rates, spans
 from warmwatch_monitor.output.states import STYLES, overview, painted, place
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.reasons import reasons
@@ -140,20 +140,10 @@ def _count(number: int | None) -> str:
 
 def _ranges(numbers: Sequence[int]) -> str:
     """``0-3,6``; if that gets long, the range and the count."""
-    text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs(numbers))
+    text = spans(consecutive(numbers))
     if len(text) <= _LONGEST_RANGES:
         return text
     return f"{numbers[0]}-{numbers[-1]} ({len(numbers)})"
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    low = high = numbers[0]
-    for number in numbers[1:]:
-        if number != high + 1:
-            yield low, high
-            low = number
-        high = number
-    yield low, high
 
 
 Answer = dict[str, Any]

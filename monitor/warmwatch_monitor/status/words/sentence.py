@@ -23,7 +23,7 @@ from warmwatch_monitor.model import (
     spread,
 )
 from warmwatch_monitor.model.machine import AGREEING
-from warmwatch_monitor.output.amounts import limited, limited_shortly
+from warmwatch_monitor.output.amounts import consecutive, limited, limited_shortly, spans
 from warmwatch_monitor.output.states import SOME_UNREAD
 from warmwatch_monitor.output.summary import (
     Clause,
@@ -322,20 +322,11 @@ def missing(run: RunView) -> str | None:
 
 def numbers(ranks: Sequence[int]) -> str:
     """Ranks for a reader: ``rank 3``, ``ranks 4-7, 12``."""
-    parts: list[range] = []
-    for rank in sorted(ranks):
-        if parts and rank == parts[-1].stop:
-            parts[-1] = range(parts[-1].start, rank + 1)
-        else:
-            parts.append(range(rank, rank + 1))
-    return _ranges(parts)
+    return _ranges(consecutive(ranks))
 
 
 def _ranges(parts: Sequence[range]) -> str:
-    shown = ", ".join(
-        str(part.start) if len(part) == 1 else f"{part.start}-{part.stop - 1}"
-        for part in parts[:_LISTED]
-    )
+    shown = spans(parts[:_LISTED], ", ")
     left_out = sum(map(len, parts[_LISTED:]))
     more = f" and {left_out} more" if left_out else ""
     return f"{'rank' if sum(map(len, parts)) == 1 else 'ranks'} {shown}{more}"
