@@ -289,7 +289,10 @@ def _percent(share: float) -> str:
 
 
 class Mean(NamedTuple):
-    """An average over the last ``seconds``, at most those of its window."""
+    """A mean over the first ``seconds``; from a whole window on, an exponential moving average.
+
+    The window is its time constant, so older values still count a little.
+    """
 
     value: float
     seconds: float
@@ -398,7 +401,7 @@ def _add_pause(
 
 
 def _window(view: RankView) -> float:
-    """Seconds that its averages span."""
+    """Time constant of its averages in seconds."""
     return max(_WINDOW, _WINDOW_STEPS * (view.figures.steps.length or 0.0))
 
 

@@ -166,8 +166,8 @@ def test_with_living_ranks_the_end_of_another_is_reported(view: RankView, words:
 
 SIGNALS = {
     "SIGABRT": (6, "failed after 12 steps: killed by SIGABRT", "failed"),
-    "SIGTERM": (15, "lost after 12 steps; ended by SIGTERM", "lost"),
-    "signal 40": (40, "lost after 12 steps; ended by signal 40", "lost"),
+    "SIGTERM": (15, "lost after 12 steps; killed by SIGTERM", "lost"),
+    "signal 40": (40, "lost after 12 steps; killed by signal 40", "lost"),
 }
 
 

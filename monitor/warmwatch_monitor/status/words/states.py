@@ -360,7 +360,7 @@ def _end_of_run(run: RunView) -> str:
     ends = [view.figures.progress.state_since for view in run.ranks]
     known = [end for end in ends if end is not None]
     if len(run.ranks) == 1 and None not in signals:
-        return f"ended by {signals.pop()}"
+        return f"killed by {signals.pop()}"
     if len(run.ranks) == 1:
         return "no exit record: killed by a signal, or ended by os._exit or os.exec"
     all_lost = all(view.judgement.state is State.LOST for view in run.ranks)
@@ -369,7 +369,7 @@ def _end_of_run(run: RunView) -> str:
     together = run.ended_together and known
     within = f" within {duration(max(1.0, max(known) - min(known)))}" if together else ""
     if None not in signals:
-        return f"all ranks ended{within} by {' and '.join(sorted(map(str, signals)))}"
+        return f"all ranks were killed{within} by {' and '.join(sorted(map(str, signals)))}"
     return f"all ranks ended{within}: cancelled, or one was killed and then the others"
 
 
