@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from shlex import quote
 from typing import Any, NamedTuple
 
 from warmwatch.shared.phrases import called_from, counted, duration, one_line
@@ -72,6 +71,8 @@ def _lines(
         )
     more += sum(one.times for _, one in every[most:])
     if every and more:
+        from shlex import quote  # few answers leave out a reason
+
         name = quote(runs[0]["run"]) if len(runs) == 1 else "RUN"
         yield f"and {counted(more, f'more {what}')}: warmwatch report {name} -v", ""
 
