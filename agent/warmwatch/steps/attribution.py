@@ -116,8 +116,8 @@ class StepAttribution:
             if self._fired.get(key) != rounds and not expected:
                 self._fired[key] = rounds
                 return False
-            if led >= _TURN:
-                self._turns.update((old, key))
+        if old:
+            (self._turns.add if led >= _TURN else self._turns.discard)(old)
             self._fired[old] = rounds
         self.leader, self._began, self._before = key, rounds, old if expected else 0
         return True

@@ -28,7 +28,10 @@ def optimizers() -> dict[str, Any]:
 
 
 def steps_of(calls: str) -> int:
-    """The steps of a loop that calls its optimizers in this order; all were created before it."""
+    """The steps of a loop that calls its optimizers in this order.
+
+    Those in capital letters were created before it; "+" creates a new optimizer "n".
+    """
     count = leader = 0
 
     def lead(optimizer_id: int) -> None:
@@ -40,6 +43,10 @@ def steps_of(calls: str) -> int:
     for optimizer in made.values():
         attribution.created(optimizer)
     for name in calls:
+        if name == "+":
+            made["n"] = Optimizer(param_groups=[{"params": [Parameter()]}])
+            attribution.created(made["n"])
+            continue
         optimizer = made[name]
         count += id(optimizer) == leader or attribution.is_step(optimizer)
     return count
@@ -60,6 +67,8 @@ def steps_of(calls: str) -> int:
         ("B" * 8 + "AAAAAB" * 10, 57),  # its generator is trained first
         (("A" * 5 + "B" * 5) * 3 + "AAAAAB" * 10, 79),  # turns, then a GAN
         (("A" * 5 + "B" * 5) * 3 + "AB" * 10, 39),
+        (("A" * 5 + "+" + "n" * 5) * 7, 70),  # a probe after each epoch
+        ("A" * 9 + ("+nnnnn" + "A") * 20, 110),  # MAML after a pretraining
     ],
 )
 def test_steps(calls: str, steps: int) -> None:
