@@ -19,6 +19,7 @@ from warmwatch.shared.phrases import baseline_words, counted, duration, step_len
 from warmwatch.shared.record import PHASES, PROGRESS, Slot
 
 _INTERVAL = 1.0  # seconds between two updates
+_LEAST_SHOWN = 0.1  # seconds of compiling
 _KEY = "_warmwatch"
 # of states, as on the daemon's page
 COLOURS = {
@@ -44,7 +45,7 @@ class LiveAnswer:
         self._display, self._interval = display, interval
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._before = (0, 0)
+        self._before, self._spent = (0, 0), 0.0
         self._handle: Any = None
         self._shown = ""
 
@@ -52,7 +53,8 @@ class LiveAnswer:
         """Follow a cell that begins."""
         self.end()
         self._over, self._handle, self._shown = threading.Event(), None, ""
-        self._before = _counts(_slot())
+        slot = _slot()
+        self._before, self._spent = _counts(slot), _spent(slot) if slot else 0.0
         run = contextvars.copy_context().run  # so that the output goes to this cell
         self._thread = threading.Thread(target=run, args=(self._follow,), daemon=True)
         self._thread.start()
@@ -76,7 +78,8 @@ class LiveAnswer:
             if slot is None or _counts(slot) == self._before:
                 return
             state = api.state() or ""
-            self._show(answer(slot, state, self._before[1]), state)
+            spent = _spent(slot) - self._spent
+            self._show(answer(slot, state, self._before[1], spent), state)
         except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
             report("notebook", error)
 
@@ -131,16 +134,18 @@ def _counts(slot: Slot | None) -> tuple[int, int]:
     return (slot.compile.begun, slot.steps.steps) if slot else (0, 0)
 
 
-def answer(slot: Slot, state: str, steps_before: int = 0) -> str:
+def answer(slot: Slot, state: str, steps_before: int = 0, compiled: float = 0.0) -> str:
     """Such as ``compiling for 43 s (inductor): kernels 31 of 86``; empty if nothing was recorded.
 
-    ``steps_before``: steps not to count.
+    ``steps_before``: steps not to count. ``compiled``: seconds that the cell compiled.
     """
     if slot.compile.active_since_ns:
         return _at_work(slot, "recompiling" if slot.compile.warmups else "compiling")
     # a new record counts all of its steps
     fresh = slot.steps.steps - steps_before * (steps_before <= slot.steps.steps)
     steps = counted(fresh, "step")
+    if compiled >= _LEAST_SHOWN:
+        steps += f", {duration(compiled)} of compiling"
     length = slot.recent_step_ns or slot.typical_step_ns
     speed = f"{step_length(length / 1e9)} a step" if length else ""
     if state == "warm":
