@@ -100,7 +100,8 @@ def _noise(of: Noise) -> Iterator[str]:
     """``the same program: 16.4 ms in eager, 17.1 ms in eager again``; what may be noise."""
     for one in of.repeats:
         pairs = zip(one.runs, map(took, one.seconds), strict=True)
-        yield f"the same program: {', '.join(f'{step} in {run}' for run, step in pairs)}"
+        program = "the same program" if one.program in one.runs else one.program
+        yield f"{program}: {', '.join(f'{step} in {run}' for run, step in pairs)}"
     share = f"{100 * of.difference:.2g} %"
     if not of.measured:
         yield f"not measured, as no program ran twice: less than {share} counts as noise"

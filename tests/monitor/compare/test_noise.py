@@ -86,7 +86,7 @@ def test_other_starts_of_a_compared_run_show_the_noise(history: Store) -> None:
     other = start(9, 0.030, run="other")
     history.save([start(0), start(1, 0.040), start(2, 0.044), other])
     shown = compared("start0", "other")
-    assert "36 ms in start0, 40 ms in start1, 44 ms in start2" in shown
+    assert "gpt2: 36 ms in start0, 40 ms in start1, 44 ms in start2" in shown
     assert "their steps do not differ beyond noise: 6 ms ± " in shown
     assert "break-even at step" not in shown
 

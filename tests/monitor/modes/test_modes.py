@@ -363,6 +363,24 @@ def test_drift_is_shown_with_its_noise_and_limited() -> None:
 
 
 @pytest.mark.parametrize(
+    ("second", "limit", "words"),
+    [
+        (2.1, None, "two eager runs differ by 0.05: use the same seed in every run"),
+        (2.1, 1e-3, "two eager runs differ by 0.05, more than --max-drift: use the same seed"),
+        (2.1, 0.1, None),
+        (2.002, None, None),
+    ],
+)
+def test_losses_that_differ_in_two_eager_runs_suggest_a_seed(
+    second: float, limit: float | None, words: str | None
+) -> None:
+    again = tried("eager", losses={0: ((1, 2.0), (2, second))})
+    shown = text(made(*drifting(default=(2.0, 2.1)), again=again, max_drift=limit))
+    assert ("in every run" in shown) is (words is not None)
+    assert words is None or words in shown
+
+
+@pytest.mark.parametrize(
     ("losses", "words"),
     [
         ((2.0, 2.0), "its loss equals eager's up to step 2; noise 1e-06"),
