@@ -108,7 +108,7 @@ def _noise(of: Noise) -> Iterator[str]:
     elif of.difference < 1:
         yield f"a difference of less than {share} may be noise"
     else:
-        yield "any difference may be noise"
+        yield "any difference may be noise: measure on an idle machine"
 
 
 def _between(one: BreakEven) -> str:

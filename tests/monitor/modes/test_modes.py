@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -19,7 +20,7 @@ from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
 from warmwatch_monitor.modes.enough import enough, expected, left
-from warmwatch_monitor.modes.one_mode import AS_IS, environment_of
+from warmwatch_monitor.modes.one_mode import AS_IS, Progress, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
     Row,
@@ -446,6 +447,33 @@ def test_the_time_left_ends_when_enough_was_seen() -> None:
     # four times as many steps make the interval half as wide; a step takes 0.04 s
     assert left(run_of(view(off=0.02, seconds=4.0))) == pytest.approx(300 * 0.04)
     assert left(run_of(view(off=0.9, seconds=28.0))) == pytest.approx(2.0)
+    assert left(run_of(view()), None, 151) == pytest.approx(50 * 0.04)
+
+
+def test_a_second_run_is_not_enough_before_the_steps_to_compare() -> None:
+    assert enough(run_of(view(count=100)), None, 101)
+    assert not enough(run_of(view(count=100)), None, 102)
+    assert not enough(run_of(view(count=100)), 50, 102)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_narrow_terminal_shows_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes before the sentence, whose end is cut off."""
+    shown: list[str] = []
+    monkeypatch.setattr(one_mode, "rewrite", shown.append)
+    progress = Progress("mode 2 of 4, default", _Terminal(), "at least 20 s")
+    progress.show("compiling for 4 s")
+    progress.show("warm since step 4", "about 9 s left")
+    progress.show("warm since step 4")
+    assert shown == [
+        "warmwatch: mode 2 of 4, default (at least 20 s): compiling for 4 s",
+        "warmwatch: mode 2 of 4, default (about 9 s left): warm since step 4",
+        "warmwatch: mode 2 of 4, default: warm since step 4",
+    ]
 
 
 @pytest.mark.parametrize(
