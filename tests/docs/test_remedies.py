@@ -100,6 +100,40 @@ def test_a_remedy_removes_the_compilations_that_its_page_counts(
     assert category is None or {cause.category for cause in causes} == {category}
 
 
+KEEPS: dict[str, tuple[str, bool]] = {
+    "slice": ("x[:4]", False),
+    "view": ("x.view(8, 2, 4)", False),
+    "reshape": ("x.reshape(8, 8)", False),
+    "unsqueeze": ("x.unsqueeze(1)", False),
+    "detach": ("x.detach()", False),
+    "clone": ("x.clone()", False),
+    "arithmetic": ("x + 0", False),
+    "another dtype": ("x.to(torch.float64)", False),
+    "half": ("x.half()", False),
+    "nothing to change": ("x.to('cpu').float().contiguous()", True),
+    "collated": ("torch.utils.data.default_collate([x] * 8)", False),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_what_keeps_the_mark_of_a_tensor(name: str, torch: Any) -> None:
+    """The table of the page: PyTorch compiles once if the tensor that is passed has the mark."""
+    expression, kept = KEEPS[name]
+    graphs = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    function = torch._dynamo.optimize(backend)(lambda x: x.sin())
+    x = torch.ones(8, 8)
+    torch._dynamo.maybe_mark_dynamic(x, 0)
+    passed = eval(expression, {"torch": torch, "x": x})
+    function(passed)
+    function(passed[:3].clone())
+    assert (len(graphs) == 1) is kept
+
+
 def test_the_examples_lead_to_every_remedy_of_a_recompile(torch: Any, tmp_path: Path) -> None:
     shown = {
         advice.advice(cause.category, reason=cause.reason, dynamic=cause.dynamic) or ""

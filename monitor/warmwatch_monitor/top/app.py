@@ -236,10 +236,12 @@ class Top(App[str]):
         return Text("\n").join(lines)
 
     def _details(self, answer: Answer) -> Sequence[str]:
-        """The details above the list."""
-        room = min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2)
+        """The details above the list, and how many more there are."""
+        room = max(0, min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2))
         details: Sequence[str] = answer.get("details", ())
-        return details[: max(0, room)]
+        if room < 2 or len(details) <= room:
+            return details[:room]
+        return [*details[: room - 1], f"and {len(details) - room + 1} more"]
 
     def _line(self) -> Text:
         """The status line: row number, order, age of the answer, and errors."""

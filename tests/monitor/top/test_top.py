@@ -120,6 +120,15 @@ def same(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield answer
 
 
+@pytest.mark.parametrize(("count", "more"), [(3, None), (5, "and 3 more")])
+def test_details_that_do_not_fit_are_counted(count: int, more: str | None) -> None:
+    answer = answer_of(b.in_every_state()["warm"])
+    answer["details"] = [f"detail {number}" for number in range(count)]
+    shown = drawn(same(answer), LARGE)
+    listed = [line.strip() for line in shown.splitlines() if line.startswith(("  detail", "  and"))]
+    assert listed == [f"detail {n}" for n in range(2 if more else 3)] + [more] * bool(more)
+
+
 def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
     answer = answer_of(b.in_every_state()["compiling"])
     (rank,) = answer["runs"][0]["ranks"]
