@@ -79,6 +79,8 @@ def without_extra(arguments: Sequence[str], missing: Sequence[str]) -> int:
         return _run(arguments[1:])
     if name == "demo" and len(arguments) == 1:
         return _demo()
+    if name not in COMMANDS and not name.startswith("-"):
+        return _refuse(f"No such command {name!r}; commands: {', '.join(COMMANDS)}")
     wanted = f"`warmwatch {name}` needs" if name in COMMANDS else "the commands need"
     found = f"the monitor's libraries, which are not installed ({', '.join(missing)})"
     return _refuse(f"{wanted} {found}; get them with: {_EXTRA}")

@@ -240,6 +240,7 @@ def test_without_the_extra_help_and_version_work_and_other_commands_name_it() ->
         in status.stderr
     )
     assert "pip install 'warmwatch[monitor]'" in status.stderr
+    assert bare("statis").stderr.startswith("warmwatch: No such command 'statis'; commands: status")
 
 
 def test_without_the_extra_run_becomes_the_command() -> None:

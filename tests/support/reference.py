@@ -5,6 +5,7 @@ Whole pages, and tables between markers in pages whose other text is written by 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import os
@@ -42,6 +43,7 @@ from warmwatch_monitor.terminal.status import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
+AGENT = ROOT / "agent" / "warmwatch"
 MADE = "<!-- Made by `cd tests && python -m support.reference`; do not edit. -->"
 WIDTH = 100
 PARTS = {  # how the names of metrics begin -> heading
@@ -115,13 +117,19 @@ def metrics() -> str:
 
 
 def functions() -> str:
-    """Every public function of ``warmwatch``: its parameters and docstring."""
+    """Every public function of ``warmwatch``, and the modules for frameworks, by docstring."""
     lines = [MADE, "", "# Functions of `warmwatch`", ""]
     lines += ["The signatures and docstrings. [Python API](python-api.md) shows how to use them."]
     for name in warmwatch.__all__:
         function = getattr(warmwatch, name)
         lines += ["", f"## `{name}`", "", "```python", call(name, function), "```", ""]
         lines += ["```text", inspect.getdoc(function) or "", "```"]
+    lines += ["", "## Modules", "", "What to import instead of `warmwatch`, for a framework too:"]
+    lines += ["[attach](../how-to/attach.md) has the line of each."]
+    for path in (AGENT / "auto.py", *sorted((AGENT / "frameworks").glob("[!_]*.py"))):
+        name = ".".join(path.relative_to(AGENT.parent).with_suffix("").parts)
+        text = ast.get_docstring(ast.parse(path.read_text()))  # the framework is not needed
+        lines += ["", f"### `{name}`", "", "```text", text or "", "```"]
     return "\n".join(lines) + "\n"
 
 

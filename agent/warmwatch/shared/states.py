@@ -31,7 +31,7 @@ class State(str, Enum):
     FAILED = "failed"
     """exited with an error"""
     LOST = "lost"
-    """disappeared without an exit record"""
+    """killed, or disappeared without an exit record"""
 
 
 class Conditions(NamedTuple):
