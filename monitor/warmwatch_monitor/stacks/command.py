@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from warmwatch.shared.record import RecordError
 from warmwatch.shared.states import State
@@ -20,12 +20,12 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, plain, say
 from warmwatch_monitor.stacks import py_spy
 from warmwatch_monitor.stacks.sources import (
-    KernelThreads,
     compilers_of,
     kernel_threads,
     left_stacks,
 )
 from warmwatch_monitor.stacks.wording import (
+    RankProcess,
     StacksDocument,
     at_work,
     by_kernel,
@@ -38,7 +38,7 @@ from warmwatch_monitor.status.document import status
 from warmwatch_monitor.status.words.sentence import NO_RUN
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import Compiler, RankView, Stacks, ThreadStack
+    from warmwatch_monitor.model import Compiler, RankView, Stacks
 
 _MOST_RANKS = 8
 _NONE_YET = (
@@ -113,17 +113,6 @@ def _hangs(view: RankView) -> bool:
     return judged.compiling or judged.state is State.STALLED or "silent" in judged.conditions
 
 
-class RankProcess(Struct, frozen=True, kw_only=True):
-    """The result for one rank. ``problems``: why something is missing, one sentence each."""
-
-    view: RankView
-    compilers: Sequence[Compiler] = ()
-    present: Sequence[ThreadStack] = ()
-    left: Sequence[Stacks] = ()
-    kernel: Sequence[KernelThreads] = ()
-    problems: Sequence[str] = ()
-
-
 def _stacks_of(view: RankView) -> RankProcess:
     """Its stacks from py-spy; if py-spy fails, those that its agent wrote."""
     pid = view.figures.life.pid
@@ -189,9 +178,6 @@ def _lines(rank: RankProcess) -> Iterator[str]:
 def _print_json(processes: Sequence[RankProcess], left_out: int) -> bool:
     """Print the same as one JSON object."""
     now = time.monotonic_ns()
-    ranks = [
-        rank_stacks(one.view, one.compilers, one.present, one.left, one.kernel, one.problems, now)
-        for one in processes
-    ]
+    ranks = [rank_stacks(one, now) for one in processes]
     say(as_json(StacksDocument(ranks=ranks, ranks_left_out=left_out)))
     return any(one.present or one.left for one in processes)

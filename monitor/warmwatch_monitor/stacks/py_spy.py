@@ -130,21 +130,21 @@ def _refused(message: str, pid: int) -> str:
         return denied(_owner(pid), os.geteuid(), _scope())
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     causes = [line.partition(": ")[2] for line in lines if line.partition(": ")[0].isdigit()]
-    why: Sequence[str] = [*causes[:1], *lines[:1], "without a word"]
-    return f"py-spy cannot look into process {pid}: {printable(why[0][:200])}"
+    why: Sequence[str] = [*causes[:1], *lines[:1], "it gave no reason"]
+    return f"py-spy cannot read process {pid}: {printable(why[0][:200])}"
 
 
 def denied(owner: int | None, uid: int, scope: int | None) -> str:
     """Why the kernel denies access, and what to do."""
     if owner not in (None, uid) and uid:
-        return f"py-spy may not look: the process belongs to user {owner}; {_AS_ROOT}"
+        return f"py-spy has no permission: the process belongs to user {owner}; {_AS_ROOT}"
     if scope and uid:
         return (
-            f"py-spy may not look: the kernel allows only root (kernel.yama.ptrace_scope is "
+            f"py-spy has no permission: the kernel allows only root (kernel.yama.ptrace_scope is "
             f"{scope}); {_AS_ROOT}"
         )
     return (
-        "py-spy may not look: the kernel, or the container, keeps it from it; give it SYS_PTRACE "
+        "py-spy has no permission: the kernel or the container denies it; give it SYS_PTRACE "
         f"(docker run --cap-add SYS_PTRACE), or {_AS_ROOT} on the host"
     )
 

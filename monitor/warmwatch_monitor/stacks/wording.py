@@ -130,33 +130,37 @@ def threads(stacks: Sequence[ThreadStack]) -> Iterator[str]:
         yield from lines
 
 
-def rank_stacks(
-    view: RankView,
-    compilers: Sequence[Compiler],
-    present: Sequence[ThreadStack],
-    left: Sequence[Stacks],
-    kernel: Sequence[KernelThreads],
-    problems: Sequence[str],
-    now_ns: int,
-) -> RankStacks:
+class RankProcess(Struct, frozen=True, kw_only=True):
+    """The result for one rank. ``problems``: why something is missing, one sentence each."""
+
+    view: RankView
+    compilers: Sequence[Compiler] = ()
+    present: Sequence[ThreadStack] = ()
+    left: Sequence[Stacks] = ()
+    kernel: Sequence[KernelThreads] = ()
+    problems: Sequence[str] = ()
+
+
+def rank_stacks(of: RankProcess, now_ns: int) -> RankStacks:
     """The same for programs."""
-    last = left[-1] if left and not present else None
-    _, *beside_it = (line.strip() for line in heading(view))
+    view, present = of.view, of.present
+    last = of.left[-1] if of.left and not present else None
+    _, *more = (line.strip() for line in heading(view))
     return RankStacks(
         run=view.run,
         rank=view.rank,
         pid=view.figures.life.pid,
         state=view.judgement.state.value,
-        summary=beside_it[0],
-        conditions=beside_it[1:],
-        compilers=[*compilers],
+        summary=more[0],
+        conditions=more[1:],
+        compilers=[*of.compilers],
         source="py-spy" if present else "agent" if last else None,
         age_seconds=0.0 if present else max(0, now_ns - last.at_ns) / 1e9 if last else None,
         phase=last.phase if last else None,
         threads=[_thread(one) for one in present or (last.threads if last else ())],
         threads_left_out=last.threads_left_out if last else 0,
-        kernel_threads=[*kernel],
-        problems=[*problems],
+        kernel_threads=[*of.kernel],
+        problems=[*of.problems],
     )
 
 
