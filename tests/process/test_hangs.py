@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import stat
-import urllib.request
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import slots
-from support.daemon import daemon
+from support.daemon import daemon, status_of
 from support.filesystems import NotHereError, frozen, mounted
 from support.records import wait_until
 from support.trainings import Training, run, training
@@ -42,13 +40,8 @@ def _no_py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("warmwatch_monitor.stacks.py_spy.find", lambda: None)
 
 
-def answer(url: str) -> Any:
-    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
-        return json.load(reply)
-
-
 def rank(url: str) -> Any:
-    (one,) = answer(url)["runs"][0]["ranks"]
+    (one,) = status_of(url)["runs"][0]["ranks"]
     return one
 
 
@@ -70,7 +63,7 @@ def stacks(*words: str) -> Result:
 
 def until_it_hangs(url: str, words: str) -> None:
     wait_until(lambda: clause(url).endswith(words))
-    output = answer(url)
+    output = status_of(url)
     assert any(detail.endswith(words) for detail in output["runs"][0]["details"])
     assert exit_code(output) == 4
 
@@ -117,7 +110,7 @@ while tasks() > before: pass
         started.go()
         started.reach("over")
         wait_until(lambda: rank(u)["state"] == "warm")
-        assert (clause(u), exit_code(answer(u))) == ("", 0)
+        assert (clause(u), exit_code(status_of(u))) == ("", 0)
         assert stacks("--dir", str(records)).exit_code == 1
         assert stacks("--dir", str(records), "--rank", "0").exit_code == 1
         started.go()
@@ -195,8 +188,8 @@ def test_a_cache_on_a_full_disk_is_a_failure_and_not_a_hang(records: Path, tmp_p
                 started.go()
                 assert started.wait() != 0
             wait_until(lambda: rank(url)["state"] == "failed")
-            assert exit_code(answer(url)) == 4
-            assert "failed after 0 steps: " in answer(url)["runs"][0]["summary"]
+            assert exit_code(status_of(url)) == 4
+            assert "failed after 0 steps: " in status_of(url)["runs"][0]["summary"]
     except NotHereError as error:
         pytest.skip(str(error))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,13 +9,12 @@ import urllib.error
 import urllib.request
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from attacks import floods
 from support.cgroups import enter, limited, possible
-from support.daemon import daemon, daemon_process
+from support.daemon import daemon, daemon_process, status_of
 from support.deployment import KUBERNETES, documents
 from support.records import environment, held, wait_until, warm, write_record
 from support.users import shared
@@ -38,11 +36,6 @@ while True:
 """
 
 
-def get(url: str) -> Any:
-    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
-        return json.load(reply)
-
-
 def test_a_training_that_the_oom_killer_ended_is_reported_as_out_of_memory(memory: Path) -> None:
     with (
         limited(LIMIT) as group,
@@ -60,12 +53,12 @@ def test_a_training_that_the_oom_killer_ended_is_reported_as_out_of_memory(memor
         assert training.stdout
         assert training.stdout.readline() == "stands\n"
         # from when the host has looked at it, its group is followed
-        wait_until(lambda: get(url)["runs"] and get(url)["runs"][0]["ranks"][0]["process"])
+        wait_until(lambda: (runs := status_of(url)["runs"]) and runs[0]["ranks"][0]["process"])
         training.stdin.write("\n")
         training.stdin.flush()
         assert training.wait() == -signal.SIGKILL
-        wait_until(lambda: "out of memory" in get(url)["runs"][0]["summary"])
-        (run,) = get(url)["runs"]
+        wait_until(lambda: "out of memory" in status_of(url)["runs"][0]["summary"])
+        (run,) = status_of(url)["runs"]
         assert run["state"] == "lost"
         assert "the kernel killed it: out of memory" in run["ranks"][0]["evidence"]
 
@@ -127,7 +120,7 @@ def test_a_daemon_at_its_global_limits_fits_the_limit_of_the_daemonset() -> None
         with started as (process, url):
             wait_until(lambda: _answer(f"{url}/status?run=none") == 404)  # 503 until all are read
             for _ in range(5):
-                assert sum(len(run["ranks"]) for run in get(url)["runs"]) == SHOWN
+                assert sum(len(run["ranks"]) for run in status_of(url)["runs"]) == SHOWN
                 with urllib.request.urlopen(f"{url}/metrics", timeout=60) as reply:
                     assert reply.read().count(b"warmwatch_steps_total{") == SHOWN
             assert process.poll() is None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.daemon import daemon
+from support.daemon import daemon, status_of
 from support.records import wait_until
 from support.trainings import training
 
@@ -82,14 +80,8 @@ class Places:
         Path(f"{self.prefix}{place}-go").touch()
 
 
-def status(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
-        answer: dict[str, Any] = json.load(reply)
-    return answer
-
-
 def only_run(url: str) -> dict[str, Any]:
-    runs: list[dict[str, Any]] = status(url)["runs"]
+    runs: list[dict[str, Any]] = status_of(url)["runs"]
     return runs[0] if len(runs) == 1 else {"state": "", "ranks": [], "summary": ""}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from support.forked import Forked
 from support.preloaded import DAEMON, OWN_OF_DAEMON, Preloaded
@@ -93,3 +96,16 @@ def _ready(url: str) -> bool:
             return reply.status == 200
     except OSError:
         return False
+
+
+def status_of(url: str) -> dict[str, Any]:
+    """The answer of the daemon at ``url``."""
+    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
+        answer: dict[str, Any] = json.load(reply)
+    return answer
+
+
+def free_address() -> str:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from support.daemon import daemon_process
+from support.daemon import daemon_process, free_address
 from support.records import environment, wait_until, warm, write_record
 from support.web import Authority, ask
 from warmwatch_monitor.cli import cli
@@ -62,11 +62,6 @@ def test_the_link_of_a_daemon_with_tls_uses_https(tmp_path: Path) -> None:
         assert ask(url, "/", tls=authority.trusted()).status == 200
         process.communicate("", timeout=600)
     assert process.returncode == 0
-
-
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def is_free(url: str) -> bool:

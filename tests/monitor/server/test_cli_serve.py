@@ -13,25 +13,17 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import builders as b
-from support.daemon import completed, daemon, daemon_process
+from support.daemon import completed, daemon, daemon_process, status_of
 from support.records import compiling, environment, held, update, wait_until, warm, write_record
 from support.values import replace
 from warmwatch import __version__
 from warmwatch_monitor.api.event_log import Recent
 from warmwatch_monitor.server.logs import DaemonLog
-
-
-def status(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
-        answer: dict[str, Any] = json.load(reply)
-    return answer
 
 
 def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -42,15 +34,15 @@ def serve(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]
 def test_a_daemon_follows_a_training_from_compiling_to_warm_to_lost(tmp_path: Path) -> None:
     folder = write_record(tmp_path, compiling())
     with held(folder) as training, daemon(tmp_path) as url:
-        assert [run["state"] for run in status(url)["runs"]] == ["compiling"]
+        assert [run["state"] for run in status_of(url)["runs"]] == ["compiling"]
         update(folder, warm())
-        wait_until(lambda: status(url)["warm"] is True)
+        wait_until(lambda: status_of(url)["warm"] is True)
         training.kill()
         training.wait()
         gone = time.time()
-        wait_until(lambda: status(url)["at"] > gone)
-        assert status(url)["runs"][0]["state"] == "lost"
-        assert status(url)["warm"] is None
+        wait_until(lambda: status_of(url)["at"] > gone)
+        assert status_of(url)["runs"][0]["state"] == "lost"
+        assert status_of(url)["warm"] is None
 
 
 def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
@@ -62,7 +54,7 @@ def test_json_prints_process_and_address_in_one_line(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout
         made = json.loads(process.stdout.readline())
-        directories = status(made["url"])["directories"]
+        directories = status_of(made["url"])["directories"]
         process.terminate()
     assert directories == made["directories"] == [str(tmp_path)]
     assert (made["pid"], made["history"]) == (process.pid, state)
@@ -83,7 +75,7 @@ def test_a_daemon_serves_although_the_disk_of_its_log_is_full(tmp_path: Path) ->
         def answers() -> bool:
             assert process.poll() is None, "it has ended"
             try:
-                return bool(status(f"http://{address}")["warm"])
+                return bool(status_of(f"http://{address}")["warm"])
             except OSError:
                 return False
 
@@ -97,7 +89,7 @@ def test_a_signal_stops_the_daemon_with_exit_0_and_an_empty_stderr(
     tmp_path: Path, signum: signal.Signals
 ) -> None:
     with daemon_process("--dir", str(tmp_path)) as (process, url):
-        wait_until(lambda: status(url)["sources"][0]["up"])
+        wait_until(lambda: status_of(url)["sources"][0]["up"])
         process.send_signal(signum)
         _, errors = process.communicate(timeout=240)
     assert (process.returncode, errors) == (0, "")
@@ -140,7 +132,7 @@ def test_a_missing_directory_is_reported_and_read_once_it_exists(tmp_path: Path)
     later = tmp_path / "later"
     with daemon_process("--dir", str(later), "--interval", "0.05") as (process, url):
         with held(write_record(later, warm())):
-            wait_until(lambda: status(url)["warm"])
+            wait_until(lambda: status_of(url)["warm"])
         process.terminate()
         _, errors = process.communicate(timeout=240)
     assert errors == f"warmwatch: {later} does not exist yet; it is watched from when it does\n"
@@ -150,8 +142,8 @@ def test_a_missing_directory_is_reported_and_read_once_it_exists(tmp_path: Path)
 def test_an_ended_run_is_removed_after_the_retention(tmp_path: Path) -> None:
     with daemon(tmp_path, "--retention", "0.5") as url:
         with held(write_record(tmp_path, warm())):
-            wait_until(lambda: status(url)["runs"])
-        wait_until(lambda: not status(url)["runs"])
+            wait_until(lambda: status_of(url)["runs"])
+        wait_until(lambda: not status_of(url)["runs"])
 
 
 def test_a_port_in_use_exits_6_with_advice() -> None:
@@ -222,12 +214,12 @@ def test_an_invalid_setting_exits_2_and_is_named(
 def test_the_daemon_accepts_the_agent_s_variables(tmp_path: Path) -> None:
     agent = {"WARMWATCH_RUN": "x", "WARMWATCH_WARM_STEPS": "5", "WARMWATCH_DISABLE": "1"}
     with daemon_process("--dir", str(tmp_path), **agent) as (_, url):
-        wait_until(lambda: status(url)["sources"][0]["up"])
+        wait_until(lambda: status_of(url)["sources"][0]["up"])
 
 
 def test_an_option_overrides_its_variable(tmp_path: Path) -> None:
     with daemon_process("--dir", str(tmp_path), WARMWATCH_DIR="/nowhere") as (_, url):
-        assert status(url)["directories"] == [str(tmp_path)]
+        assert status_of(url)["directories"] == [str(tmp_path)]
 
 
 def test_without_the_extra_serve_prints_the_pip_command() -> None:
@@ -278,12 +270,12 @@ def test_each_change_is_logged_as_one_structured_line(tmp_path: Path, style: str
             url,
         ),
     ):
-        wait_until(lambda: status(url)["warm"])
+        wait_until(lambda: status_of(url)["warm"])
         (tmp_path / "stray").write_text("")
-        wait_until(lambda: status(url)["refusals"])
+        wait_until(lambda: status_of(url)["refusals"])
         training.kill()
         training.wait()
-        wait_until(lambda: status(url)["runs"][0]["state"] == "lost")
+        wait_until(lambda: status_of(url)["runs"][0]["state"] == "lost")
         process.terminate()
         _, errors = process.communicate(timeout=240)
     if style == "json":
@@ -319,13 +311,13 @@ def test_an_unread_log_pipe_does_not_block_the_daemon(tmp_path: Path) -> None:
 
         def answers() -> bool:
             try:
-                return bool(status(f"http://{address}")["refusals"])
+                return bool(status_of(f"http://{address}")["refusals"])
             except OSError:
                 return False
 
         wait_until(answers)
-        before = status(f"http://{address}")["at"]
-        wait_until(lambda: status(f"http://{address}")["at"] > before)
+        before = status_of(f"http://{address}")["at"]
+        wait_until(lambda: status_of(f"http://{address}")["at"] > before)
         process.terminate()
         assert process.wait(60) == 0
     os.close(reads)
@@ -361,7 +353,7 @@ def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_pat
             reported.clear()
             assert hears("RELOADING=1\nMONOTONIC_USEC=")
             assert hears("READY=1")
-            assert status(url)["warm"], "a hang-up ends nothing"
+            assert status_of(url)["warm"], "a hang-up ends nothing"
             reported.clear()
             process.send_signal(signal.SIGSTOP)
             manager.settimeout(1)

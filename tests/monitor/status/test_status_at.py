@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import builders as b
-from support.daemon import daemon
+from support.daemon import daemon, status_of
 from support.documents import status
 from support.records import held, live_slot, update, wait_until, write_record
 from support.values import replace
@@ -19,18 +17,12 @@ from warmwatch.shared.record import StepCounts
 from warmwatch_monitor.model import SourceHealth
 
 
-def requested(url: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{url}/status", timeout=60) as reply:
-        answer: dict[str, Any] = json.load(reply)
-    return answer
-
-
 def read_after(url: str, moment: float) -> dict[str, Any]:
     """The first answer of which all was read after ``moment``."""
     answers: list[dict[str, Any]] = []
 
     def there() -> bool:
-        answers.append(requested(url))
+        answers.append(status_of(url))
         return bool(answers[-1]["at"] > moment)
 
     wait_until(there)

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import builders
-from support.daemon import daemon, daemon_process
+from support.daemon import daemon, daemon_process, free_address
 from support.records import (
     compiling,
     ended,
@@ -34,7 +34,7 @@ from support.records import (
 )
 from support.values import replace
 from warmwatch.shared import record
-from warmwatch.shared.record import Slot, StepCounts
+from warmwatch.shared.record import Slot
 from warmwatch_monitor import settings
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client import daemon as asking
@@ -49,16 +49,10 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WARMWATCH_DIR", raising=False)
 
 
-def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
-
-
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["status", *arguments])
 
 
-STALE = StepCounts(steps=3, last_step_ns=1)
 # made when the test runs: a rank that steps counts as stalled after a minute without one, and
 # one that has ended leaves after a quarter of an hour
 LIVING: dict[str, tuple[Callable[[], Slot], int]] = {
