@@ -56,7 +56,8 @@ _NEAR_LIMIT = 0.95
 _POLL_NS = 10**9  # NVML's averages are not shorter
 _WINDOW, _WINDOW_STEPS = 30.0, 4
 _RARE, _PAUSES = 600.0, {"saving": "saving", "evaluating": "evaluation"}  # minutes apart
-_LEAST, _LEAST_STEPS, _LEAST_PAUSES = 5.0, 3, 2
+_LEAST, _LEAST_STEPS = 5.0, 3
+_RECURS = 1.25  # times the longest pause: less is that pause alone, and it has no rate
 _FIRST_POLL = 30.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
@@ -296,11 +297,20 @@ class Mean(NamedTuple):
 
     value: float
     seconds: float
+    largest: float = 0.0  # part of ``value`` times ``seconds`` that one call added
 
     def with_more(self, value: float, seconds: float, window: float) -> Mean:
         weight = min(self.seconds, max(0.0, window - seconds))
-        total = weight + seconds
-        return Mean((self.value * weight + value * seconds) / total, total) if total else self
+        if not (total := weight + seconds):
+            return self
+        largest = self.largest * (weight / self.seconds if weight else 0.0)
+        mean = (self.value * weight + value * seconds) / total
+        return Mean(mean, total, max(largest, value * seconds))
+
+    @property
+    def recurs(self) -> bool:
+        """Whether it is more than one large part."""
+        return self.value * self.seconds >= _RECURS * self.largest
 
 
 class Window(Struct, frozen=True, kw_only=True):
@@ -309,8 +319,8 @@ class Window(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
         wait_ns, saving_ns, evaluating_ns, batches: totals at that step. gpu_ns: the last GPU
-        reading. cpu_seconds: of its process. pauses: in how many steps it saved and evaluated, by
-        the name of the average. fetched_ahead: see :class:`Load`. verdict: the last one.
+        reading. cpu_seconds: of its process. fetched_ahead: see :class:`Load`. verdict: the
+        last one.
     """
 
     at_ns: int
@@ -325,7 +335,6 @@ class Window(Struct, frozen=True, kw_only=True):
     cpu_seconds: float | None = None
     means: Mapping[str, Mean] = {}
     throttled: Mapping[str, Mean] = {}
-    pauses: Mapping[str, int] = {}
     verdict: LimitedBy | None = None
 
 
@@ -351,8 +360,7 @@ def follow(
         cpu_seconds=view.process.cpu_seconds if view.process else None,
     )
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
-        means, pauses = ({}, {}) if known else _first_poll(view)
-        return replace(now, means=means, pauses=pauses)
+        return replace(now, means={} if known else _first_poll(view))
     if now.step_ns == known.step_ns:  # a pause since belongs to the step that comes
         now = replace(
             now,
@@ -361,14 +369,14 @@ def follow(
             evaluating_ns=known.evaluating_ns,
             batches=known.batches,
         )
-    means, throttled, pauses = dict(known.means), dict(known.throttled), dict(known.pauses)
+    means, throttled = dict(known.means), dict(known.throttled)
     window = _window(view)
     if took := (now.step_ns - known.step_ns) / 1e9:
         waited = (now.wait_ns - known.wait_ns) / 1e9
         _add(means, "waiting", min(1.0, waited / took), took, window)
-        _add_pause(means, pauses, "saving", now.saving_ns - known.saving_ns, took, window)
+        _add_pause(means, "saving", now.saving_ns - known.saving_ns, took, window)
         spent_ns = now.evaluating_ns - known.evaluating_ns
-        _add_pause(means, pauses, "evaluating", spent_ns, took, window)
+        _add_pause(means, "evaluating", spent_ns, took, window)
         if now.batches > known.batches and not spent_ns:
             # each wait of the training's own thread takes some time
             now = replace(now, fetched_ahead=now.wait_ns == known.wait_ns)
@@ -384,20 +392,14 @@ def follow(
         _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
     if took > 0 and view.process and view.process.queued_ratio is not None:
         _add(means, "queued", view.process.queued_ratio, took, window)
-    return replace(now, means=means, throttled=throttled, pauses=pauses, verdict=known.verdict)
+    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
 
 
 def _add_pause(
-    means: dict[str, Mean],
-    pauses: dict[str, int],
-    name: str,
-    spent_ns: int,
-    took: float,
-    window: float,
+    means: dict[str, Mean], name: str, spent_ns: int, took: float, window: float
 ) -> None:
     """Add the saves or evaluations within ``took`` seconds, up to one step."""
     _add(means, name, min(1.0, spent_ns / 1e9 / took), took, max(_RARE, window))
-    pauses[name] = pauses.get(name, 0) + (spent_ns > 0)
 
 
 def _window(view: RankView) -> float:
@@ -409,12 +411,12 @@ def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window
     means[name] = means.get(name, Mean(0.0, 0.0)).with_more(value, seconds, window)
 
 
-def _first_poll(view: RankView) -> tuple[dict[str, Mean], dict[str, int]]:
+def _first_poll(view: RankView) -> dict[str, Mean]:
     """Shares of the whole run, for a reader that comes late; empty soon after compile activity.
 
     They include the wait for the first batch, so the time is that since the agent attached.
     Compiling is no share of a warm run. How much of it was in evaluations is not known. Of the
-    pauses, only the longest is known: what others took is as good as a second one.
+    pauses, only the longest is known by itself.
     """
     steps, counts = view.figures.steps, view.record.slot.compile
     spent = {
@@ -424,19 +426,19 @@ def _first_poll(view: RankView) -> tuple[dict[str, Mean], dict[str, int]]:
     }
     compiling, attached = view.figures.compile.seconds, view.figures.who.attached_at
     if attached is None or steps.last_at is None:
-        return {}, {}
+        return {}
     ran = steps.last_at - attached - compiling
     since = view.judgement.clean_steps * (steps.length or 0.0)
     if min(ran, since) < _FIRST_POLL or min(compiling, spent["evaluating"]) > MARGIN * ran:
-        return {}, {}
+        return {}
     long = view.figures.log.long_steps
     longest = {
         "saving": max((one.saving_seconds for one in long), default=0.0),
         "evaluating": max((one.evaluating_seconds for one in long), default=0.0),
     }
-    means = {name: Mean(min(1.0, one / ran), ran) for name, one in spent.items()}
-    again = [name for name, one in longest.items() if spent[name] > (1 + MARGIN) * one]
-    return means, dict.fromkeys(again, _LEAST_PAUSES)
+    return {
+        name: Mean(min(1.0, one / ran), ran, longest.get(name, 0.0)) for name, one in spent.items()
+    }
 
 
 def _is_training(view: RankView, now_ns: int) -> bool:
@@ -482,7 +484,7 @@ def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> f
 
 def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
     """``window`` with the saves and evaluations since its last step, and the one in progress."""
-    slot, means, pauses = view.record.slot, dict(window.means), dict(window.pauses)
+    slot, means = view.record.slot, dict(window.means)
     counts, took = slot.compile, (now_ns - window.step_ns) / 1e9
     for name, spent_ns, since_ns in (
         ("saving", counts.saving_ns - window.saving_ns, saving_since_ns(slot.steps, counts)),
@@ -494,8 +496,8 @@ def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
     ):
         spent_ns += max(0, now_ns - since_ns) if since_ns else 0
         if spent_ns and took > 0:
-            _add_pause(means, pauses, name, spent_ns, took, _window(view))
-    return replace(window, means=means, pauses=pauses)
+            _add_pause(means, name, spent_ns, took, _window(view))
+    return replace(window, means=means)
 
 
 def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> Load:
@@ -520,7 +522,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         by_chance=[
             verdict
             for name, verdict in _PAUSES.items()
-            if name not in settled or window.pauses.get(name, 0) < _LEAST_PAUSES
+            if name not in settled or not window.means[name].recurs
         ],
         power=watts / limit if watts is not None and limit else None,
         throttled={

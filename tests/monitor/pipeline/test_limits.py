@@ -223,6 +223,7 @@ class Training:
     def view(self, *, begun: int = 2, run: str = "gpt2", **identity: object) -> RankView:
         """As of now."""
         at, gpu = NOW + self.seconds * SECOND, None
+        paused = self.spent["saving_ns"] + self.spent["evaluating_ns"]
         if self.gpu:
             gpu = replace(b.gpu(0, **self.gpu), at_ns=at)
             identity = {"gpus": (gpu.uuid,), **identity}
@@ -234,6 +235,8 @@ class Training:
                 begun=begun,
                 activities_seen=begun,
                 clean_after=b.WARM.steps.steps - 3,
+                irregular_step_ns=NOW - 3 * SECOND // 2 + paused,
+                clean_sum_before_ns=b.WARM.compile.clean_sum_ns,
                 saving_ns=self.spent["saving_ns"],
                 evaluating_ns=self.spent["evaluating_ns"],
                 evaluating_since_ns=self.evaluating_since and NOW + self.evaluating_since * SECOND,
@@ -317,6 +320,25 @@ def test_one_pause_has_no_rate_and_two_have_one(name: str) -> None:
     assert verdict(training.after(300)) == "compute"
 
 
+@pytest.mark.parametrize("name", ["saving", "evaluating"])
+def test_short_pauses_next_to_a_long_one_give_it_no_rate(name: str) -> None:
+    training = Training(**COMPUTES)
+    assert verdict(training.after(20, **{f"{name}_ns": 0.01})) == "compute"
+    training.paused(20, f"{name}_ns")
+    assert verdict(training.after(5, **{f"{name}_ns": 0.01})) is None
+
+
+def test_a_long_pause_of_the_past_does_not_hide_what_recurs_now() -> None:
+    training = Training(**COMPUTES)
+    training.after(20)
+    training.paused(300, "saving_ns")
+    training.after(3000)
+    for _ in range(30):
+        training.paused(10, "saving_ns")
+        load = training.after(10)
+    assert verdict(load) == "saving"
+
+
 def test_a_short_save_leaves_the_verdict_of_the_gpu() -> None:
     training = Training(**COMPUTES)
     training.after(20)
@@ -372,7 +394,6 @@ def test_averages_start_over_after_compile_activity() -> None:
     training.after(40, batch_wait_ns=0.5)
     window = follow(training.window, training.view(begun=3), NOW + 41 * SECOND, {1})
     assert not window.means
-    assert not window.pauses
     assert window.verdict is None
 
 
