@@ -94,7 +94,10 @@ class StepAttribution:
                 return False
         else:
             replaces = False
-        steady = self._keys.get(id(optimizer)) == key
+        before = self._keys.get(id(optimizer))
+        # a program may give the leader new parameters and free the old ones
+        replaces = replaces or (new and before == self.leader and self._seen[before]() is None)
+        steady = before == key
         self._keys[id(optimizer)] = key
         if key != self.leader and not self._takes_over(key, replaces=replaces):
             return False

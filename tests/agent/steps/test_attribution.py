@@ -30,7 +30,8 @@ def optimizers() -> dict[str, Any]:
 def steps_of(calls: str) -> int:
     """The steps of a loop that calls its optimizers in this order.
 
-    Those in capital letters were created before it; "+" creates a new optimizer "n".
+    Those in capital letters were created before it. "+" creates a new optimizer "n"; "*" gives all
+    optimizers new parameters, as Gaussian splatting does.
     """
     count = leader = 0
 
@@ -46,6 +47,11 @@ def steps_of(calls: str) -> int:
         if name == "+":
             made["n"] = Optimizer(param_groups=[{"params": [Parameter()]}])
             attribution.created(made["n"])
+            continue
+        if name == "*":
+            kept = [Parameter() for _ in made]  # before the old ones are freed: other ids
+            for optimizer in made.values():
+                optimizer.param_groups[0]["params"] = [kept.pop()]
             continue
         optimizer = made[name]
         count += id(optimizer) == leader or attribution.is_step(optimizer)
@@ -68,6 +74,8 @@ def steps_of(calls: str) -> int:
         (("A" * 5 + "B" * 5) * 3 + "AAAAAB" * 10, 79),  # turns, then a GAN
         (("A" * 5 + "B" * 5) * 3 + "AB" * 10, 39),
         (("A" * 5 + "+" + "n" * 5) * 7, 70),  # a probe after each epoch
+        (("ABC" * 5 + "*") * 7, 35),
+        (("AAAAAB" + "*") * 7, 35),
         ("A" * 9 + ("+nnnnn" + "A") * 20, 110),  # MAML after a pretraining
     ],
 )
