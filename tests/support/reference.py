@@ -53,7 +53,9 @@ PARTS = {  # how the names of metrics begin -> heading
 }
 
 PAGE = re.compile(r"\b(docs/[\w/-]+\.md)(#[\w-]+)?")
-TABLE = re.compile(r"(<!-- made: ([\w ]+) -->).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(
+    r"(<!-- made by `python -m support.reference`: ([\w ]+) -->).*?(<!-- end -->)", re.DOTALL
+)
 JSON_OUTPUT = {
     "run": RunDocument,
     "runs": RunsDocument,
