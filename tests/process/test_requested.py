@@ -71,6 +71,10 @@ class Augmented(torch.utils.data.Dataset):
 def augment(x): return x + 1
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 frozen = make().requires_grad_(False)
+class Odd(torch.nn.Linear):
+    def __getattr__(self, name):
+        if name in ("param_groups", "__self__"): raise RuntimeError(name)
+        return super().__getattr__(name)
 def no_time(function): function(); return overdue()
 def later(function): function(); train(model, o, 3); return overdue()
 found = {}
@@ -80,6 +84,7 @@ for name, wait, request in (
     ("in place", later, lambda: make().compile(backend="eager")),
     ("decorated", later, lambda: torch.compile(backend="eager")(model)),
     ("compiler", later, lambda: torch.compiler.compile(model, backend="eager")),
+    ("odd", later, lambda: compiled(Odd(8, 1))),
     ("optimizer", later, lambda: compiled(o.step)),
     ("late", no_time, lambda: compiled(model)),
     ("function", later, lambda: compiled(lambda x: model(x))),
@@ -98,7 +103,7 @@ result(found)
 
 def test_only_what_every_step_calls_is_missed(records: Path) -> None:
     found = result_of(records, OVERDUE, attach=False)
-    missed = {"model", "its method", "in place", "decorated", "compiler", "optimizer"}
+    missed = {"model", "its method", "in place", "decorated", "compiler", "odd", "optimizer"}
     assert {name for name, overdue in found.items() if overdue} == missed
 
 

@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any
 
 from warmwatch._guard import report
@@ -119,12 +119,13 @@ def compiled_by(caller: FrameType | None) -> Any:
 def trains(compiled: Any) -> bool:
     """Whether every step calls it: a module in training with parameters to train, or a method of
     one or of an optimizer. When a function is called is unknown."""
-    owner = getattr(compiled, "__self__", compiled)
-    if hasattr(owner, "param_groups"):
-        return True
-    if not getattr(owner, "training", False) or not hasattr(owner, "parameters"):
-        return False
-    return any(one.requires_grad for one in owner.parameters())
+    from torch.nn import Module
+    from torch.optim import Optimizer
+
+    owner = compiled.__self__ if isinstance(compiled, MethodType) else compiled
+    if isinstance(owner, Module):
+        return owner.training and any(one.requires_grad for one in owner.parameters())
+    return isinstance(owner, Optimizer)
 
 
 def is_asked_for(caller: FrameType | None) -> bool:
