@@ -11,14 +11,15 @@ from warmwatch_monitor.compare.comparison import mode_of, step_of
 from warmwatch_monitor.compare.noise import Repeats
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history.comparability import called
-from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import note, plain
 from warmwatch_monitor.report.whole import report, slowest_of
 from warmwatch_monitor.settings import load_history_settings
 
-_LISTED, MOST = 40, 5  # starts of its name that are loaded, and that are used
+# starts of its name that are listed, loaded and used: a summary of many ranks is large
+_LISTED, _LOADED, MOST = 40, 10, 5
 
 
 def repeats(compared: Sequence[RunSummary]) -> tuple[Repeats, ...]:
@@ -41,10 +42,17 @@ def _all(store: Store, compared: Sequence[RunSummary]) -> Iterator[list[RunSumma
         if step_of(one) is None:
             continue
         listed = store.readable(Wanted(called=called(one), limit=_LISTED))
-        others = store.summaries([each.id for each in listed if each.id not in used])
+        likely = (each.id for each in listed if each.id not in used and _may_be(one, each))
+        others = store.summaries(islice(likely, _LOADED))
         same = list(islice((each for each in others if is_same_program(one, each)), MOST))
         used.update(each.id for each in same)
         yield [one, *same]
+
+
+def _may_be(one: RunSummary, other: Listed) -> bool:
+    """Whether it can be the same program, from its list entry."""
+    mine = (one.owner, one.host, one.what.world_size, one.what.torch, one.what.commit)
+    return mine == (other.owner, other.host, other.world_size, other.torch, other.commit)
 
 
 def is_same_program(one: RunSummary, other: RunSummary) -> bool:
