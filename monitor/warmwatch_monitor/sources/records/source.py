@@ -254,8 +254,12 @@ class RecordsSource:
 
         Returns the users who have more than their share, and whether a share is too small.
         """
+        known = self._records.values()
+        if sum(one.weight for one in known) < SHOWN and not any(one.left_out for one in known):
+            self._shown = {}  # all have room
+            return frozenset(), False
         shown: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
-        for one in self._records.values():
+        for one in known:
             if isinstance(one.found, RecordReading):
                 shown[one.uid].append(one)
         needs = {uid: sum(one.weight for one in of_one) for uid, of_one in shown.items()}
