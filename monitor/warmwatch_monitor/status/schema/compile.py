@@ -272,7 +272,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     measure it.
     """
     functions: list[Function] | None = None
-    """The 10 most expensive functions, then the sum of the others. Null if the answer comes from Prometheus."""
+    """The 10 most expensive functions, then the sum of the others. Null if the answer comes from
+    Prometheus.
+    """
     progress: Counted | None = None
     """Progress of the activity; null if PyTorch counts nothing."""
     estimate: Estimate | None = None
