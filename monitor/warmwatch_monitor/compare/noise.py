@@ -12,7 +12,7 @@ from math import log, sqrt
 
 from msgspec import Struct
 
-from warmwatch_monitor.model.intervals import t_95
+from warmwatch_monitor.model.steps import t_95
 
 UNMEASURED = 0.05  # relative difference that may be noise if nothing ran twice
 

@@ -13,7 +13,6 @@ from operator import mul
 from msgspec import Struct
 
 from warmwatch.shared import record
-from warmwatch_monitor.model.intervals import t_95
 from warmwatch_monitor.model.machine import peak_flops
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
@@ -21,6 +20,8 @@ BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50))
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
+# of Student's t, two-sided, by degrees of freedom
+_T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
 # of each bin, in nanoseconds: its middle, and the mean square of lengths that are even within it
 _MIDDLES = tuple(
@@ -30,6 +31,11 @@ _MEAN_SQUARES = tuple(
     (low * low + low * high + high * high) / 3
     for low, high in pairwise((0, *record.BOUNDS_NS, record.BOUNDS_NS[-1]))
 )
+
+
+def t_95(freedom: int) -> float:
+    """How many standard errors a 95 % interval extends to each side."""
+    return _T_95[freedom - 1] if freedom <= len(_T_95) else 1.96 + 2.6 / freedom
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
