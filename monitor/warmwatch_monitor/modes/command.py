@@ -160,8 +160,8 @@ def modes(
     regional. Ctrl-C stops and prints the results so far.
 
     The losses of each mode are compared with eager's at the same steps. Set the same seed in every
-    run. Eager then runs a second time: differences of steps and losses within the noise between
-    two runs of one program do not count.
+    run. Eager then runs a second time, for the noise of losses and step times: a difference of step
+    times within the noise does not count.
 
     \b
     Exit code: 0 every mode was measured, except those that --budget left out
