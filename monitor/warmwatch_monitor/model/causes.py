@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -149,7 +148,7 @@ def spread(ranks: Iterable[RankView], read: Callable[[RankView], float | None]) 
     return Spread(min=least, min_rank=least_rank, max=greatest, max_rank=greatest_rank)
 
 
-class SlowRank(NamedTuple):
+class SlowRank(Struct, frozen=True):
     """A rank whose steps are longer than those of the others.
 
     Attributes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -46,7 +45,7 @@ class GpuReading(GpuValues, frozen=True, kw_only=True):
 _TERA = 1e12
 
 
-class Peaks(NamedTuple):
+class Peaks(Struct, frozen=True):
     """Teraflops of one kind of GPU, by the type that it computes in; ``None`` where it has none."""
 
     bfloat16: float | None
@@ -87,7 +86,7 @@ PEAKS: Mapping[tuple[str, ...], Peaks] = {
 }
 # another chip by the same number, or a share of one: a MIG device, a vGPU such as A40-8Q
 _ANOTHER = frozenset(("Laptop", "Max", "Ti", "SUPER", "D", "MIG"))
-_SHARE = re.compile(r"\d+[ABCQ]")
+_SHARE = r"\d+[ABCQ]"
 
 
 def peak_flops(gpu: str, dtype: str) -> float | None:
@@ -96,7 +95,7 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
     A MIG device or a vGPU is a part of a GPU; its share of the peak is not known.
     """
     words = set(gpu.replace("-", " ").split())
-    if words & _ANOTHER or any(map(_SHARE.fullmatch, words)):
+    if words & _ANOTHER or any(re.fullmatch(_SHARE, word) for word in words):
         return None
     for name, peaks in PEAKS.items():
         if words.issuperset(name):

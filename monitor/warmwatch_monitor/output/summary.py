@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, State, least_advanced
 
@@ -26,7 +29,7 @@ class Importance(IntEnum):
     REMEDY = 7  # what to do; never in the headline
 
 
-class Clause(NamedTuple):
+class Clause(Struct, frozen=True):
     """One fact in words.
 
     Attributes:
@@ -50,7 +53,7 @@ class Clause(NamedTuple):
         return self.alone or self.text
 
 
-class Headline(NamedTuple):
+class Headline(Struct, frozen=True):
     """An answer in words: ``summary`` fits ``LONGEST``; ``details``, the most important first."""
 
     summary: str
@@ -81,8 +84,8 @@ def more_important(text: str, words: Headline) -> Headline:
     """``words`` with ``text`` added to the headline if it fits, else as the first detail."""
     longer = f"{words.summary}{_JOINT}{text}"
     if len(longer) <= LONGEST:
-        return words._replace(summary=longer)
-    return words._replace(details=(text, *words.details))
+        return replace(words, summary=longer)
+    return replace(words, details=(text, *words.details))
 
 
 def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:
@@ -111,7 +114,7 @@ def cut(text: str, longest: int = LONGEST) -> str:
 _NAMED = 3  # of those that have ended
 
 
-class RunWords(NamedTuple):
+class RunWords(Struct, frozen=True):
     """A run: its name and state, its words in a list of runs, and its own headline."""
 
     run: str

@@ -7,7 +7,8 @@ decides. Pages of files that the kernel can drop do not count as used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from warmwatch_monitor.model import WorkersMemory
 from warmwatch_monitor.sources import proc
@@ -17,7 +18,7 @@ _UNLIMITED = 2**60  # of version 1, which has a number for it
 _WORTH_READING = 0.75  # of the limit: below it the workers are no concern
 
 
-class Group(NamedTuple):
+class Group(Struct, frozen=True):
     """A memory cgroup: its folder, the folder of all groups, and whether it is version 1."""
 
     folder: str
@@ -25,7 +26,7 @@ class Group(NamedTuple):
     first: bool
 
 
-class Use(NamedTuple):
+class Use(Struct, frozen=True):
     """Used bytes and their limit. ``cgroup``: whether a cgroup sets it."""
 
     used: int

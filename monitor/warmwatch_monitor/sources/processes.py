@@ -94,7 +94,7 @@ def with_descendants(root: int, children: Children) -> list[int]:
 WORKER = "compile worker"
 MOST = 8
 # ``x86_64-linux-gnu-g++-12`` is g++; collect2 and the assembler are GCC's own helpers
-_KNOWN = re.compile(
+_KNOWN = (
     r"(?:[\w.]+-)*"
     r"(cc1plus|cc1|g\+\+|gcc|c\+\+|clang\+\+|clang|icpx|nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink"
     r"|hipcc|ninja|make|cmake|as|collect2|ld|ld\.\w+|lld|lto1|lto-wrapper)"
@@ -104,7 +104,7 @@ _KNOWN = re.compile(
 
 def known_name(name: str) -> str | None:
     """The display name of a compiler; ``None`` for anything else."""
-    found = _KNOWN.fullmatch(name[:100])
+    found = re.fullmatch(_KNOWN, name[:100])
     return found[1] if found else None
 
 

@@ -11,7 +11,6 @@ import struct
 import threading
 import time
 from types import TracebackType
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -199,7 +198,7 @@ class ExitWatch:
         os.close(descriptor)
 
 
-class _ExitInfo(NamedTuple):
+class _ExitInfo(Struct, frozen=True):
     """``status`` as wait(2) returns it, if it is ``known``: once the process was reaped."""
 
     known: bool

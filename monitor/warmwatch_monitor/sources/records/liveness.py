@@ -55,7 +55,7 @@ def here() -> Origin:
 
 _PATIENCE_SECONDS = 1.0
 # an @ would make two runs look like one, and digits alone are another user's uid
-_USABLE = re.compile(r"[A-Za-z_][\w.-]{0,63}\$?", re.ASCII)
+_USABLE = r"(?a:[A-Za-z_][\w.-]{0,63}\$?)"
 
 
 class Owners:
@@ -122,7 +122,7 @@ def login(uid: int) -> str | None:
         alone = pwd.getpwnam(name).pw_uid == uid
     except (KeyError, OSError, ValueError):
         return None
-    return name if alone and _USABLE.fullmatch(name) else None
+    return name if alone and re.fullmatch(_USABLE, name) else None
 
 
 _EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat

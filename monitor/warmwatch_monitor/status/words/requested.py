@@ -29,7 +29,7 @@ _PLAIN = (
     ("cpp wrapper", "the C++ wrapper is on"),
     ("annotation", "an annotation in the program turns them off"),
 )
-_OPERATOR = re.compile(r"incompatible op (?P<name>[\w.:]+)")
+_OPERATOR = r"incompatible op (?P<name>[\w.:]+)"
 
 
 def turned_off(figures: Figures) -> str | None:
@@ -111,7 +111,7 @@ def plain_skip(reason: str | None) -> str | None:
     """PyTorch's reason in plain words; ``None`` if there are none for it."""
     if not reason:
         return None
-    if operator := _OPERATOR.search(reason):
+    if operator := re.search(_OPERATOR, reason):
         return f"{operator['name']} cannot be recorded"
     return next((words for part, words in _PLAIN if part in reason.lower()), None)
 
