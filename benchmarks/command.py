@@ -2,7 +2,8 @@
 
 CPU time with a warm file cache, and wall-clock time after every file that the command loads was
 dropped from the cache. The best of many runs, to exclude other load on the machine. Bytecode stays
-cached, as after the installation of a wheel.
+cached, as after the installation of a wheel. The commands run in an empty directory, since they
+would parse a ``pyproject.toml`` that mentions Warmwatch, such as that of this repository.
 """
 
 from __future__ import annotations
@@ -80,10 +81,14 @@ def _cold(files: list[Path], *words: str) -> float:
 def _run(*words: str) -> tuple[float, float]:
     """Milliseconds that one run took, and of CPU time."""
     began = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    _, status, used = os.wait4(process.pid, 0)
+    with tempfile.TemporaryDirectory() as empty:
+        process = subprocess.Popen(
+            [sys.executable, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=empty,
+        )
+        _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return (time.perf_counter() - began) * 1e3, (used.ru_utime + used.ru_stime) * 1e3
 

@@ -5,9 +5,10 @@ types, and nothing that makes them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
 from warmwatch.shared.states import LIMITS
 
@@ -304,3 +305,22 @@ class Refusal(Struct, frozen=True, kw_only=True):
     """Its path."""
     reason: str
     """Why it cannot be read, in one sentence."""
+
+
+_Copied = TypeVar("_Copied", bound=Struct)
+
+
+def copied(value: Struct, type: type[_Copied], **given: Any) -> _Copied:
+    """``value`` as a ``type``: its fields of the same name, and those that are ``given``.
+
+    A field that both types gain needs no line where they meet.
+    """
+    if not given:
+        return convert(value, type, from_attributes=True)
+    same = {name: getattr(value, name) for name in _common(value.__class__, type)}
+    return type(**{**same, **given})
+
+
+@cache
+def _common(source: type[Struct], target: type[Struct]) -> tuple[str, ...]:
+    return tuple(name for name in target.__struct_fields__ if name in source.__struct_fields__)

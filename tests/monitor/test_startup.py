@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from support.daemon import daemon
 from support.records import environment, held, warm, write_record
+from warmwatch_monitor import model
 from warmwatch_monitor.sources import nvml
 
 # Runs the command as the console script does, and prints on stderr what it loaded.
@@ -57,8 +60,9 @@ ELSEWHERE = {
 # what click loads for a completion, and for translations of its help
 OF_CLICK = {"click.shell_completion", "shlex", "locale"}
 OF_A_RUN = {
-    "warmwatch_monitor.pipeline.analysis",
-    "warmwatch_monitor.sources.records.followed_record",
+    *("warmwatch.shared.record", "warmwatch.shared.verdict", "json"),
+    *("warmwatch_monitor.model.figures", "warmwatch_monitor.status.words.run"),
+    *("warmwatch_monitor.pipeline.analysis", "warmwatch_monitor.sources.records.followed_record"),
 }
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}
@@ -116,6 +120,19 @@ def test_status_loads_the_code_of_a_run_with_the_first_record(tmp_path: Path) ->
         found = loaded("status", "--dir", str(tmp_path))
     assert found >= OF_A_RUN
     assert found & (AGENT | DAEMON | HISTORY | ELSEWHERE | OF_CLICK) == set()
+
+
+def test_the_model_has_the_names_that_type_checkers_see() -> None:
+    """They read its imports; Python finds each name when it is used."""
+    assert model.__file__ is not None
+    tree = ast.parse(Path(model.__file__).read_text())
+    (block,) = (one for one in tree.body if isinstance(one, ast.If))
+    for line in block.body:
+        assert isinstance(line, ast.ImportFrom)
+        assert line.module is not None
+        module = importlib.import_module(line.module)
+        for name in line.names:
+            assert getattr(model, name.name) is getattr(module, name.name), name.name
 
 
 def test_without_a_driver_its_bindings_are_not_loaded(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from types import TracebackType
 from support.looks import REQUESTED, TAKEN
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.sources.records.source import RecordsSource
-from warmwatch_monitor.status.words.sentence import run_answer
+from warmwatch_monitor.status.words.run import run_answer
 
 INTERVAL_NS = 50_000_000
 

@@ -22,7 +22,7 @@ from warmwatch_monitor.model.run_summary import (
     Wrapping,
 )
 from warmwatch_monitor.status.rank import rank as answer_of
-from warmwatch_monitor.status.words.sentence import run_sentence
+from warmwatch_monitor.status.words.run import run_sentence
 
 FORWARD = Compiled(
     ended=EPOCH - 150,

@@ -29,7 +29,7 @@ from warmwatch_monitor.status.schema.events import (
     StateEvent,
     WarmEvent,
 )
-from warmwatch_monitor.status.words.sentence import run_sentence
+from warmwatch_monitor.status.words.run import run_sentence
 
 _UNWARMED = frozenset({State.STARTING, State.COMPILING, State.WARMING, State.RECOMPILING})
 

@@ -30,7 +30,8 @@ from warmwatch_monitor.status.schema.events import (
     SampledRun,
     SampleEvent,
 )
-from warmwatch_monitor.status.words.sentence import answer, run_answer
+from warmwatch_monitor.status.words.run import run_answer
+from warmwatch_monitor.status.words.sentence import answer
 
 _DIGITS = 6  # of a second, a watt
 K = TypeVar("K")

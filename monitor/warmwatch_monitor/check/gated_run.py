@@ -112,7 +112,7 @@ def _causes(folder: str) -> CompileCauses:
 def _sound(snapshot: Snapshot, code: int, command: Sequence[str]) -> None:
     """Raises CannotCompareError unless all runs are complete, and one compiled something."""
     from warmwatch_monitor.check.wording import uncompiled, unfinished
-    from warmwatch_monitor.status.words.sentence import run_sentence
+    from warmwatch_monitor.status.words.run import run_sentence
 
     if code:
         raise CannotCompareError(

@@ -19,9 +19,9 @@ from warmwatch_monitor.compare.noise import noise as noise_of
 from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.output.amounts import clean_step
+from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.parts import Report, Steady
 from warmwatch_monitor.report.whole import report, slowest_of
-from warmwatch_monitor.status.rank import copied
 
 SCHEMA_VERSION = 1
 EAGER = "eager"  # in addition to the modes of torch.compile

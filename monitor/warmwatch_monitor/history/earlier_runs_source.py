@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from warmwatch_monitor.model import RankHistory, RecordReading
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS
 from warmwatch_monitor.settings import HistorySettings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, NVML, RECORDS, Readings, Source
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.earlier_runs import EarlierRuns
+    from warmwatch_monitor.model import RankHistory, RecordReading
 
 _TIMEOUT_SECONDS = 2.0
 _COMMAND_TIMEOUT_SECONDS = 0.5  # a user waits for the command

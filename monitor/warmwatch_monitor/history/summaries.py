@@ -30,14 +30,14 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Samples,
 )
+from warmwatch_monitor.published import copied
 from warmwatch_monitor.sources.records.parsed_journal import (
     ParsedCompilation,
     ParsedJournal,
     parse_journal,
 )
-from warmwatch_monitor.status.rank import copied
 from warmwatch_monitor.status.rank import rank as answer_of
-from warmwatch_monitor.status.words.sentence import run_sentence
+from warmwatch_monitor.status.words.run import run_sentence
 
 _ID_BYTES = 5  # 8 letters and digits
 _MOST_COMPILED = 40_000  # of all ranks of a run together

@@ -8,105 +8,131 @@ Readings hold raw data. For a rank, exports and views use only its Figures.
 A change begins in ``machine.py`` (a reading), ``figures.py`` (a figure of a rank), or
 ``snapshot.py`` (what is published).
 The closed lists of names, and the stack types, are re-exported from the record format.
+
+A module is loaded when one of its names is used: a host without records needs neither figures nor
+the record format.
 """
 
 from __future__ import annotations
 
-from warmwatch.shared.record import (
-    CACHES,
-    CATEGORIES,
-    DISABLED,
-    HALF_A_BIN,
-    KINDS,
-    MEMORY,
-    PHASES,
-    PROGRESS,
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from warmwatch.shared.record import (
+        CACHES,
+        CATEGORIES,
+        DISABLED,
+        HALF_A_BIN,
+        KINDS,
+        MEMORY,
+        PHASES,
+        PROGRESS,
+    )
+    from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
+    from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
+    from warmwatch_monitor.model.figures import (
+        BACKENDS,
+        Agent,
+        Baseline,
+        Compile,
+        Done,
+        EarlierWarmup,
+        Figures,
+        Gain,
+        Life,
+        Log,
+        Memory,
+        OpenActivity,
+        Progress,
+        RankHistory,
+        Underway,
+        Who,
+        Workers,
+        beyond_steady_seconds,
+    )
+    from warmwatch_monitor.model.machine import (
+        GpuReading,
+        ObservedTraining,
+        ProcessReading,
+        Sample,
+        Signs,
+    )
+    from warmwatch_monitor.model.records import (
+        FEWEST_STEPS,
+        OF_GRAPHS,
+        Beginning,
+        Compilation,
+        Cost,
+        CudagraphSkip,
+        Death,
+        Fallback,
+        FunctionCost,
+        GraphBreak,
+        LongStep,
+        Owner,
+        Recompile,
+        Recordings,
+        RecordReading,
+        Spill,
+        VaryingDim,
+        began_launch,
+        families,
+        last_sign_ns,
+    )
+    from warmwatch_monitor.model.snapshot import (
+        RankView,
+        RunView,
+        Snapshot,
+        Spending,
+        all_warm,
+        any_compiling,
+        incomplete,
+        limit_of,
+        of_owner,
+        why_left_out,
+    )
+    from warmwatch_monitor.model.steps import (
+        BUCKET_SECONDS,
+        DTYPE,
+        Lengths,
+        Pauses,
+        Steps,
+        Utilization,
+        Warmups,
+        WarmupSpan,
+        Worth,
+    )
+    from warmwatch_monitor.published import (
+        Compiler,
+        Counted,
+        Estimate,
+        ExportHealth,
+        Host,
+        LimitedBy,
+        MemoryGrowth,
+        Refusal,
+        Slower,
+        SlowerPeriod,
+        SourceHealth,
+        WorkersMemory,
+    )
+
+# the one that loads least comes first
+_MODULES = (
+    "warmwatch_monitor.published",
+    *(f"{__name__}.{name}" for name in ("machine", "snapshot")),
+    *("warmwatch.shared.record", "warmwatch.shared.record.stack_file"),
+    *(f"{__name__}.{name}" for name in ("records", "steps", "figures", "causes")),
 )
-from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
-from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard
-from warmwatch_monitor.model.figures import (
-    BACKENDS,
-    Agent,
-    Baseline,
-    Compile,
-    Done,
-    EarlierWarmup,
-    Figures,
-    Gain,
-    Life,
-    Log,
-    Memory,
-    OpenActivity,
-    Progress,
-    RankHistory,
-    Underway,
-    Who,
-    Workers,
-    beyond_steady_seconds,
-)
-from warmwatch_monitor.model.machine import (
-    GpuReading,
-    ObservedTraining,
-    ProcessReading,
-    Sample,
-    Signs,
-)
-from warmwatch_monitor.model.records import (
-    FEWEST_STEPS,
-    OF_GRAPHS,
-    Beginning,
-    Compilation,
-    Cost,
-    CudagraphSkip,
-    Death,
-    Fallback,
-    FunctionCost,
-    GraphBreak,
-    LongStep,
-    Owner,
-    Recompile,
-    Recordings,
-    RecordReading,
-    Spill,
-    VaryingDim,
-    began_launch,
-    families,
-    last_sign_ns,
-)
-from warmwatch_monitor.model.snapshot import (
-    RankView,
-    RunView,
-    Snapshot,
-    Spending,
-    all_warm,
-    any_compiling,
-    incomplete,
-    limit_of,
-    of_owner,
-    why_left_out,
-)
-from warmwatch_monitor.model.steps import (
-    BUCKET_SECONDS,
-    DTYPE,
-    Lengths,
-    Pauses,
-    Steps,
-    Utilization,
-    Warmups,
-    WarmupSpan,
-    Worth,
-)
-from warmwatch_monitor.published import (
-    Compiler,
-    Counted,
-    Estimate,
-    ExportHealth,
-    Host,
-    LimitedBy,
-    MemoryGrowth,
-    Refusal,
-    Slower,
-    SlowerPeriod,
-    SourceHealth,
-    WorkersMemory,
-)
+
+
+def __getattr__(name: str) -> Any:
+    """A name that is not here yet: all names of the first module that has it are from now on."""
+    if not name.startswith("_") and f"{__name__}.{name}" not in _MODULES:
+        for module in _MODULES:
+            found = vars(import_module(module))
+            if name in found:
+                globals().update((key, found[key]) for key in found if not key.startswith("_"))
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

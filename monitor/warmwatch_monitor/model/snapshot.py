@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import is_
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import ENDED, WARM, Judgement, State
-from warmwatch_monitor.model.figures import Figures, Who
+from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.model.machine import GpuReading, ObservedTraining, ProcessReading
-from warmwatch_monitor.model.records import RecordReading
-from warmwatch_monitor.model.steps import Utilization, utilization
 from warmwatch_monitor.published import (
     Estimate,
     ExportHealth,
@@ -26,6 +24,12 @@ from warmwatch_monitor.published import (
     SourceHealth,
     WorkersMemory,
 )
+
+if TYPE_CHECKING:
+    from warmwatch.shared.verdict import Judgement
+    from warmwatch_monitor.model.figures import Figures, Who
+    from warmwatch_monitor.model.records import RecordReading
+    from warmwatch_monitor.model.steps import Utilization
 
 
 class Spending(Struct, frozen=True, kw_only=True):
@@ -113,6 +117,8 @@ class RankView(Struct, frozen=True, kw_only=True):
         """
         if len(self.gpus) != len(self.figures.who.gpus):
             return None
+        from warmwatch_monitor.model.steps import utilization
+
         names = [None if gpu.parent else gpu.name for gpu in self.gpus]
         return utilization(self.figures.worth, self.figures.steps.length, names)
 

@@ -246,7 +246,7 @@ class _Followed:
     def _words(self, run: RunView | None) -> str:
         from warmwatch.shared.phrases import duration
         from warmwatch_monitor.output.summary import shortened
-        from warmwatch_monitor.status.words.sentence import run_sentence
+        from warmwatch_monitor.status.words.run import run_sentence
 
         if run is None:
             return f"no step and no compilation for {duration(time.monotonic() - self.began)}"

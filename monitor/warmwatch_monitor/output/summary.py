@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, State, least_advanced
 
@@ -53,7 +52,7 @@ class Clause(Struct, frozen=True):
         return self.alone or self.text
 
 
-class Headline(Struct, frozen=True):
+class Headline(NamedTuple):
     """An answer in words: ``summary`` fits ``LONGEST``; ``details``, the most important first."""
 
     summary: str
@@ -84,8 +83,8 @@ def more_important(text: str, words: Headline) -> Headline:
     """``words`` with ``text`` added to the headline if it fits, else as the first detail."""
     longer = f"{words.summary}{_JOINT}{text}"
     if len(longer) <= LONGEST:
-        return replace(words, summary=longer)
-    return replace(words, details=(text, *words.details))
+        return words._replace(summary=longer)
+    return words._replace(details=(text, *words.details))
 
 
 def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from warmwatch_monitor.model import RankHistory, Refusal, RunView, Snapshot, SourceHealth
+from warmwatch_monitor.model import Refusal, RunView, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, Readings
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.model import RankHistory
     from warmwatch_monitor.pipeline.analysis import Analysed, Analysis
     from warmwatch_monitor.sources.records.source import RecordsReading
 

@@ -14,8 +14,8 @@ from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.parts import Function, Place, Priced, Recompiled
-from warmwatch_monitor.status.rank import copied
 
 _REASON = 160
 _Function = tuple[str | None, str | None, int | None]

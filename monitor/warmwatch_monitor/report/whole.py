@@ -19,7 +19,7 @@ from warmwatch_monitor.report.costs import costs, to_do
 from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
 from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
 from warmwatch_monitor.status.words.requested import break_remedy
-from warmwatch_monitor.status.words.sentence import numbers
+from warmwatch_monitor.status.words.run import numbers
 
 # as in the sentence of a living run: a long difference with a large share
 _APART_SECONDS, _APART_SHARE = 5.0, 0.2

@@ -10,12 +10,12 @@ from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError
-from warmwatch_monitor.model import GpuReading, ObservedTraining, RankHistory
 from warmwatch_monitor.model.budgets import POLL_SECONDS
 from warmwatch_monitor.settings import Settings
 from warmwatch_monitor.sources import nvml
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.model import GpuReading, ObservedTraining, RankHistory
     from warmwatch_monitor.sources.host import HostAndProcesses
     from warmwatch_monitor.sources.nvml.source import NvmlSource
     from warmwatch_monitor.sources.records.source import RecordsReading

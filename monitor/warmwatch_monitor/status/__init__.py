@@ -2,6 +2,6 @@
 is over.
 
 May import: ``pipeline`` types, ``model``, ``output``. It never reads a source.
-A change begins in ``schema/`` (a key: type, unit, description) and ``document.py`` or ``rank.py``
-(its value), or in ``words/`` (a sentence).
+A change begins in ``schema/`` (a key: type, unit, description) and ``document.py``, ``run.py`` or
+``rank.py`` (its value), or in ``words/`` (a sentence).
 """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import State, least_advanced
+from warmwatch.shared.states import State, least_advanced
 from warmwatch_monitor.errors import UnknownRunError, UnreadRunError
 from warmwatch_monitor.model import (
     GpuReading,
@@ -17,20 +16,12 @@ from warmwatch_monitor.model import (
     all_warm,
     any_compiling,
     incomplete,
-    spread,
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.status.rank import copied, rank
+from warmwatch_monitor.published import copied
 from warmwatch_monitor.status.schema import status as schema
-from warmwatch_monitor.status.words.progress import deadline
-from warmwatch_monitor.status.words.sentence import (
-    answer,
-    differences,
-    run_answer,
-    speaker_of,
-    unattached_evidence,
-)
+from warmwatch_monitor.status.words.sentence import answer, unattached_evidence
 
 
 def gpu(reading: GpuReading, now_ns: int) -> schema.Gpu:
@@ -52,58 +43,6 @@ def _throttled(reading: GpuReading) -> list[str] | None:
     return [reason for reason, holds in reading.throttled if holds]
 
 
-# A record can claim any world size, and the seen ranks can have gaps between them.
-MOST_MISSING_LISTED = 100
-
-
-def run_document(view: RunView) -> schema.Run:
-    missing = view.missing_ranges
-    words = run_answer(view)
-    return schema.Run(
-        run=view.run,
-        name=view.who.name,
-        owner=view.who.owner,
-        owner_uid=view.who.owner_uid,
-        state=view.state,
-        compiling=any_compiling([view]),
-        warm=all_warm([view]),
-        summary=words.summary,
-        details=list(words.details),
-        limited_by=view.limited_by,
-        compile_gpu_seconds=_sum(one.compile_gpu_seconds for one in view.ranks),
-        compile_joules=_sum(one.compile_joules for one in view.ranks),
-        world_size=view.world_size,
-        missing_ranks=list(islice(chain.from_iterable(missing), MOST_MISSING_LISTED)),
-        missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
-        missing_count=sum(map(len, missing)),
-        skew=_skew(view),
-        deadline=deadline(view, speaker_of(view)),
-        ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
-    )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of the known values; ``None`` if none is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def _skew(view: RunView) -> schema.Skew | None:
-    """How far apart the ranks are; ``None`` for a single rank."""
-    ranks = view.ranks
-    if len(ranks) < 2:
-        return None
-    return schema.Skew(
-        compile_seconds=spread(ranks, lambda one: one.figures.compile.seconds),
-        compilations=spread(ranks, lambda one: one.figures.compile.graphs_compiled),
-        graphs=spread(ranks, lambda one: one.figures.compile.graphs),
-        recompiles=spread(ranks, lambda one: one.figures.compile.recompiles_total),
-        first_step_at=spread(ranks, lambda one: one.figures.steps.first_at),
-        step_seconds=spread(view.living, lambda one: one.figures.steps.length),
-        differences=differences(view),
-    )
-
-
 _MOST_UIDS = 100  # users in the list
 
 
@@ -122,7 +61,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         warm=all_warm(runs),
         summary=words.summary,
         details=list(words.details),
-        runs=[run_document(one) for one in runs],
+        runs=_run_documents(runs),
         observed=[_observed(training) for training in snapshot.observed],
         gpus=[gpu(reading, snapshot.now_ns) for reading in snapshot.gpus],
         host=snapshot.host,
@@ -136,6 +75,14 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         left_out_uids=sorted(snapshot.left_out_uids)[:_MOST_UIDS],
         incomplete=incomplete(snapshot),
     )
+
+
+def _run_documents(runs: Sequence[RunView]) -> list[schema.Run]:
+    if not runs:
+        return []
+    from warmwatch_monitor.status.run import run_document  # loaded with the first run
+
+    return [run_document(one) for one in runs]
 
 
 def read_at(snapshot: Snapshot) -> float | None:

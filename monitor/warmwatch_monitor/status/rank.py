@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from warmwatch.shared.advice import advice
 from warmwatch.shared.phrases import place
@@ -31,7 +30,7 @@ from warmwatch_monitor.model import (
     families,
 )
 from warmwatch_monitor.model.steps import COUNTED
-from warmwatch_monitor.published import Process
+from warmwatch_monitor.published import Process, copied
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.words.conditions import conditions, inefficiencies
@@ -46,22 +45,6 @@ BREAKS = 20
 VARYING = 20
 _FX = "inductor_fx"
 _Copied = TypeVar("_Copied", bound=Struct)
-
-
-def copied(value: Struct, type: type[_Copied], **given: Any) -> _Copied:
-    """``value`` as a ``type``: its fields of the same name, and those that are ``given``.
-
-    A field that both types gain needs no line where they meet.
-    """
-    if not given:
-        return convert(value, type, from_attributes=True)
-    same = {name: getattr(value, name) for name in _common(value.__class__, type)}
-    return type(**{**same, **given})
-
-
-@cache
-def _common(source: type[Struct], target: type[Struct]) -> tuple[str, ...]:
-    return tuple(name for name in target.__struct_fields__ if name in source.__struct_fields__)
 
 
 def optional(value: Struct | None, type: type[_Copied]) -> _Copied | None:

@@ -11,7 +11,8 @@ from support.values import replace
 from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
 from warmwatch_monitor.output.summary import LONGEST, Clause, Importance, headline, shortened
-from warmwatch_monitor.status.words.sentence import answer, run_answer
+from warmwatch_monitor.status.words.run import run_answer
+from warmwatch_monitor.status.words.sentence import answer
 
 CLAUSES = st.lists(
     st.builds(

@@ -24,8 +24,9 @@ from warmwatch_monitor.model import (
     with_laggard,
 )
 from warmwatch_monitor.pipeline.runs import Known, compiled_ns, group
-from warmwatch_monitor.status.document import MOST_MISSING_LISTED
-from warmwatch_monitor.status.words.sentence import numbers, summary
+from warmwatch_monitor.status.run import MOST_MISSING_LISTED
+from warmwatch_monitor.status.words.run import numbers
+from warmwatch_monitor.status.words.sentence import summary
 
 STEPPED = StepCounts(steps=9, last_step_ns=b.ago(300))
 LONG_AGO = StepCounts(steps=5, last_step_ns=b.ago(250))

@@ -25,7 +25,7 @@ from warmwatch_monitor.pipeline.speed import (
     slower,
     slower_periods,
 )
-from warmwatch_monitor.status.words.sentence import run_answer
+from warmwatch_monitor.status.words.run import run_answer
 
 POLL = 0.25
 CAPTURES = Path(__file__).parents[2] / "captures"

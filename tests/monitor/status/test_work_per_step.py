@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import astuple
 
 from support import builders as b
 from support.documents import status
@@ -155,8 +156,8 @@ def test_the_peaks_are_those_of_the_data_sheets(
 
 
 def test_there_is_a_peak_for_each_type_that_a_user_may_name() -> None:
-    assert Peaks._fields == DTYPES
-    assert all(any(peaks) for peaks in PEAKS.values())
+    assert Peaks.__struct_fields__ == DTYPES
+    assert all(any(astuple(peaks)) for peaks in PEAKS.values())
 
 
 def test_operations_of_a_step_are_declared_or_six_for_each_parameter_and_token() -> None:
@@ -167,5 +168,5 @@ def test_operations_of_a_step_are_declared_or_six_for_each_parameter_and_token()
 def test_the_document_shows_the_table_of_peaks() -> None:
     shown = {line for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")}
     for name, peaks in PEAKS.items():
-        cells = ("" if one is None else f"{one:g}" for one in peaks)
+        cells = ("" if one is None else f"{one:g}" for one in astuple(peaks))
         assert f"| {' '.join(name)} | {' | '.join(cells)} |" in shown

@@ -103,7 +103,7 @@ class FollowedRecord:
         self._text_bytes = 0
         self._modified = 0.0
         self._broken = False  # whether the reading is that of a process that left no exit status
-        self._reading: RecordReading | None = None
+        self._last_reading: RecordReading | None = None
         self._read_from: Slot | None = None
         self._shown: tuple[Identity, Identity] | None = None  # as written, and as shown
 
@@ -111,6 +111,11 @@ class FollowedRecord:
     def alive(self) -> bool:
         """Whether its process lived when it was read last."""
         return self._life.alive
+
+    @property
+    def reading(self) -> RecordReading | None:
+        """What was found, if that is a reading."""
+        return self.found if isinstance(self.found, RecordReading) else None
 
     @property
     def urgent(self) -> bool:
@@ -127,7 +132,7 @@ class FollowedRecord:
     @property
     def behind(self) -> bool:
         """Whether it is shown, and its journal was not read to its end."""
-        return isinstance(self.found, RecordReading) and self.found.unread_bytes > 0
+        return self.reading is not None and self.reading.unread_bytes > 0
 
     def is_due(self, poll: Poll) -> bool:
         forgotten = self.found is None and not self.left_out
@@ -198,12 +203,12 @@ class FollowedRecord:
     def _forget(self, due_ns: int) -> None:
         """Its folder may stay for weeks; what was read of it does not stay in memory."""
         self.due_ns = due_ns
-        self._reading = self._read_from = self._shown = None
+        self._last_reading = self._read_from = self._shown = None
         self._slot.forget()
         self._cached_journal, self._text_bytes = None, 0
 
     def _read(self, now_ns: int, may_read: Callable[[], bool]) -> RecordReading:
-        known = self._reading
+        known = self._last_reading
         settled = known is not None and self._life.rests and known.slot.compile.end_code
         journal = self._journal
         unread = journal.unread_bytes
@@ -231,12 +236,12 @@ class FollowedRecord:
                 or self._exit_came_late(folder)
                 or not self._same(known, found)
             ):
-                self._reading = known = self._make(found, folder)
+                self._last_reading = known = self._make(found, folder)
                 self.weight = self._weighed(identity)
             elif self._read_from is not found.slot:
                 self._read_from = found.slot
                 slot = self._as_shown(found.slot, self._owners.of(found.owner))
-                self._reading = known = replace(known, slot=slot)
+                self._last_reading = known = replace(known, slot=slot)
         self.began = known.began
         return known
 

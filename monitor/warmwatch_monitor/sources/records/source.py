@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct, field
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import RecordReading, Refusal
+from warmwatch_monitor.model import Refusal
 from warmwatch_monitor.model.budgets import (
     POLL_LONGEST,
     RECORDS,
@@ -38,6 +38,7 @@ from warmwatch_monitor.model.budgets import (
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 
 if TYPE_CHECKING:
+    from warmwatch_monitor.model import RecordReading
     from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Shared, Start
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
@@ -128,7 +129,7 @@ class RecordsSource:
         found = [one.found for one in known if one.found is not None]
         refused = (one.refusals for one in listings)
         return RecordsReading(
-            records=tuple(one for one in found if isinstance(one, RecordReading)),
+            records=tuple(one for one in found if not isinstance(one, Refusal)),
             refusals=(*chain(*refused), *(one for one in found if isinstance(one, Refusal))),
             problem="; ".join(one.problem for one in listings if one.problem) or None,
             more_refusals=sum(one.more_refusals for one in listings),
@@ -260,7 +261,7 @@ class RecordsSource:
             return frozenset(), False
         shown: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in known:
-            if isinstance(one.found, RecordReading):
+            if one.reading is not None:
                 shown[one.uid].append(one)
         needs = {uid: sum(one.weight for one in of_one) for uid, of_one in shown.items()}
         users = {one.uid for one in self._records.values() if one.left_out}.union(shown)
@@ -326,8 +327,8 @@ def _in_order(records: Iterable[FollowedRecord], turn: int) -> Iterator[Followed
 
 def _rank_of(one: FollowedRecord, requested: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
     """The order of display: living ranks, first requested ones, then the newest."""
-    assert isinstance(one.found, RecordReading)
-    return one.alive, one.run in requested, *one.found.began, one.folder
+    assert one.reading is not None
+    return one.alive, one.run in requested, *one.reading.began, one.folder
 
 
 class _Meter:
