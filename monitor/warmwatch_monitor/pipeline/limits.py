@@ -4,7 +4,8 @@
 :class:`Window` of fixed size. :func:`limited_by` maps such averages to a verdict:
 
 1. Overheads: time in which the GPU could have worked and did not. Saving, evaluation, waiting for
-   batches, and gaps between kernels (``host``). The largest one of at least OVERHEAD decides.
+   batches, and gaps between kernels (``host``). The largest one of at least OVERHEAD decides,
+   unless waiting in collectives takes longer.
 2. Else the GPU is what the training waits for, and one thing must explain that: reduced clocks,
    another program on it, waiting in collectives, arithmetic, or memory bandwidth.
 
@@ -110,8 +111,11 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
         for one in _overheads(load)
         if one.share is not None and one.share >= OVERHEAD - _slack(one.verdict, held)
     ]
+    of_gpu = next(_of_gpu(load, held), None)
     if not overheads:
-        return next(_of_gpu(load, held), None)
+        return of_gpu
+    if of_gpu is not None and of_gpu.verdict == "communication":  # costs the step like a gap
+        overheads.append(of_gpu)
     found = max(overheads, key=lambda one: (one.share or 0.0) + _slack(one.verdict, held))
     if found.verdict in load.by_chance:
         return None

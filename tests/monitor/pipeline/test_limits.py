@@ -96,6 +96,9 @@ def verdict(load: Load) -> str | None:
         (replace(TINY, cpu=0.1, throttled={"hw_thermal_slowdown": 1.0}), None),  # it waits for else
         (replace(TINY, waiting=0.65, busy=None), None),  # queued kernels may run
         (COPIES, "communication"),
+        (replace(COPIES, busy=0.789, sm=0.409, cpu=1.0), "communication"),  # 51 %, and gaps of 21 %
+        (replace(COPIES, busy=0.6, sm=0.2, cpu=1.0), "communication"),
+        (replace(COPIES, busy=0.5, sm=0.2, cpu=1.0), "host"),  # gaps of half the time
         (replace(COPIES, ranks=1), None),
         (replace(COPIES, nvlink_bytes=None), None),
         (WAITS, "communication"),
