@@ -136,13 +136,15 @@ COMPILED = """
 import torch._dynamo
 if ATTACHED: import warmwatch.auto
 from torch._dynamo import utils
-from support.torch_versions import LOGS_RECORD
-seen, original = [], getattr(utils, LOGS_RECORD)
+from warmwatch.hooks.dynamo.compilations import NAMES
+from warmwatch.hooks.points import first_of
+name = first_of(utils, NAMES)
+seen, original = [], getattr(utils, name)
 def heard(metrics, *rest, **more):
     names = ("guard_count", "graph_op_count", "graph_node_count", "recompile_reason")
     seen.append([str(metrics.compile_id), *(getattr(metrics, name, None) for name in names)])
     return original(metrics, *rest, **more)
-setattr(utils, LOGS_RECORD, torch.compiler.disable(heard))
+setattr(utils, name, torch.compiler.disable(heard))
 model = torch.nn.Sequential(*[torch.nn.Dropout(.5) for _ in range(3)], torch.nn.Linear(8, 8))
 def both(x):
     model.eval(); quiet = model(x)

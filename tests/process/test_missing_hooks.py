@@ -112,12 +112,14 @@ import contextlib, sys
 from unittest.mock import patch
 import torch._dynamo, torch._inductor.compile_fx as compile_fx
 from torch._dynamo import convert_frame, eval_frame, utils
-from support.torch_versions import LOGS_RECORD
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
-from warmwatch.hooks.dynamo import compilations, events
+from warmwatch.hooks.dynamo import compilations, events, fallbacks
 from warmwatch.hooks.inductor import flops
+from warmwatch.hooks.points import first_of
+
+LOGS_RECORD = first_of(utils, compilations.NAMES)
 
 class Without:
     def __init__(self, metrics, field): self._metrics, self._field = metrics, field
@@ -166,7 +168,6 @@ def replaced(owner, name, other):
     vars(owner)[name] = other
     return owner
 
-LIMITS = "exceeds_recompile_limit", "exceeds_cache_size_limit"
 CASES = {
     "nothing": lambda: contextlib.nullcontext(),
     "is_forward": lambda: field("is_forward"),
@@ -177,7 +178,8 @@ CASES = {
     "_compile": lambda: patch.object(events, "_FUNCTION", "_compile_frame"),
     "locals of _compile": lambda: patch.object(events, "_LOCALS", ("code_object", "compile_id")),
     "events": unknown_events,
-    "limit": lambda: patch.object(torch._dynamo, "convert_frame", Owner(convert_frame, *LIMITS)),
+    "limit": lambda: patch.object(
+        torch._dynamo, "convert_frame", Owner(convert_frame, *fallbacks.NAMES)),
     "CatchErrorsWrapper.__call__": lambda: patch.object(
         torch._dynamo, "convert_frame", replaced(convert_frame, "CatchErrorsWrapper", Without)),
     "_callback_from_stance": lambda: patch.object(
@@ -286,7 +288,7 @@ result(results)
 
 def _looked_up(hook: str, install: Callable[..., object]) -> Iterator[tuple[str, str, str]]:
     """Owner and name of everything in the ``look_up`` block of ``install``, from its source."""
-    functions = getattr(inspect.getmodule(install), "_FUNCTIONS", ())
+    functions = getattr(inspect.getmodule(install), "NAMES", ())
     tree = ast.parse(textwrap.dedent(inspect.getsource(install)))
     nodes = [
         node

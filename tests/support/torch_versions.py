@@ -10,9 +10,6 @@ import re
 from dataclasses import dataclass
 from importlib import metadata
 
-# PyTorch's function of `torch._dynamo.utils` that logs the record of each compilation
-LOGS_RECORD = "log_compilation_event"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:

@@ -127,11 +127,12 @@ import torch._dynamo
 from torch._dynamo import convert_frame, utils
 from torch._dynamo.callback import callback_handler
 from torch.optim import optimizer
-from support.torch_versions import LOGS_RECORD
+from warmwatch.hooks.dynamo.compilations import NAMES
+from warmwatch.hooks.points import first_of
 def hook_points():
     log = utils.ChromiumEventLogger
     return [
-        id(log.log_event_start), id(log.log_event_end), id(getattr(utils, LOGS_RECORD)),
+        id(log.log_event_start), id(log.log_event_end), id(getattr(utils, first_of(utils, NAMES))),
         len(callback_handler.start_callbacks), len(callback_handler.end_callbacks),
         len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
         len(logging.getLogger("torch._dynamo.convert_frame").filters),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.torch_versions import LOGS_RECORD, TORCH
+from support.torch_versions import TORCH
 from support.trainings import Training, environment, started
 from warmwatch.shared.reasons import plain
 
@@ -165,14 +165,17 @@ def test_the_backward_is_no_graph_of_dynamos(warmwatch_compiles):
 
 def test_hooks_are_installed_while_a_counter_exists(warmwatch_compiles):
     from torch._dynamo import convert_frame, utils
+    from warmwatch.hooks.dynamo.compilations import NAMES
+    from warmwatch.hooks.points import first_of
 
     def hook_points():
         logger = utils.ChromiumEventLogger
-        return getattr(utils, LOGS_RECORD), logger.log_event_start, convert_frame.log.filters[:]
+        logs = getattr(utils, first_of(utils, NAMES))
+        return logs, logger.log_event_start, convert_frame.log.filters[:]
 
     before = hook_points()
     with warmwatch_compiles(graphs=0):
-        assert getattr(utils, LOGS_RECORD) is not before[0]
+        assert hook_points()[0] is not before[0]
     assert hook_points() == before
 
 
@@ -182,7 +185,7 @@ def test_no_agent_is_attached(warmwatch_compiles):
 
     assert warmwatch.state() is None
     assert "warmwatch.lifecycle.agent" not in sys.modules
-""".replace("LOGS_RECORD", repr(LOGS_RECORD))
+"""
 
 
 @pytest.mark.slow

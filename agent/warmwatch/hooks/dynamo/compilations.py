@@ -1,6 +1,7 @@
 """One journal entry for each compilation, from PyTorch's ``CompilationMetrics``.
 
-If PyTorch renames ``log_compilation_event``, put the new name first in ``_FUNCTIONS``.
+PyTorch calls one function with each of these; if it renames the function, put the new name first
+in ``NAMES``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from warmwatch.hooks.points import (
 )
 from warmwatch.shared.user_code import place
 
-_FUNCTIONS = ("log_compilation_event",)  # its names in PyTorch, newest first
+NAMES = ("log_compilation_event",)  # names of the function, newest first
 _SLOWEST = 3
 # outermost first; each with the phase of its time outside the next one
 _NESTED = (
@@ -118,7 +119,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import config, utils
         from torch.compiler import disable
 
-        name, counters = first_of(utils, _FUNCTIONS), utils.counters
+        name, counters = first_of(utils, NAMES), utils.counters
         original = getattr(utils, name)
         reasons = getattr(utils, "graph_break_reasons", None)
     replaced = Replaced()

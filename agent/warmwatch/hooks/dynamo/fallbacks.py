@@ -25,8 +25,8 @@ from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_be
 from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 
-# Its name in torch 2.7 and later, and the one in 2.6: the same arguments, the same pair.
-_FUNCTIONS = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
+# Names of the function, newest first. Torch 2.6 has the second; both return the same pair.
+NAMES = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
 _NO_PLACE = ("code", "unfused")
 
 
@@ -34,7 +34,7 @@ def install(listener: Listener) -> Installed:
     with look_up():
         from torch._dynamo import config, convert_frame
 
-        name = first_of(convert_frame, _FUNCTIONS)
+        name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
     replaced = Replaced()
     hit: weakref.WeakSet[CodeType] = weakref.WeakSet()

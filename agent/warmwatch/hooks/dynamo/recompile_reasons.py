@@ -18,8 +18,8 @@ from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.user_code import place
 
-# Its name in torch 2.7 and later, and the one in 2.6: the same call, the same list of reasons.
-_FUNCTIONS = (
+# Names of the function, newest first. Torch 2.6 has the second; both return the same reasons.
+NAMES = (
     "get_and_maybe_log_recompilation_reasons",
     "get_and_maybe_log_recompilation_reason",
 )
@@ -30,7 +30,7 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo import convert_frame
         from torch.compiler import disable
 
-        name = first_of(convert_frame, _FUNCTIONS)
+        name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
     replaced = Replaced()
 
