@@ -98,6 +98,8 @@ _DYNAMIC_NOW = (
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
+# A size that changes again may need another of these: the newest recompile has the right one.
+_OF_SIZES = frozenset({ADVICE["shape"], _OF_CHANGED, _OF_CONDITION, _OF_CONSTANT})
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
@@ -136,6 +138,12 @@ def advice(
     if after_warm:
         return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
+
+
+def cause(category: str, kind: str | None, reason: str | None) -> str:
+    """Equal for recompiles of one function that one remedy avoids: a size, a layout, a dtype."""
+    remedy = _remedy(category, kind, reason, None)
+    return category if remedy is None or remedy in _OF_SIZES else remedy
 
 
 def _remedy(

@@ -17,6 +17,7 @@ from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, slower_period, took
 from warmwatch_monitor.report import goodput as shares
+from warmwatch_monitor.report.compilations import reason_of
 from warmwatch_monitor.report.parts import Priced, Report
 from warmwatch_monitor.report.strips import labelled
 
@@ -78,8 +79,9 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
         return None
     scale, x, parts = _WIDTH / seconds, 0.0, list[Markup]()
     groups = {
-        (one.name, one.file, one.line, one.category): at
+        (one.name, one.file, one.line, one.category, reason): at
         for at, one in enumerate(report.recompiled, 1)
+        for reason in one.reasons or ("",)
     }
     for one in functions:
         name = labelled(one, "(unknown)")
@@ -87,7 +89,8 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
         at = x
         for time in one.times:
             wide = (time.seconds or 0.0) * scale
-            group = groups.get((one.name, one.file, one.line, time.category or ""))
+            why = time.category or "", reason_of(time)
+            group = groups.get((one.name, one.file, one.line, *why))
             parts += _compilation(at, wide, name, time, group, traced.get(time.id or ""))
             at += wide
         x += one.seconds * scale

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from warmwatch.shared.advice import advice
+from warmwatch.shared.advice import advice, cause
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import OF_GRAPHS, families
@@ -112,20 +112,21 @@ def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
 def recompiled(
     of: Iterable[Priced], varying: Sequence[Mapping[str, Any]], warm_at: float | None
 ) -> tuple[Recompiled, ...]:
-    """Recompiles by function and category, most expensive first.
+    """Recompiles by function, category and cause, most expensive first.
 
     ``varying``: dimensions that changed, as in ``/status``. ``warm_at``: when the first
     warm-up was over.
     """
     every = tuple(of)
     trained = frozenset(one.id for one in every if one.id and "backward" in one.kinds)
-    found: dict[tuple[_Function, str, bool], list[Priced]] = {}
+    found: dict[tuple[_Function, str, bool, str], list[Priced]] = {}
     for one in every:
         if one.category:
             without = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
             between_steps = one.evaluating or without
-            found.setdefault((_whose(one), one.category, between_steps), []).append(one)
-    made = (_group(*key, times, varying, warm_at) for key, times in found.items())
+            why = cause(one.category, one.kinds[0], one.reason)
+            found.setdefault((_whose(one), one.category, between_steps, why), []).append(one)
+    made = (_group(*key[:3], times, varying, warm_at) for key, times in found.items())
     return tuple(sorted(made, key=lambda one: -one.seconds))
 
 
@@ -137,6 +138,11 @@ def _is_without_grad(reason: str, trained: frozenset[str]) -> bool:
     """
     entries = (line.strip().lstrip("!").partition(":") for line in reason.splitlines())
     return any(id in trained and "grad_mode" in why for id, _, why in entries)
+
+
+def reason_of(one: Priced) -> str:
+    """In plain words if available, else in PyTorch's; empty without one."""
+    return one.plain or own_words(one.reason or "", _REASON)
 
 
 def _whose(one: Priced) -> _Function:
@@ -161,7 +167,7 @@ def _group(
         and one.get("words")
         and category in ("shape", "python_value", "module_state")
     ]
-    reasons = (one.plain or own_words(one.reason or "", _REASON) for one in times)
+    reasons = map(reason_of, times)
     last = times[-1]
     return Recompiled(
         category=category,

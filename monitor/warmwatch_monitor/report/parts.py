@@ -70,7 +70,7 @@ class Priced(Struct, frozen=True, kw_only=True):
 
 
 class Recompiled(Struct, frozen=True, kw_only=True):
-    """Recompiles of one function for one kind of reason."""
+    """Recompiles of one function for one kind of reason, which have the same remedy."""
 
     category: str
     """Kind of the reason, such as `shape`."""

@@ -25,6 +25,7 @@ from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.brief import SIGNS, brief
+from warmwatch_monitor.report.charts import icicle
 from warmwatch_monitor.report.command import cleaned, moment, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
@@ -151,6 +152,19 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert group.reasons == (plain(a.AGAIN.reason, "shape"),)
     assert group.advice
     assert "Pad the size" in group.advice
+
+
+def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
+    layout = "0/0: tensor 'tokens' stride mismatch at index 0. expected 128, actual 1"
+    later = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, reason=layout)
+    made = report(a.finished(compiled=(*a.TWICE, later)))
+    assert [(one.category, one.count) for one in made.recompiled] == [("shape", 1), ("shape", 1)]
+    size, stride = (one.advice or "" for one in made.recompiled)
+    assert "Pad the size" in size
+    assert "layout" in stride
+    drawn = icicle(made, {})
+    assert drawn is not None
+    assert sorted(set(re.findall(r'"#(recompiles-\d)"', drawn))) == ["recompiles-1", "recompiles-2"]
 
 
 def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> None:
