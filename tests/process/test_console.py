@@ -34,7 +34,7 @@ def test_it_prints_when_it_is_warm_what_recompiled_and_a_summary(records: Path) 
     first, recompiled, again, ended = (one.split(",")[0] for one in text)
     assert first == "warm since step 4"
     assert recompiled.startswith("recompiled ")
-    assert "batch size" in text[1]
+    assert "from 4 to 6" in text[1]
     assert again == "warm again since step 9"
     assert ended.startswith("ended after 10 steps: ")
 

@@ -1,7 +1,9 @@
 """Recompile reasons in plain English, next to PyTorch's own text. Pure.
 
-The patterns match Dynamo's guards (torch 2.6 to 2.15), of the first entry that did not fit. An
-unknown guard gives ``None``, and then only PyTorch's own text is shown.
+``plain`` parses Dynamo's guards (torch 2.6 to 2.15), of the first entry that did not fit, and words
+them: one function for each kind of guard. An unknown guard gives ``None``, and then only PyTorch's
+own text is shown. The category comes from ``hooks/dynamo/recompile_reasons.py``, its advice from
+``advice.py``.
 """
 
 from __future__ import annotations
@@ -98,9 +100,9 @@ def _tensor(guard: str, category: str | None) -> str | None:
     if "dispatch key" in what:
         return _STATES["autocast"] if category == "autocast" else _kind_of(name, guard, category)
     values, dimension = re.search(_FROM_TO, guard), re.search(_DIMENSION, guard)
-    change = "changed" if values is None else f"went from {values['old']} to {values['new']}"
+    change = "changed" if values is None else _from_to(values["old"], values["new"])
     if what == "size" and dimension is not None:
-        return f"{_dim(name, dimension[1])} {change}"
+        return _size_sentence(name, dimension[1], change)
     if what == "stride" and dimension is not None:
         return f"`{name}`: stride of dim {dimension[1]} {change}"
     if what == "requires_grad":
@@ -109,13 +111,17 @@ def _tensor(guard: str, category: str | None) -> str | None:
     return f"`{name}`: {named} {change}"
 
 
+def _from_to(old: str, new: str) -> str:
+    return f"went from {old} to {new}"
+
+
 def _kind_of(name: str, guard: str, category: str | None) -> str:
     """The change in the first dispatch keys, which name device and layout."""
     keys = re.search(_KEY_SETS, guard)
     if keys is None or keys[1] == keys[2]:
         return f"`{name}` is of another kind"
     what = "device" if category == "device" else "kind"
-    return f"`{name}`: {what} went from {keys[1]} to {keys[2]}"
+    return f"`{name}`: {what} {_from_to(keys[1], keys[2])}"
 
 
 def _type(guard: str, _category: str | None) -> str | None:
@@ -123,7 +129,7 @@ def _type(guard: str, _category: str | None) -> str | None:
     if found is None:
         return None
     old, new = (found["old"] or "Tensor"), found["new"]
-    return f"`{found['name']}`: type went from {_class(old)} to {_class(new)}"
+    return f"`{found['name']}`: type {_from_to(_class(old), _class(new))}"
 
 
 def _class(name: str) -> str:
@@ -149,11 +155,13 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
     return f"dim {dim} of `{one}` and dim {of_other} of `{other}` are no longer equal"
 
 
-def _dim(name: str, dimension: str) -> str:
+def _size_sentence(name: str, dimension: str, predicate: str) -> str:
+    """The sentence about one size; ``predicate``: "went from 64 to 40" or "is 1, which ..."."""
     name = re.sub(_PARAMETER, r".\g<name>", name)
     # a plain name or an item of one; an attribute is a parameter or a buffer, not a batch
     batch = dimension == "0" and "." not in name
-    return f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
+    subject = f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"
+    return f"{subject} {predicate}"
 
 
 def _kernel(guard: str, _category: str | None) -> str | None:
@@ -163,7 +171,7 @@ def _kernel(guard: str, _category: str | None) -> str | None:
     named = f"{found['of'] or ''}`{found['name']}`"
     if found["old"] == found["new"]:  # a value of the user, which is redacted
         return f"{named} changed"
-    return f"{named} went from {found['old']} to {found['new']}"
+    return f"{named} {_from_to(found['old'], found['new'])}"
 
 
 def _length(guard: str, _category: str | None) -> str | None:
@@ -193,7 +201,7 @@ def _size_now(guard: str, others: list[str]) -> str | None:
         if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
             apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
             why = "which PyTorch compiles apart" if apart else "outside what was compiled"
-            return f"{_dim(found['name'], dimension[1])} is {values['new']}, {why}"
+            return _size_sentence(found["name"], dimension[1], f"is {values['new']}, {why}")
     return None
 
 
