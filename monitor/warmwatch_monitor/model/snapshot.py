@@ -52,8 +52,9 @@ class RankView(Struct, frozen=True, kw_only=True):
 
     Attributes:
         figures, judgement: its figures, and the verdict from them.
-        process: ``None`` if this host does not see it. gpus: the readings of those of its
-        devices that NVML lists here. spending: ``None`` where no energy was measured.
+        process: ``None`` if this host does not see it.
+        gpus: the readings of those of its devices that NVML lists here; ``figures.who.gpus`` has
+        the uuids of all devices that it reported. spending: ``None`` where no energy was measured.
         reading: the record that it was made from, for state that spans polls;
         exports and views never read it, and a rank on another host has none.
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
