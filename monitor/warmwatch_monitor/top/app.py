@@ -113,7 +113,12 @@ class Top(App[str]):
     def compose(self) -> ComposeResult:
         yield Static(id="sentence")
         yield Static(id="line")
-        yield DataTable[Text](id="list", cursor_type="row", cell_padding=0)
+        yield DataTable[Text](
+            id="list",
+            cursor_type="row",
+            cursor_foreground_priority="renderable",
+            cell_padding=0,
+        )
         with _Place(self._draw_detail):
             yield Static(id="words")
         yield Input(id="filter", placeholder="run, state, phase or host", compact=True)

@@ -72,22 +72,28 @@ def chart(
 
 
 def spark(points: Sequence[Point], spans: Sequence[Span], window: Window, columns: int) -> Text:
-    """A chart of one line, without a name."""
+    """A chart of one line, without a name. It stands upright also in a reversed row."""
     values = _folded(Series("", points, duration, peaks=True), window, columns)
     shaded = _shaded(spans, window, columns)
     top = _top(values, shaded)
-    line = Text(no_wrap=True)
+    line = Text(no_wrap=True, style="not reverse")
     for value, shade in zip(values, shaded, strict=True):
         line.append(*_cell(value, shade, top, 0, 1))
     return line
 
 
-def axis(window: Window, width: int, *, shaded: bool) -> Text:
-    """The line below the plots: the times at the left and right ends."""
-    began = f"{duration(window.seconds)} ago"
+def axis(window: Window, width: int, spans: Sequence[Span]) -> Text:
+    """The line below the plots: times at both ends and in the middle, and a key between them."""
+    began, half = (f"{duration(window.seconds / part)} ago" for part in (1, 2))
+    shaded = any(ended > window.until - window.seconds for _, ended in spans)
     key = f"{SHADE} compiling" if shaded else ""
-    room = max(0, width - GUTTER - len(began) - len("now"))
-    return Text(" " * GUTTER + began + f"{key:^{room}}" + "now", style="dim")
+    columns = max(0, width - GUTTER)
+    middle = (columns - len(half)) // 2
+    if middle < len(began) + len(key) + 4:
+        half, middle = "now", columns - len("now")
+    line = began + f"{key:^{max(0, middle - len(began))}}" + half
+    line += f"{'now':>{max(0, columns - len(line))}}" if half != "now" else ""
+    return Text(" " * GUTTER + line, style="dim")
 
 
 def _folded(series: Series, window: Window, columns: int) -> list[float | None]:

@@ -112,7 +112,7 @@ def _percent(ratio: float) -> str:
 
 
 _BAR = 30
-_LEAST_ROWS, _MOST_ROWS = 2, 8  # of one plot
+_LEAST_ROWS, _MOST_ROWS, _TALLEST = 2, 8, 16  # of one plot; the tallest if rows are left
 # panes below the plots, and whether a rank has any of it
 _BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "evidence": lambda rank: bool(rank["evidence"] or rank["conditions"]),
@@ -189,22 +189,23 @@ def _progress(shown: Shown) -> Iterator[Text]:
 
 
 def _plots(shown: Shown) -> list[Text]:
-    """The plots, and below them as many of the other panes as fit."""
-    lines = _charts(shown)
+    """The plots, and below them as many of the other panes as fit; the plots get the rest."""
+    room, below = shown.height - len(_charts(shown, _MOST_ROWS)), list[Text]()
     for name, has_any in _BELOW_PLOTS.items():
         words = PANES[name](shown) if has_any(shown.rank) else []
-        if words and len(lines) + len(words) + 2 <= shown.height:
-            lines += [Text(), Text(name, style="bold"), *words]
-    return lines
+        if words and len(below) + len(words) + 2 <= room:
+            below += [Text(), Text(name, style="bold"), *words]
+    return [*_charts(shown._replace(height=shown.height - len(below)), _TALLEST), *below]
 
 
-def _charts(shown: Shown) -> list[Text]:
+def _charts(shown: Shown, most: int) -> list[Text]:
+    """``most``: rows of one plot."""
     whose = shown.entry.run["run"], shown.rank["rank"]
     spans = shown.history.compiling(whose)
     series = [Series("step time", shown.history.steps(whose), step_length, peaks=True)]
     series += _of_gpu(shown)
     rows = (shown.height - 1) // len(series)
-    rows = max(_LEAST_ROWS, min(_MOST_ROWS, rows))
+    rows = max(_LEAST_ROWS, min(most, rows))
     lines = [
         line
         for one in series
@@ -212,7 +213,7 @@ def _charts(shown: Shown) -> list[Text]:
             one, spans, shown.window, shown.width, rows if one.points else _LEAST_ROWS
         )
     ]
-    return [*lines, axis(shown.window, shown.width, shaded=bool(spans))]
+    return [*lines, axis(shown.window, shown.width, spans)]
 
 
 def _of_gpu(shown: Shown) -> Iterator[Series]:

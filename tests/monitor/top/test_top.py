@@ -225,7 +225,9 @@ def test_the_plots_fill_the_rest_of_the_screen() -> None:
 @pytest.mark.slow
 def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
     tall = drawn(training(4, 40), (120, 90)).splitlines()
-    below = tall[next(at for at, line in enumerate(tall) if "2 min ago" in line) :]
+    axis = next(at for at, line in enumerate(tall) if "2 min ago" in line)
+    assert axis - next(at for at, line in enumerate(tall) if line.startswith("step time")) > 3 * 8
+    below = tall[axis:]
     assert [name for name in PANES if name in below] == [
         "recompiles",
         "functions",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.style import Style
 
 from support import builders as b
 from support.daemon import daemon
@@ -13,7 +14,7 @@ from support.documents import status
 from support.records import held, wait_until, warm, write_record
 from warmwatch_monitor.client.answers import past_of
 from warmwatch_monitor.top import history as module
-from warmwatch_monitor.top.chart import GUTTER, Series, Window, chart
+from warmwatch_monitor.top.chart import GUTTER, Series, Window, axis, chart, spark
 from warmwatch_monitor.top.history import History, frames
 
 WHOSE = ("gpt2", 0)
@@ -188,6 +189,20 @@ def test_the_minimum_is_that_of_the_points_although_a_column_shows_their_maximum
     drawn = chart(Series("x", points, str, peaks=True), [], Window(10.0, 10.0), GUTTER + 5, 6)
     names = [line.plain[:GUTTER].strip() for line in drawn]
     assert names == ["x", "2.0", "min 1.0", "med 1.5", "max 2.0", ""]
+
+
+def test_the_axis_has_the_middle_of_its_time_and_a_key_to_what_it_shows() -> None:
+    window, width = Window(until=120.0, seconds=120.0), 80
+    line = axis(window, width, [(-9.0, -1.0)]).plain
+    assert line.split() == ["2", "min", "ago", "60", "s", "ago", "now"]
+    assert line.index("60 s") + len("60 s ago") // 2 == GUTTER + (width - GUTTER) // 2
+    assert "compiling" in axis(window, width, [(-9.0, 1.0)]).plain
+    assert axis(window, 40, []).plain.split() == ["2", "min", "ago", "now"]
+
+
+def test_a_sparkline_is_upright_in_a_reversed_row() -> None:
+    drawn = spark([(0.5, 1.0)], [], Window(until=1.0, seconds=1.0), 1)
+    assert Style.parse("reverse") + Style.parse(str(drawn.style)) == Style.parse("not reverse")
 
 
 @pytest.mark.parametrize("height", [1, 2, 5])
