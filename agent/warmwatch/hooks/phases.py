@@ -65,14 +65,16 @@ _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
 TRITON_COMPILE, TRITON_TUNE = "triton compile", "triton tune"
 EXTENSION_BUILD, EXTENSION_CHECK = "cpp_extension", "cpp_extension check"
 CUSTOM = "custom"
-_BESIDE = {
+_OTHER_COMPILERS = {
     TRITON_COMPILE: "kernel_compile",
     TRITON_TUNE: "autotune",
     EXTENSION_BUILD: "kernel_compile",
     EXTENSION_CHECK: "cache_load",
     CUSTOM: "other",
 }
-_EXACT = {name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_BESIDE}.items()}
+_EXACT = {
+    name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_OTHER_COMPILERS}.items()
+}
 
 # Dynamo compiles a frame or a backward: a data-loading or compile worker never does.
 _TRACING = frozenset({"dynamo", "entire_frame_compile", "entire_backward_compile"})

@@ -101,7 +101,7 @@ class Listener:
         ``seconds``: how long PyTorch measured that one launch takes; ``None`` if it did not.
         """
 
-    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
+    def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile``; ``way``: the arguments, as journal
         values. ``trains``: every step calls what it was called with."""
 
@@ -124,8 +124,8 @@ class Listener:
     def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
         """The graphs that a step calls have so many floating-point operations together."""
 
-    def turned(self) -> None:
-        """Compilation may have been disabled or enabled: check it."""
+    def check_disabled(self) -> None:
+        """Called when compilation may have been turned off or on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class CompileCalls:
         self._ways = PendingCalls()
         self._is_open = False
 
-    def wrapped(self, way: Mapping[str, Any], now: int, requested_at: int) -> None:
+    def compile_called(self, way: Mapping[str, Any], now: int, requested_at: int) -> None:
         """``requested_at``: of ``CompileCounts``, 0 if this call does not change it."""
         self._block[AT["wrappers"]] += 1
         if requested_at:
@@ -68,6 +68,6 @@ class CompileCalls:
         if self._state.read_precompiled(kinds):
             self._store.publish(self._block)
 
-    def turned(self) -> None:
+    def check_disabled(self) -> None:
         if self._state.read_disabled():
             self._store.publish(self._block)

@@ -229,10 +229,10 @@ class Ledger:
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
         self._queue.post(self.pausing.ended, what, thread, now, steps)
 
-    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
+    def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile`` with these arguments."""
         now, steps = self._clock(), self._store.steps()
-        self._queue.post(self._compile_calls.wrapped, way, now, 1 + steps if trains else 0)
+        self._queue.post(self._compile_calls.compile_called, way, now, 1 + steps if trains else 0)
 
     def optimizer_made(self) -> None:
         """The process made an optimizer: from now on only steps show that it is warm."""
@@ -242,9 +242,9 @@ class Ledger:
         """Code that was compiled ahead of time runs; ``kind``: one of ``record.PRECOMPILED``."""
         self._queue.post(self._compile_calls.precompiled, {kind})
 
-    def turned(self) -> None:
-        """Compilation may have been disabled or enabled."""
-        self._queue.post(self._compile_calls.turned)
+    def check_disabled(self) -> None:
+        """Record whether compilation is turned off; called when that may have changed."""
+        self._queue.post(self._compile_calls.check_disabled)
 
     def error(self, where: str, message: str) -> None:
         now = self._clock()

@@ -56,7 +56,7 @@ class EagerBaseline:
     def _start(self, baseline: Baseline) -> None:
         self._baseline = baseline
         self._process.ledger.on_purpose(baseline.stance.holds)
-        self._process.ledger.turned()
+        self._process.ledger.check_disabled()
         self.steps.baseline(baseline.steps)
         self._process.record.set_baseline(baseline.steps)
 

@@ -27,7 +27,7 @@ class HookListener(Listener):
     """The ``Listener`` of an attached process.
 
     Args:
-        created, trains: methods of the step source.
+        created: called with each new optimizer. trains: whether the run trains a model.
         redaction: redacts PyTorch's texts.
         open_record: creates the record if there is none.
     """
@@ -53,7 +53,7 @@ class HookListener(Listener):
         self._after_warm = after_warm
         self._evaluated_after = -2  # number of steps at the last evaluation
         # Phases without an event so far. If PyTorch's records report time in one of them, its event
-        # has another name in this version. AOTAutograd's time includes any backend's, so not it.
+        # has another name in this version. Not AOTAutograd, whose time includes any backend's.
         self._without_event = {"dynamo", "inductor"}
 
     @property
@@ -76,7 +76,7 @@ class HookListener(Listener):
         self._steps.wrap_rare(wrap)
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
-        """Record the begin of a compile event on this thread."""
+        """Record that a compile event began on this thread."""
         process = self._process
         outermost = not process.ledger.block[_SINCE]
         if outermost:
@@ -91,7 +91,7 @@ class HookListener(Listener):
             self._without_event.discard("" if phase is None else PHASES[phase])
 
     def end(self, event: str) -> None:
-        """Record the end of a compile event on this thread."""
+        """Record that a compile event ended on this thread."""
         process = self._process
         process.ledger.end(event)
         if not process.ledger.block[_SINCE]:
@@ -142,10 +142,10 @@ class HookListener(Listener):
         self._process.ledger.pause_ended(what)
 
     def evaluation_began(self, model: Any) -> bool:
-        """Whether ``model.eval()`` begins an evaluation; records it.
+        """Record an evaluation that ``model.eval()`` begins; returns whether it begins one.
 
-        It does not if the user or a framework reported one already. ``eval()`` within each step is
-        part of the step: a rollout, a frozen generator.
+        It does not if the user or a framework reported one already, nor if the run calls it in
+        every step: that is a rollout or a frozen generator.
         """
         process = self._process
         if process.ledger.block[_EVALUATING] or not self._trains(model):
@@ -168,16 +168,16 @@ class HookListener(Listener):
     def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
         self._process.ledger.spilled(kernel, registers, seconds)
 
-    def wrapped(self, way: Mapping[str, Any], *, trains: bool) -> None:
+    def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """Record how the program called ``torch.compile``."""
-        self._process.ledger.wrapped(way, trains=trains)
+        self._process.ledger.compile_called(way, trains=trains)
 
     def progress(self, of: str, done: int, total: int) -> None:
         """Record the progress of the activity: ``done`` of ``total``."""
         self._process.ledger.progress(of, done, total)
 
     def precompiled(self, kind: str) -> None:
-        """Record that code runs that was compiled ahead of time."""
+        """Record that the process runs code that was compiled ahead of time."""
         process = self._process
         if not process.record.opened and child_name() is None:
             self._open()
@@ -195,9 +195,9 @@ class HookListener(Listener):
         """Record the operations of a step."""
         self._process.record.set_flops(flops, tuple(excluded))
 
-    def turned(self) -> None:
-        """Record whether compilation is turned off; it may have changed."""
-        self._process.ledger.turned()
+    def check_disabled(self) -> None:
+        """Record whether compilation is turned off."""
+        self._process.ledger.check_disabled()
 
     def error(self, where: str, error: Exception) -> None:
         """Count and journal an error of the agent: the sink of the guard."""

@@ -104,7 +104,7 @@ class Announcer:
         if self._over:
             return
         self._over = True
-        self._print(lambda slot: _account(slot, end), wrong=end.how == "failed")
+        self._print(lambda slot: _summary(slot, end), wrong=end.how == "failed")
 
     def _print(self, message: Callable[[Slot], str], *, wrong: bool = False) -> None:
         try:
@@ -192,7 +192,7 @@ def _fallback(values: Mapping[str, Any]) -> str:
     return f"{what or 'a frame'} hit the recompile limit: its new inputs run eagerly from now on"
 
 
-def _account(slot: Slot, end: End) -> str:
+def _summary(slot: Slot, end: End) -> str:
     from warmwatch.shared.phrases import counted, duration, step_length
 
     counts, steps = slot.compile, slot.steps.steps

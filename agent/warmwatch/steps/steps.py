@@ -1,11 +1,11 @@
 """The hot path: what happens at every step.
 
 A regular step is one of the leading optimizer, after K clean ones, with no compile activity since.
-It costs a clock read and four stores into the slot; one stores its length into the ring of the last
-steps. One comparison shows that it is regular, since anything irregular (activity, another
-optimizer) resets ``regular``. Reading a slot word costs as much as storing it. So cells hold the
-number of steps, the last step's time and its bin's count; code that stores one of these words also
-updates its cell. A regular step calls no other function of the agent.
+It costs a clock read and four stores into the slot: its length, its time, the number of steps and
+the count of its bin. One comparison shows that it is regular, since anything irregular (activity,
+another optimizer) resets ``regular``. Reading a slot word costs as much as storing it. So closure
+cells hold copies of the last three words; code that stores one of them also updates its cell. A
+regular step calls no other function of the agent.
 
 Several threads may mark steps. The interpreter switches threads only at calls and at the end of a
 loop iteration. So one thread is alone after the clock read, without a lock, and no count and no bin

@@ -142,10 +142,10 @@ def test_the_agents_own_stance_is_not_reported_as_the_users() -> None:
     rank.pytorch.turned_off = "stance"
     holds = True
     rank.ledger.on_purpose(lambda: holds)
-    rank.ledger.turned()
+    rank.ledger.check_disabled()
     assert rank.slot().compile.disabled == 0
     holds = False
-    rank.ledger.turned()
+    rank.ledger.check_disabled()
     assert rank.slot().compile.disabled == record.DISABLED.index("stance")
 
 

@@ -71,8 +71,8 @@ def _named(name: Any) -> str:
     return name if isinstance(name, str) and _NAME.fullmatch(name) else _HIDDEN
 
 
-# Every call comes through these: the wrapper around ours, torch.compile and its variants.
-_DOORS = frozenset(
+# Modules that a call of the user's passes through: our wrappers, torch.compile and its variants.
+_ENTRY_POINTS = frozenset(
     {
         __name__,
         "warmwatch.hooks.dynamo.imposed_mode",
@@ -97,8 +97,10 @@ def install(listener: Listener) -> Installed:
         if replaced.listening:
             try:
                 caller = sys._getframe(1)
-                if not kwargs.get("disable") and is_asked_for(caller):
-                    listener.wrapped(way_of(args, kwargs), trains=trains(compiled_by(caller)))
+                if not kwargs.get("disable") and is_by_user(caller):
+                    listener.compile_called(
+                        way_of(args, kwargs), trains=trains(compiled_by(caller))
+                    )
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.wrappers", error)
         return original(*args, **kwargs)
@@ -109,7 +111,7 @@ def install(listener: Listener) -> Installed:
 
 def compiled_by(caller: FrameType | None) -> Any:
     """What ``torch.compile`` was called with; ``None`` if it was not called."""
-    while caller is not None and caller.f_globals.get("__name__") in _DOORS:
+    while caller is not None and caller.f_globals.get("__name__") in _ENTRY_POINTS:
         if caller.f_code.co_name == "compile" and "model" in caller.f_code.co_varnames:
             return caller.f_locals.get("model")
         caller = caller.f_back
@@ -128,9 +130,9 @@ def trains(compiled: Any) -> bool:
     return isinstance(owner, Optimizer)
 
 
-def is_asked_for(caller: FrameType | None) -> bool:
-    """Whether the first frame outside these entry points is the user's program."""
-    while caller is not None and caller.f_globals.get("__name__") in _DOORS:
+def is_by_user(caller: FrameType | None) -> bool:
+    """Whether the user's program made the call: the first frame outside the entry points."""
+    while caller is not None and caller.f_globals.get("__name__") in _ENTRY_POINTS:
         caller = caller.f_back
     if caller is None:
         return False

@@ -61,7 +61,7 @@ def install(listener: Listener) -> Installed:
         if replaced.listening:
             try:
                 calls.stance_set()
-                listener.turned()
+                listener.check_disabled()
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.disabled", error)
         return before
