@@ -59,7 +59,13 @@ _RAISED = re.compile(
 )
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
-_PLACE = re.compile(r"(?P<path>.*):(?P<line>\d+) in (?P<name>[\w.<>]+)(?: \(HINT: .*)?")
+# PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
+_OWN = r"\(_\w+(?:/\w+)+\.py:\d+ in [\w.<>]+\)"
+_OWNS = rf"(?P<own>{_OWN}(?: and {_OWN})*)"
+_PLACE = re.compile(
+    rf"(?P<path>.*):(?P<line>\d+) in (?P<name>[\w.<>]+)(?: {_OWNS})?(?: \(HINT: .*)?"
+)
+_OWN_ALONE = re.compile(_OWNS)
 _FILE = re.compile(r"[\w .+@-]+\.py|<[\w -]+>")
 
 
@@ -168,12 +174,19 @@ def _is_half(string: str | None) -> bool:
 
 
 def _place(comment: str) -> str:
-    """The place alone, from the user's line and its place; empty if it names no file."""
-    found = _PLACE.fullmatch(comment.rpartition("  # ")[2].rstrip())
+    """The place alone, from the user's line and its place; empty if it names no file.
+
+    PyTorch's own places follow it, or are alone: they show who sets a condition on a size.
+    """
+    last = comment.rpartition("  # ")[2].rstrip()
+    if own := _OWN_ALONE.fullmatch(last):
+        return f"  # {own[0]}"
+    found = _PLACE.fullmatch(last)
     base = _base(found["path"]) if found else ""
     if not found or not _FILE.fullmatch(base):
         return ""
-    return f"  # {base}:{found['line']} in {found['name']}"
+    own_places = f" {found['own']}" if found["own"] else ""
+    return f"  # {base}:{found['line']} in {found['name']}{own_places}"
 
 
 def _base(path: str) -> str:

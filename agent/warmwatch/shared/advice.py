@@ -83,6 +83,10 @@ _OF_CONDITION = (
     "The size is dynamic already, and the code sets a condition on it: remove the condition, or "
     "pad or bucket the size."
 )
+_OF_KERNEL = (
+    "PyTorch's own kernels set this condition, not your code, so marking the size dynamic does not "
+    "help: pad or bucket it, or call the function with each size during the warm-up."
+)
 _OF_CONSTANT = (
     "The code makes a constant of this size, so marking it dynamic does not help: pad or bucket "
     "it, or find where it becomes a number (TORCH_LOGS=dynamic)."
@@ -99,13 +103,15 @@ _DYNAMIC_NOW = (
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
 # A size that changes again may need another of these: the newest recompile has the right one.
-_OF_SIZES = frozenset({ADVICE["shape"], _OF_CHANGED, _OF_CONDITION, _OF_CONSTANT})
+_OF_SIZES = frozenset({ADVICE["shape"], _OF_CHANGED, _OF_CONDITION, _OF_KERNEL, _OF_CONSTANT})
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
 )
 # With an upper bound as well, the size may be above it. A comment follows the guard.
 _ZERO_OR_ONE = r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)"
+# The places of a condition, after the guard: tracing sets those of the user's code.
+_OF_PYTORCH = r"# (?:[^#]* )?\(_(?!dynamo/)\w+/"
 _SYMBOLIC = r"\.(?:size|stride)\(\)|\.shape\["
 _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
@@ -167,7 +173,10 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_ONE
     found = re.search(_MISMATCH, first)
     if found is None:
-        return _OF_CONDITION if re.search(_SYMBOLIC, first) else None
+        if not re.search(_SYMBOLIC, first):
+            return None
+        in_kernel = re.search(_OF_PYTORCH, first) and "(_dynamo/" not in first
+        return _OF_KERNEL if in_kernel else _OF_CONDITION
     if found["what"] != "size":
         return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
     if "._parameters[" in found["name"] or "._buffers[" in found["name"]:

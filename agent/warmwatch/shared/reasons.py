@@ -30,6 +30,7 @@ _KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+
 _ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+_RANGE = rf"(?P<low>\d+) <= {_SIZE} <= (?P<high>\d+)"
 # the agent's text for what a Triton kernel is compiled or tuned for
 _KERNEL = (
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
@@ -182,8 +183,15 @@ def _length(guard: str, _category: str | None) -> str | None:
 def _size(guard: str, category: str | None) -> str | None:
     if found := re.search(_SIZE, guard):
         of = "" if found["what"] == "size" else "stride of "
-        return f"`{found['name']}`: {of}dim {found['dim']} is outside what was compiled"
+        compiled = f"what was compiled{_range(guard)}"
+        return f"`{found['name']}`: {of}dim {found['dim']} is outside {compiled}"
     return "a size is outside what was compiled" if category == "shape" else None
+
+
+def _range(guard: str) -> str:
+    """`` (17 to 4096)``, or empty if the guard is no range with two ends."""
+    found = re.fullmatch(_RANGE, guard)
+    return f" ({found['low']} to {found['high']})" if found else ""
 
 
 def _size_now(guard: str, others: list[str]) -> str | None:
@@ -191,6 +199,7 @@ def _size_now(guard: str, others: list[str]) -> str | None:
     ranged = re.search(_SIZE, guard)
     if ranged is None or ranged["what"] != "size":
         return None
+    outside = f"outside what was compiled{_range(guard)}"
     for other in others:
         if len(other) > _LONGEST_GUARD:
             continue
@@ -200,7 +209,7 @@ def _size_now(guard: str, others: list[str]) -> str | None:
             continue
         if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
             apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
-            why = "which PyTorch compiles apart" if apart else "outside what was compiled"
+            why = "which PyTorch compiles apart" if apart else outside
             return _size_sentence(found["name"], dimension[1], f"is {values['new']}, {why}")
     return None
 

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.redaction import error, graph_break, recompile, redactors
 
+KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
+TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
+
 # PyTorch's texts (torch 2.6 to 2.15), with values and keys of the user's in {0} and {1} as Python
 # writes them, and a line of the user's source in {2}
 GUARDS = (
@@ -81,6 +84,15 @@ def test_a_graph_break_contains_no_string_of_the_user(
         ("0/0: self._modules['head'].training == False", None),
         ("0/0: L['n'] == 3  # n * x  # a.py:2 in f", "0/0: L['n'] == 3  # a.py:2 in f"),
         ("0/0: n == 3  # n * x  # /a.py:2 in <lambda>", "0/0: n == 3  # a.py:2 in <lambda>"),
+        (
+            f"0/1: 33 <= x.size()[0]  # g('me')  # mp/me/a.py:4 in f {TRACED}",
+            f"0/1: 33 <= x.size()[0]  # a.py:4 in f {TRACED}",
+        ),
+        (
+            f"0/0: 16 <= x.size()[0] <= 64  # f(  # nn/conv.py:560 in g {KERNEL} and {TRACED}",
+            f"0/0: 16 <= x.size()[0] <= 64  # conv.py:560 in g {KERNEL} and {TRACED}",
+        ),
+        (f"0/1: 17 <= x.size()[0] <= 4096  # {KERNEL} and {KERNEL}", None),
         ("0/0: n == " + "9" * 50, "0/0: n == " + "9" * 20 + "..."),
         ("inline in skipfiles: f /home/me/x.py, skipped", "inline in skipfiles: f x.py, skipped"),
         ("0/0: a == 1\n0/1: b == 'x'\n  File 'a.py'", "0/0: a == 1\n0/1: b == '...'"),

@@ -16,6 +16,8 @@ FOUR, FIVE = (
     f"0/{at}: tensor 'x' size mismatch at index 0. expected {at + 3}, actual 6" for at in (0, 1)
 )
 OTHER_DIM = "0/1: tensor 'x' size mismatch at index 1. expected 4, actual 6"
+KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
+TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
 SAME_SIZE = FOUR.replace("0/0:", "0/1:")
 
 PARAMETER = (
@@ -42,6 +44,10 @@ PARAMETER = (
         ("2 <= x.size()[0] <= 32", None, "sets a condition on it"),
         ("0/0: x.size()[0] != 4  # if x.shape[0] == 4", True, "sets a condition on it"),
         ("0/0: Eq(Mod(x.size()[0], 2), 0)", None, "sets a condition on it"),
+        (f"0/0: 33 <= x.size()[0]  # a.py:4 in f {TRACED}", True, "sets a condition on it"),
+        (f"0/1: 17 <= x.size()[0] <= 64  # {KERNEL}", True, "PyTorch's own kernels"),
+        (f"0/1: 17 <= x.size()[0] <= 64  # a.py:4 in f {KERNEL}", None, "PyTorch's own kernels"),
+        (f"0/1: 17 <= x.size()[0]  # {KERNEL} and {TRACED}", None, "sets a condition on it"),
         ("0/0: tensor 'x' stride mismatch at index 0. expected 8, actual 16", None, "same layout"),
         ("0/0: tensor 'x' rank mismatch. expected 2, actual 3", None, "same number of dims"),
         (PARAMETER, None, "force_parameter_static_shapes"),

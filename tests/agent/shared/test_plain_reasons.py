@@ -84,17 +84,18 @@ PLAIN = {
         "the setting of deterministic algorithms changed"
     ),
     "0/0: GLOBAL_STATE changed: something_new ": "a global setting of PyTorch changed",
-    f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 is outside what was compiled",
+    f"0/1: 2 <= x.size()[0] <= 5  {USER}": "`x`: dim 0 is outside what was compiled (2 to 5)",
+    f"0/1: 33 <= x.size()[0]  {USER}": "`x`: dim 0 is outside what was compiled",
     "0/1: 2 <= args[0].size()[0] <= 4096  # return F.linear(input)  # linear.py:134 in forward\n"
     "0/0: tensor 'args[0]' size mismatch at index 0. expected 32, actual 1": (
         "batch size (dim 0 of `args[0]`) is 1, which PyTorch compiles apart"
     ),
     "0/1: 2 <= L['x'].size()[1] <= 5\n0/0: tensor 'L['x']' size mismatch at index 0. "
     "expected 2, actual 3\n0/0: tensor 'L['x']' size mismatch at index 1. expected 4, actual 9": (
-        "`x`: dim 1 is 9, outside what was compiled"
+        "`x`: dim 1 is 9, outside what was compiled (2 to 5)"
     ),
     "0/1: 2 <= x.size()[0] <= 5\n0/0: tensor 'y' size mismatch at index 0. expected 4, actual 9": (
-        "`x`: dim 0 is outside what was compiled"
+        "`x`: dim 0 is outside what was compiled (2 to 5)"
     ),
     "0/0: Eq(s0, 4)": "a size is outside what was compiled",
     "0/0: self.training == False": "the module went from eval() to train()",
