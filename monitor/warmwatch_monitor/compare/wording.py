@@ -104,7 +104,8 @@ def _noise(of: Noise) -> Iterator[str]:
         yield f"{program}: {', '.join(f'{step} in {run}' for run, step in pairs)}"
     share = f"{100 * of.difference:.2g} %"
     if not of.measured:
-        yield f"not measured, as no program ran twice: less than {share} counts as noise"
+        none = "no other run repeats one of these"
+        yield f"not measured, as {none}: less than {share} counts as noise"
     elif of.difference < 1:
         yield f"a difference of less than {share} may be noise"
     else:

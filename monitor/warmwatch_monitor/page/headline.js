@@ -106,7 +106,7 @@ export function unnamed({ run, summary = "" }) {
 export function beyond(run, words) {
   if (ENDED.has(run.state) && unnamed(run).startsWith(words)) return unnamed(run).slice(words.length).replace(/^[:;,]? /, "");
   const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
-  let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:,]? /, "");
+  let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:;,]? /, "");
   if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
   return figure.startsWith("for ") ? rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1") : rest;
 }

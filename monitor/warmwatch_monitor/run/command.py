@@ -147,7 +147,7 @@ def _attend(
     if report:
         from warmwatch_monitor.run.outcome import print_summary
 
-        print_summary(seen)
+        print_summary(seen, status)
     if json is not None:
         from warmwatch_monitor.run.outcome import write_outcome
 

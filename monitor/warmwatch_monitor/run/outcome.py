@@ -55,16 +55,15 @@ def write_outcome(
     snapshot: Snapshot,
 ) -> None:
     """Write the whole document. A failure is a note, because the exit code is the command's."""
-    from warmwatch_monitor.pipeline.figures import signal_name
     from warmwatch_monitor.status.document import status as status_of
 
-    killed = os.WIFSIGNALED(status)
+    killed = _killed_by(status)
     made = RunDocument(
         command=tuple(command),
         page=page,
         seconds=seconds,
         exit_code=None if killed else os.waitstatus_to_exitcode(status),
-        signal=signal_name(os.WTERMSIG(status)) if killed else None,
+        signal=killed,
         runs=status_of(snapshot).runs,
     )
     text = as_json(made) + "\n"
@@ -74,10 +73,10 @@ def write_outcome(
         note(f"warmwatch: {error}")
 
 
-def print_summary(snapshot: Snapshot) -> None:
+def print_summary(snapshot: Snapshot, status: int) -> None:
     """Print how its runs ended and where their time went, separate from a piped output."""
     if not snapshot.runs:
-        note(f"warmwatch: {NOTHING}")
+        note(f"warmwatch: {_failed(status) or NOTHING}")
         return
     from warmwatch_monitor.report.command import in_short
     from warmwatch_monitor.report.summaries import summaries_in
@@ -85,3 +84,18 @@ def print_summary(snapshot: Snapshot) -> None:
     summary = in_short(summaries_in(snapshot))
     with suppress(OSError):  # the output is closed; still exit with CMD's code
         (draw if is_terminal() else note)(summary)
+
+
+def _failed(status: int) -> str:
+    """How the command failed; empty if it succeeded."""
+    if not status:
+        return ""
+    how = _killed_by(status) or f"exit code {os.waitstatus_to_exitcode(status)}"
+    return f"the command ended with {how}, before any step or compilation was seen"
+
+
+def _killed_by(status: int) -> str | None:
+    """Name of the signal that killed the command; ``None`` if none did."""
+    from warmwatch_monitor.pipeline.figures import signal_name
+
+    return signal_name(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else None

@@ -171,7 +171,7 @@ def test_a_difference_between_two_runs_of_one_program_is_noise() -> None:
     assert settled.recommended == "default"
     assert "a difference of less than 2.5 % may be noise" in text(settled)
     assert "2.5 % may be noise" not in text(made(*usual(), again=None))
-    assert "as no program ran twice: less than 5 % counts as noise" in text(
+    assert "as no other run repeats one of these: less than 5 % counts as noise" in text(
         made(*usual(), again=None)
     )
 

@@ -272,6 +272,10 @@ HEADLINES = """async () => {
       { run: "gpt2", state: "compiling", summary: "gpt2: compiling for 8 s (inductor), now f" },
       "compiling for 8 s",
     ),
+    beyond(
+      { run: "gpt2", state: "starting", summary: "gpt2: starting; no step in the 9 s" },
+      "starting for 9 s",
+    ),
   ];
 }"""
 
@@ -293,6 +297,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             "eager, 2 s a step (eager): no compile activity; 2 s a step",
             "finished after 9 steps (finished): (interrupted)",
             "inductor, now f",
+            "no step in the 9 s",
         ]
 
 
