@@ -223,7 +223,13 @@ export class Charts {
     const there = new Set(this.lanes.flatMap((one) => [
       ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).length ? ["slower"] : []),
     ]));
-    items(document.getElementById("marks"), MARKS.filter(([, name]) => there.has(name)).map(([sign, name]) => `${sign} ${name}`));
+    const list = document.getElementById("marks");
+    const shown = MARKS.filter(([, name]) => there.has(name));
+    items(list, shown.map(([sign]) => sign), "mark");
+    shown.forEach(([, name], at) => {
+      text(list.children[at].querySelector("b"), name);
+      colour(list.children[at].querySelector("span"), "color", name === "slower" ? "bad" : "text");
+    });
   }
 
   #lines(name, key, series, { top = null, scaled = false, show }) {

@@ -108,6 +108,7 @@ export function beyond(run, words) {
   const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
   let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:;,]? /, "");
   if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
+  if (figure) rest = rest.replace(`: ${figure} is the real speed`, ": this is the real speed").replace(`; ${figure}`, "");
   return figure.startsWith("for ") ? rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1") : rest;
 }
 

@@ -34,8 +34,12 @@ export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
       const states = stretches(rank.states, end).map(([begin, until, name]) => [begin, ENDED.has(name) ? Math.min(until, begin + cap) : until, name]);
       if (states.length > 1 && ENDED.has(states[0][2])) states.shift(); // it ended before the first sample
       paint(plot, states, top, high, colours);
-      for (const [begin, until, name] of stretches(rank.pauses, end)) pause(plot, begin, until, name, top, high, colours);
-      paint(plot, stretches(rank.phases, end), top, thin ? high : high * 0.5, colours);
+      const phases = stretches(rank.phases, end);
+      for (const [begin, until, name] of stretches(rank.pauses, end)) {
+        const compiles = phases.some(([from, to]) => from < until && to > begin); // in the upper half
+        pause(plot, begin, until, name, [top, high, compiles ? high / 2 : 0], colours);
+      }
+      paint(plot, phases, top, thin ? high : high * 0.5, colours);
       for (const [begin, until] of periodsOf(rank)) below(plot, begin, until, top + high, colours("bad"));
       for (const start of restarts(rank, times)) paint(plot, [[start - cap / 4, start + cap / 4, "ground"]], top, high, colours);
       for (const one of rank.recompiles) recompile(plot, one.at, top, Math.min(9, high * 0.45), colours);
@@ -75,8 +79,9 @@ function paint(plot, list, top, high, colours) {
   }
 }
 
-// evaluations and saves are gaps with a letter, because they are not states
-function pause(plot, begin, until, name, top, high, colours) {
+// evaluations and saves are gaps with a letter, because they are not states; `covered`: height of
+// what hides the upper part
+function pause(plot, begin, until, name, [top, high, covered], colours) {
   const { ctx } = plot;
   const [left, wide] = across(plot, begin, until);
   ctx.fillStyle = colours("ground");
@@ -84,11 +89,12 @@ function pause(plot, begin, until, name, top, high, colours) {
   ctx.strokeStyle = ctx.fillStyle = colours("text");
   ctx.lineWidth = 1;
   ctx.strokeRect(left + 0.5, top + 0.5, Math.max(1, wide - 1), Math.max(1, high - 1));
-  if (wide < 12 || high < 9) return;
-  ctx.font = `${Math.round(Math.min(high * 0.85, 14))}px sans-serif`;
+  const room = high - covered;
+  if (wide < 12 || room < 9) return;
+  ctx.font = `${Math.round(Math.min(room * 0.85, 14))}px sans-serif`;
   ctx.textAlign = "center";
   ctx.textBaseline = "middle";
-  ctx.fillText(name[0].toUpperCase(), left + wide / 2, top + high / 2 + 1);
+  ctx.fillText(name[0].toUpperCase(), left + wide / 2, top + covered + room / 2 + 1);
 }
 
 function below(plot, begin, until, bottom, colour) {

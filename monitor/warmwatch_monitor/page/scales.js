@@ -6,16 +6,14 @@ const TIMES = [
   1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400,
 ];
 export const SHORTEST = 60; // minimum seconds of a time axis
-const FACTORS = [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10];
+const FACTORS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10]; // their halves have two digits, as labels do
 
-// three round times in a range, or two if three do not fit
+// the last three round times in a range, so that they keep their distance while it moves
 export function moments(from, until) {
-  for (const step of TIMES) {
-    const first = Math.ceil(from / step) * step;
-    const count = Math.floor((until - first) / step) + 1;
-    if (count <= 3) return Array.from({ length: Math.max(0, count) }, (_, at) => first + at * step);
-  }
-  return [from, (from + until) / 2, until];
+  const step = TIMES.findLast((one) => one * 3 <= until - from) ?? TIMES[0];
+  const last = Math.floor(until / step) * step;
+  const every = Math.max(1, Math.floor((last - from) / step / 2)) * step;
+  return [last - 2 * every, last - every, last].filter((at) => at >= from);
 }
 
 // the smallest round number that is at least `value`

@@ -27,7 +27,8 @@ _PLOT = 110
 _GAP_ROWS = 2.5  # a longer time without a row was not measured: no daemon ran
 _MOST_TICKS = 4
 _ROUND_TIMES = (60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0, 36000.0)
-_FACTORS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)  # of a power of ten: round tops of an axis
+# of a power of ten: round tops of an axis, whose halves have two digits, as labels do
+_FACTORS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 _BLOCK = 26  # height of a row of the icicle
 _LEAST_LABEL = 4  # characters: a shorter label is useless
 _STRIP = 8  # height of the phases above the plot of steps
