@@ -42,7 +42,7 @@ def brief(report: Report, width: int) -> Iterator[RenderableType]:
         yield Text(f"Note: {warning}.", style="yellow")
     if ended := failure(report):
         yield from (Text(item.words) for item in ended.items)
-    yield from _bar(report, min(width, _WIDEST))
+    yield from _bar(report, width)
     if report.slower:
         worst = max(report.slower, key=lambda one: float(one["ratio"]))
         yield Text(f"Slower than before {slower_period(worst)}.", style="yellow")
@@ -53,20 +53,24 @@ def brief(report: Report, width: int) -> Iterator[RenderableType]:
 
 
 def _bar(report: Report, width: int) -> Iterator[Text]:
-    """One bar of the shares, and the key to it."""
+    """One bar of the shares, and the key to it, whose lines end between two shares."""
     known = report.goodput
     shares = [one for one in known.shares if one.ratio > 0] if known else []
     if known is None or not shares:
         return
     bar = Text()
-    for sign, style, count in _places(shares, width):
+    for sign, style, count in _places(shares, min(width, _WIDEST)):
         bar.append(sign * count, style=style)
     yield bar
     key = Text(f"{took(known.seconds)}{' so far' if report.living else ''}: ")
-    for at, one in enumerate(shares):
+    for one in shares:
         sign, style = SIGNS[one.name]
-        key.append("" if not at else ", ")
-        key.append(sign, style=style).append(f" {one.name} {percent(one.ratio)}")
+        end = "" if one is shares[-1] else ","
+        part = Text.assemble((sign, style), f" {one.name} {percent(one.ratio)}{end}")
+        if len(key) + len(part) > width:
+            yield key
+            key = Text()
+        key.append_text(part).append(" ")
     yield key
 
 

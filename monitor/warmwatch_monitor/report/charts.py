@@ -206,8 +206,9 @@ def samples(summary: RunSummary, rank: int | None) -> list[tuple[str, Markup]]:
     shown = next((one for one in summary.ranks if one.rank == rank), None)
     of_rank = shown.samples if shown else None
     slower = (shown.answer.get("slower_periods") or ()) if shown else ()
+    shades = "compilation, by phase" + (", and steps slower than before" if slower else "")
     wanted: list[tuple[str, Samples | None, str]] = [
-        (f"Length of a step of rank {rank}; shaded: compilation, by phase", of_rank, "step_seconds")
+        (f"Length of a step of rank {rank}; shaded: {shades}", of_rank, "step_seconds")
     ]
     for at, (_, seen) in enumerate(sorted(summary.gpu_samples.items())):
         wanted.append((f"Power of GPU {at}", seen, "power_watts"))
@@ -267,12 +268,13 @@ def _plot(
         for from_epoch, until_epoch in _within(one, begin, begin + seconds)
     ]
     phases = seen.columns.get("phase", ())
-    for from_epoch, until_epoch in before if column == "step_seconds" else ():
+    strips = list(_phases(seen.epochs, phases, seen.seconds))
+    shades = [*before] if column == "step_seconds" else []
+    for from_epoch, until_epoch in _joined([*shades, *((one[0], one[1]) for one in strips)]):
         x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
         parts.append(_bar(x, 0, wide, _PLOT, "compiles", "compiling"))
-    for from_epoch, until_epoch, phase in _phases(seen.epochs, phases, seen.seconds):
+    for from_epoch, until_epoch, phase in strips:
         x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
-        parts.append(_bar(x, 0, wide, _PLOT, "compiles", f"compiling, {phase}"))
         parts.append(_bar(x, 0, wide, _STRIP, phase, f"compiling, {phase}"))
     curves = [
         Markup('<polyline class="curve" points="{}"/>').format(
@@ -318,6 +320,17 @@ def _phases(
         last = at
     if began:
         yield began[0], last, began[1]
+
+
+def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """In order, and those that meet as one: shades that overlap would draw a seam."""
+    joined: list[tuple[float, float]] = []
+    for began, ended in sorted(intervals):
+        if joined and began <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(ended, joined[-1][1])
+        else:
+            joined.append((began, ended))
+    return joined
 
 
 def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:

@@ -369,6 +369,16 @@ def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> No
     assert "Slower" not in text(a.finished())
 
 
+def test_the_shade_of_a_compilation_has_no_seam_between_its_phases() -> None:
+    seen = a.steps()
+    first, *rest = ("dynamo", "inductor", "inductor", "kernel_compile")
+    phases = (first, *rest, *[None] * (len(seen.epochs) - 4))
+    samples = replace(seen, columns={**seen.columns, "phase": phases})
+    drawn = whole_html(a.finished(compiled=(), samples=samples))
+    assert len(re.findall(r'<rect class="compiles"', drawn)) == 1
+    assert len(re.findall(r">compiling, ", drawn)) == 3
+
+
 def test_the_chart_of_compile_time_stacks_functions_compilations_and_phases() -> None:
     account = a.finished(compiled=(*a.FIRST, a.AGAIN, a.AGAIN_BACK))
     page_of = whole_html(account)
@@ -613,6 +623,17 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     assert cost.startswith("Compiling took 1")
     assert any(line.startswith("1. ") and "up to " in line for line in output)
     assert output[-1].endswith("warmwatch compare gpt2~1 gpt2")
+
+
+def test_a_line_of_the_key_ends_between_two_shares() -> None:
+    account = a.finished(compiled=a.TWICE, answers={"pauses.data_seconds": 90.0})
+    for width in (40, 60, 80):
+        first, *rest = lines_of(account, width=width)[2:]
+        signs = tuple(sign for sign, _ in SIGNS.values())
+        rest = rest[: next(at for at, line in enumerate(rest) if "Compiling" in line)]
+        assert rest
+        assert all(line.startswith(signs) for line in rest)
+        assert all(line.endswith("%,") for line in (first, *rest[:-1]))
 
 
 def test_a_brief_report_has_the_worst_slowdown() -> None:
