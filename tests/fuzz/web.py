@@ -1,4 +1,4 @@
-"""Requests: methods, paths, query strings, headers; through the door and the real application."""
+"""Requests: methods, paths, query strings, headers; through the guard and the real application."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Web:
         known = Credentials({"alice": HASH}, {"0" * 64: Client(name="token")}.items(), Passwords())
         closed = Protection(credentials=known)
         names = frozenset({"localhost"})
-        self._doors = (
+        self._guards = (
             Guard(app, lambda: OPEN, lambda _: names),
             Guard(app, lambda: closed, lambda _: None),
         )
@@ -110,7 +110,7 @@ class Web:
 
     def __call__(self, data: bytes) -> None:
         choices = Choices(data)
-        door, scope = choices.pick(self._doors), _scope(choices)
+        guard, scope = choices.pick(self._guards), _scope(choices)
         sent: list[MutableMapping[str, Any]] = []
 
         async def ask() -> None:
@@ -122,7 +122,7 @@ class Web:
             async def send(message: MutableMapping[str, Any]) -> None:
                 sent.append(message)
 
-            await asyncio.wait_for(door(scope, receive, send), _ANSWERS_WITHIN)
+            await asyncio.wait_for(guard(scope, receive, send), _ANSWERS_WITHIN)
 
         self._loop.run_until_complete(ask())
         _check(scope, sent)

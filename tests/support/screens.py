@@ -11,7 +11,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from warmwatch_monitor.top.app import Top
-from warmwatch_monitor.top.moment import Update
+from warmwatch_monitor.top.samples import Update
 
 Answer = dict[str, Any]
 
@@ -28,12 +28,12 @@ class Screen:
 
     async def look(self) -> None:
         """Make it poll once, and wait until it has drawn the answer."""
-        self.app.look()
+        self.app.poll()
         await self.settle()
 
     async def settle(self) -> None:
         """Wait until the requested answer is drawn."""
-        while self.app.asking.is_open:
+        while self.app.polling.in_progress:
             await self._pilot.pause()
         await self._pilot.pause()
 

@@ -1,4 +1,4 @@
-"""Writes runs to the history: the daemon's keeper, and ``remember`` for commands.
+"""Writes runs to the history: the daemon's keeper, and ``write_ended`` for commands.
 
 The daemon writes a run when it ends, each living run once a minute, and all at shutdown.
 """
@@ -27,7 +27,7 @@ from warmwatch_monitor.sources.records.parsed_journal import Journals
 _TIMEOUT_SECONDS = 0.5  # a user waits for the command
 
 
-def remember(ended: Iterable[tuple[RunView, Snapshot]], settings: HistorySettings) -> None:
+def write_ended(ended: Iterable[tuple[RunView, Snapshot]], settings: HistorySettings) -> None:
     """Write the ``ended`` runs whose end is not in the history. Raises StoreError."""
     store = Store(settings, patience=_TIMEOUT_SECONDS)
     by_id = {id_of(run): (run, snapshot) for run, snapshot in ended}

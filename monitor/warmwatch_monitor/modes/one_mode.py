@@ -257,7 +257,7 @@ class _Followed:
         from warmwatch_monitor.history.summaries import summarize_run
 
         after = self._launched.ended()
-        self._launched.remember()
+        self._launched.write_history()
         self._last = snapshot = self._last if by_us and self._last is not None else after
         run = _main(snapshot)
         if run is None:

@@ -9,6 +9,7 @@ Loaded with the first record: a host without records needs none of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -43,7 +44,7 @@ class Analysis:
 
     def __init__(self, settings: Settings) -> None:
         self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
-        self._accounts: dict[str, EnergyUsed] = {}
+        self._energy: dict[str, EnergyUsed] = {}
         self._windows: Windows = {}
         self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
 
@@ -57,33 +58,34 @@ class Analysis:
         now_ns: int,
     ) -> Analysed:
         """The runs at ``now_ns``; ``present`` as for :meth:`Judging.of`."""
-        trial = _Trial()
+        isolated = _IsolatedSteps()
         around = _around(host, gpus, histories, now_ns)
-        runs, unjudged = trial.of(
-            "judging the runs", lambda: self._judging.of(records, around, present), _NOTHING
+        runs, unjudged = isolated.run(
+            "judging the runs", partial(self._judging.of, records, around, present), _NOTHING
         )
-        before = retained(self._accounts, present, now_ns, self._retention_ns), runs
-        self._accounts, runs = trial.of("adding up energy", lambda: charge(*before, now_ns), before)
-        loads = runs, self._windows, around.host
-        self._windows, runs = trial.of(
+        energy = retained(self._energy, present, now_ns, self._retention_ns)
+        self._energy, runs = isolated.run(
+            "adding up energy", partial(charge, energy, runs, now_ns), (energy, runs)
+        )
+        self._windows, runs = isolated.run(
             "judging what limits the speed",
-            lambda: with_limits(*loads, now_ns),
+            partial(with_limits, runs, self._windows, around.host, now_ns),
             (self._windows, runs),
         )
-        judged = runs
-        runs = trial.of(
-            "estimating the time left", lambda: with_estimates(judged, now_ns, histories), judged
+        runs = isolated.run(
+            "estimating the time left", partial(with_estimates, runs, now_ns, histories), runs
         )
-        return Analysed(runs=runs, refusals=unjudged, problems=tuple(trial.problems))
+        return Analysed(runs=runs, refusals=unjudged, problems=tuple(isolated.problems))
 
 
-class _Trial:
-    """Runs the steps of one analysis and collects their problems."""
+class _IsolatedSteps:
+    """Runs the steps of one analysis, each in isolation, and collects their problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def of(self, what: str, step: Callable[[], T], default: T) -> T:
+    def run(self, what: str, step: Callable[[], T], default: T) -> T:
+        """The result of ``step``; ``default`` if it raises."""
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end

@@ -289,8 +289,8 @@ def is_idle(process: ProcessReading | None, gpus: Sequence[GpuReading]) -> bool:
     """Whether process, workers, compilers and GPUs are all known and idle."""
     if process is None or process.cpu_ratio is None or process.workers_busy is None:
         return False
-    at_it = process.workers_busy or any(one.busy is not False for one in process.compilers)
-    if at_it or process.cpu_ratio >= IDLE_RATIO:
+    helpers_busy = process.workers_busy or any(one.busy is not False for one in process.compilers)
+    if helpers_busy or process.cpu_ratio >= IDLE_RATIO:
         return False
     return all(
         gpu.utilization_ratio is not None and gpu.utilization_ratio < IDLE_RATIO for gpu in gpus

@@ -61,7 +61,7 @@ def report(
         raise UsageError("give only one of --html, --json and --markdown")
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
-    from warmwatch_monitor.history.remember import HistoryWriter
+    from warmwatch_monitor.history.writer import HistoryWriter
     from warmwatch_monitor.report.summaries import as_written, last_like, run_summaries
     from warmwatch_monitor.settings import load_history_settings
 

@@ -152,5 +152,5 @@ def _attend(
         from warmwatch_monitor.run.outcome import write_outcome
 
         write_outcome(json, command, page, seconds=seconds, status=status, snapshot=seen)
-    ours.remember()
+    ours.write_history()
     return status

@@ -97,7 +97,7 @@ class Launched:
 
     def __init__(self, launch: str) -> None:
         from warmwatch_monitor.client.answers import settings_from
-        from warmwatch_monitor.history.remember import HistoryWriter
+        from warmwatch_monitor.history.writer import HistoryWriter
         from warmwatch_monitor.pipeline.poller import Poller
         from warmwatch_monitor.sources.listed import RECORDS, SOURCES
 
@@ -150,7 +150,7 @@ class Launched:
     def _take(self, records: tuple[RecordReading, ...]) -> None:
         self._records = records
 
-    def remember(self) -> None:
+    def write_history(self) -> None:
         """Write the ended runs to the history."""
         self._seen.write()
 

@@ -29,7 +29,7 @@ from warmwatch_monitor.metrics.sender import Sender, make_sender
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.pipeline.poller import Poller
-from warmwatch_monitor.server.door import Door
+from warmwatch_monitor.server.http_server import HttpServer
 from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
@@ -131,29 +131,29 @@ def serve(
         _check(settings, is_json=is_json)
         return
     log = None if settings.log_format is None else DaemonLog(settings.log_format)
-    door = Door(settings, None if log is None else _audit(log))
+    server = HttpServer(settings, None if log is None else _audit(log))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, _leave)
     if until_stdin_ends:
         threading.Thread(target=_end_with_stdin, name="stdin", daemon=True).start()
     with listen(settings.address) as listener, local_listener(settings) as local:
-        bound = door.checked(listener.getsockname())
+        bound = server.checked(listener.getsockname())
         history = History()
         keeper = make_keeper(settings.history, history)
         recalled = earlier_runs_source(settings.history, late=True)
-        poller = make_poller(settings, *door.sources, *sources_of(keeper), *recalled)
+        poller = make_poller(settings, *server.sources, *sources_of(keeper), *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
-        _serve(poller, sender, door, listeners, history, keeper, log)
+        _serve(poller, sender, server, listeners, history, keeper, log)
 
 
 def _check(settings: Settings, *, is_json: bool) -> None:
     """Raises UsageError if the daemon would not start with these settings."""
     address = settings.address
     where = resolved(address)[-1]
-    bound = Door(settings).checked(where)
+    bound = HttpServer(settings).checked(where)
     if is_json:
         say(as_json(_described(settings, bound, pid=None), indent=None))
         return
@@ -218,7 +218,7 @@ def _spare_the_collector() -> None:
 def _serve(
     poller: Poller,
     sender: Sender | None,
-    door: Door,
+    server: HttpServer,
     listeners: Sequence[socket.socket],
     history: History,
     keeper: Keeper | None,
@@ -235,7 +235,7 @@ def _serve(
     poller.follow(manager.take)
     if log is not None:
         poller.follow(lambda snapshot: log.take(snapshot, recent.changes))
-    signal.signal(signal.SIGHUP, lambda *_: _reload(door, manager, log))
+    signal.signal(signal.SIGHUP, lambda *_: _reload(server, manager, log))
     if keeper is not None:
         poller.follow(keeper.take)
     poller.start()
@@ -249,7 +249,7 @@ def _serve(
             manager.stopping()
             app.leave()
 
-        door.serve(app, listeners, leave, _leaving.is_set)
+        server.serve(app, listeners, leave, _leaving.is_set)
     finally:
         manager.stopping()
         if sender is not None:
@@ -261,11 +261,11 @@ def _serve(
             log.stop()
 
 
-def _reload(door: Door, manager: ServiceManager, log: DaemonLog | None) -> None:
+def _reload(server: HttpServer, manager: ServiceManager, log: DaemonLog | None) -> None:
     manager.reloading()
     problem = None
     try:
-        door.reload()
+        server.reload()
     except SourceError as error:
         problem = str(error)
     if log is not None:

@@ -21,7 +21,7 @@ from warmwatch_monitor.client.answers import (
 from warmwatch_monitor.client.choice import only, why_incomplete
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UnknownRunError, UsageError, WarmwatchError
-from warmwatch_monitor.history.remember import HistoryWriter
+from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
 from warmwatch_monitor.settings import HistorySettings, load_history_settings

@@ -21,8 +21,8 @@ from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History
 from warmwatch_monitor.top.listing import ORDERS, Entry, Key, Listing, at, listing
-from warmwatch_monitor.top.moment import Update, at_the_moment
-from warmwatch_monitor.top.polling import Answer, Asking
+from warmwatch_monitor.top.polling import Answer, Polling
+from warmwatch_monitor.top.samples import Update, with_sample
 from warmwatch_monitor.top.table import fill, room
 
 KEYS = (
@@ -66,12 +66,12 @@ _ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
 
 
 class Top(App[str]):
-    """``run`` returns the error that ended it, or ``None``.
+    """The screen. ``run`` returns the error that ended it, or ``None``.
 
     Args:
-    ask: returns the answer, with printable texts only; raises WarmwatchError.
-    past: returns a daemon's history, once; ``None`` if there is none.
-    seconds: poll interval. receive: listens to a daemon's events for about a second.
+        ask: returns the answer, with printable texts only; raises WarmwatchError.
+        past: returns a daemon's history, once; ``None`` if there is none.
+        seconds: poll interval. receive: listens to a daemon's events for about a second.
     """
 
     TITLE = "warmwatch top"
@@ -101,7 +101,7 @@ class Top(App[str]):
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
-        self.asking, self._seconds = Asking(self, ask, seconds, past, receive), seconds
+        self.polling, self._seconds = Polling(self, ask, seconds, past, receive), seconds
         self._answer: Answer | None = None
         self._trouble = ""
         self._history = History()
@@ -127,8 +127,8 @@ class Top(App[str]):
     def on_mount(self) -> None:
         self.query_one(Input).display = False
         self.query_one(DataTable).focus()
-        self.set_interval(self._seconds, self.asking.tick)
-        self.asking.begin()
+        self.set_interval(self._seconds, self.polling.tick)
+        self.polling.begin()
 
     def panic(self, *renderables: RenderableType) -> None:
         """End with an error; Textual's thread that reads keys calls it with its traceback."""
@@ -142,9 +142,9 @@ class Top(App[str]):
 
     # incoming answers and samples
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Request an answer, unless a request is in progress."""
-        self.asking.look()
+        self.polling.poll()
 
     def take(self, answer: Answer | None, trouble: str) -> None:
         """Draw the answer or the error."""
@@ -161,7 +161,7 @@ class Top(App[str]):
         now = self._answer
         # perhaps from another release; the next answer reports it
         with suppress(LookupError, TypeError, ValueError, AttributeError):
-            now = at_the_moment(self._answer, sample)
+            now = with_sample(self._answer, sample)
         if _made_at(now) - _made_at(self._answer) >= self._seconds / 2:
             self._show(now)
 
@@ -255,7 +255,7 @@ class Top(App[str]):
         parts.append(f"by {self._order}{', reversed' if self._turned else ''}")
         parts += [f"filter: {self._needle}"] if self._needle else []
         line = Text("  ".join(parts), style="dim")
-        if self.asking.paused:
+        if self.polling.paused:
             line.append("  paused", style="not dim bold yellow")
         if self._trouble and self._answer is not None:
             age = max(0.0, time.time() - _made_at(self._answer))
@@ -326,8 +326,8 @@ class Top(App[str]):
         self.draw()
 
     def action_pause(self) -> None:
-        self.asking.paused = not self.asking.paused
-        self.look()
+        self.polling.paused = not self.polling.paused
+        self.poll()
         self.draw()
 
     def action_window(self) -> None:

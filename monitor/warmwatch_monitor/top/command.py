@@ -18,7 +18,7 @@ from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import is_redrawn, plain, say
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.top.moment import Update
+    from warmwatch_monitor.top.samples import Update
 
 _USUAL_SECONDS = 1.0
 _SAMPLE_SECONDS = 1.0  # between two samples from a daemon
@@ -86,7 +86,7 @@ def top(
 def _receiver(ask: AnswerSource) -> Callable[[], Update]:
     """Returns a listener to the daemon that answered last; waits a second or until an event."""
     from warmwatch_monitor.client.events import CONNECT_SECONDS, EventClient
-    from warmwatch_monitor.top.moment import Update
+    from warmwatch_monitor.top.samples import Update
 
     client = EventClient(_KINDS, samples=True)
 

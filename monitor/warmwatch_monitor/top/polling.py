@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from warmwatch_monitor.errors import WarmwatchError, described
 from warmwatch_monitor.top.history import Frame, frames
-from warmwatch_monitor.top.moment import NOTHING, Update
+from warmwatch_monitor.top.samples import NOTHING, Update
 
 Answer = Mapping[str, Any]
 
@@ -41,12 +41,14 @@ class Taker(Protocol):
         """Schedule a call without waiting; returns whether it will run."""
 
 
-class Asking:
-    """Args:
-    taker: receives the results. ask, seconds, past, receive: as in ``Top``.
+class Polling:
+    """Requests answers at an interval, or when events announce a change.
+
+    Args:
+        taker: receives the results. ask, seconds, past, receive: as in ``Top``.
 
     Attributes:
-        is_open: whether a request is in progress.
+        in_progress: whether a request is under way.
         paused: no requests, and samples are ignored.
     """
 
@@ -61,29 +63,29 @@ class Asking:
         self._taker, self._ask, self._seconds = taker, ask, seconds
         self._past, self._receive = past, receive
         self._has_events, self._is_old, self._requested_at = False, False, 0.0
-        self.is_open = False
+        self.in_progress = False
         self.paused = False
 
     def begin(self) -> None:
         """Send the first request, listen, and read the history."""
-        self.look()
+        self.poll()
         if self._receive is not None:
             threading.Thread(target=self._listen, args=(self._receive,), daemon=True).start()
-        threading.Thread(target=self._look_back, name="past", daemon=True).start()
+        threading.Thread(target=self._read_history, name="past", daemon=True).start()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Request an answer, unless a request is in progress."""
-        if not self.is_open and not self.paused:
-            self.is_open, self._is_old, self._requested_at = True, False, time.monotonic()
-            threading.Thread(target=self._look, name="ask", daemon=True).start()
+        if not self.in_progress and not self.paused:
+            self.in_progress, self._is_old, self._requested_at = True, False, time.monotonic()
+            threading.Thread(target=self._poll, name="ask", daemon=True).start()
 
     def tick(self) -> None:
         """Request an answer, unless events show that nothing changed."""
         age = time.monotonic() - self._requested_at
         if not self._has_events or self._is_old or age >= max(_FRESH_SECONDS, self._seconds):
-            self.look()
+            self.poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         try:
             answer, trouble = self._ask(), ""
         except WarmwatchError as error:
@@ -104,7 +106,7 @@ class Asking:
                     update, going_on = NOTHING, False
                 going_on = self._taker.call_later(self._take_update, update) and going_on
 
-    def _look_back(self) -> None:
+    def _read_history(self) -> None:
         """Read the history; without one the plots start now."""
         with suppress(WarmwatchError, LookupError, TypeError, ValueError):
             before = self._past()
@@ -113,12 +115,12 @@ class Asking:
                     self._taker.call_from_thread(self._taker.take_past, list(frames(before)))
 
     def _take(self, answer: Answer | None, trouble: str) -> None:
-        self.is_open = False
+        self.in_progress = False
         self._taker.take(answer, trouble)
 
     def _take_update(self, update: Update) -> None:
         self._has_events, self._is_old = update.is_live, self._is_old or update.changed
         if self._is_old and time.monotonic() - self._requested_at >= _SHORTEST_SECONDS:
-            self.look()
+            self.poll()
         if update.sample is not None and not self.paused:
             self._taker.take_sample(update.sample)

@@ -22,8 +22,8 @@ from support.stored_runs import BEGAN
 from support.values import replace
 from warmwatch_monitor.errors import NotInHistoryError
 from warmwatch_monitor.history.finding import find
-from warmwatch_monitor.history.remember import HistoryWriter
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.terminal.runs import lines
 

@@ -364,7 +364,7 @@ def test_an_answer_after_the_screen_closed_is_ignored(
 
     async def run() -> None:
         async with screen(ask, SMALL) as shown:
-            shown.app.look()
+            shown.app.poll()
             while len(requests) < 2:  # noqa: ASYNC110 - no event to wait for
                 await asyncio.sleep(0.01)
 

@@ -27,7 +27,7 @@ from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
 from warmwatch_monitor.model import RankView
 from warmwatch_monitor.output.amounts import a_step
-from warmwatch_monitor.top.moment import Update, at_the_moment
+from warmwatch_monitor.top.samples import Update, with_sample
 
 STATES = b.in_every_state()
 SIZE = (80, 24)
@@ -54,18 +54,18 @@ def test_a_sample_brings_an_answer_to_its_moment() -> None:
     later, sample = answer_and_sample(
         stepped(STATES["warm"], 4711), after=1, gpus=(replace(gpu, power_watts=1.5),)
     )
-    assert at_the_moment(before, sample) == later
+    assert with_sample(before, sample) == later
 
 
 def test_progress_is_from_the_sample_and_an_older_daemon_has_none() -> None:
     before, _ = answer_and_sample(STATES["compiling"])
     counting = replace(b.COMPILING.compile, progress_of=1, progress_done=31, progress_total=86)
     _, sample = answer_and_sample(b.view(replace(b.COMPILING, compile=counting)), after=1)
-    now = at_the_moment(before, sample)["runs"][0]
+    now = with_sample(before, sample)["runs"][0]
     assert now["ranks"][0]["compile"]["progress"] == {"of": "kernels", "done": 31, "total": 86}
     assert "kernels 31 of 86" in now["summary"]
     del sample["ranks"][0]["progress"]
-    now = at_the_moment(before, sample)["runs"][0]
+    now = with_sample(before, sample)["runs"][0]
     assert now["ranks"][0]["compile"]["progress"] is None
 
 
@@ -73,10 +73,10 @@ def test_the_age_of_the_last_step_is_from_the_sample_and_an_older_daemon_has_non
     before, _ = answer_and_sample(STATES["warm"])
     _, sample = answer_and_sample(STATES["warm"], after=1)
     sample["ranks"][0]["last_step_age_seconds"] = 56.0
-    (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
+    (rank,) = with_sample(before, sample)["runs"][0]["ranks"]
     assert rank["last_step_age_seconds"] == 56.0
     del sample["ranks"][0]["last_step_age_seconds"]
-    (rank,) = at_the_moment(before, sample)["runs"][0]["ranks"]
+    (rank,) = with_sample(before, sample)["runs"][0]["ranks"]
     assert rank["last_step_age_seconds"] is None
 
 
@@ -85,18 +85,18 @@ def test_the_step_in_the_table_is_the_one_in_the_sentence() -> None:
     figures = STATES["warm"].figures
     slower = replace(figures, steps=replace(figures.steps, recent_seconds=1.5))
     _, sample = answer_and_sample(replace(STATES["warm"], figures=slower), after=1)
-    (run,) = at_the_moment(before, sample)["runs"]
+    (run,) = with_sample(before, sample)["runs"]
     assert run["summary"].endswith("1.5 s a step is the real speed")
     assert a_step(run["ranks"][0]) == 1.5
     del sample["ranks"][0]["a_step_seconds"]  # an older daemon sends none
-    (run,) = at_the_moment(before, sample)["runs"]
+    (run,) = with_sample(before, sample)["runs"]
     assert a_step(run["ranks"][0]) == a_step(before["runs"][0]["ranks"][0])
 
 
 def test_a_rank_in_another_state_waits_for_the_answer() -> None:
     before, _ = answer_and_sample(STATES["warm"])
     _, sample = answer_and_sample(STATES["recompiling"], after=1)
-    now = at_the_moment(before, sample)
+    now = with_sample(before, sample)
     assert now["runs"][0]["ranks"] == before["runs"][0]["ranks"]
     assert now["summary"].startswith("gpt2: recompiling")
 
@@ -105,14 +105,14 @@ def test_the_sentence_covers_only_the_selected_runs() -> None:
     other = b.in_every_state("bert")["compiling"]
     before, _ = answer_and_sample(STATES["warm"])
     _, sample = answer_and_sample(STATES["warm"], other, after=1)
-    assert at_the_moment(before, sample)["summary"].startswith("gpt2: warm")
+    assert with_sample(before, sample)["summary"].startswith("gpt2: warm")
 
 
 @pytest.mark.parametrize("change", [{"late_seconds": 7.0}, {"at": b.EPOCH}])
 def test_a_sample_that_is_late_or_earlier_changes_nothing(change: dict[str, Any]) -> None:
     before, _ = answer_and_sample(STATES["warm"])
     _, sample = answer_and_sample(stepped(STATES["warm"], 4711), after=1)
-    assert at_the_moment(before, {**sample, **change}) is before
+    assert with_sample(before, {**sample, **change}) is before
 
 
 class Ear:

@@ -1,4 +1,4 @@
-"""Wires the server: addresses, TLS, credentials, allowed host names."""
+"""The HTTP server: puts address, TLS, credentials and host names around the application."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _POLL_SECONDS = 1.0
 WEB_CONFIG = "web_config"
 
 
-class Door:
-    """How this daemon is reached, by its settings.
+class HttpServer:
+    """The HTTP server of this daemon, as its settings protect it.
 
     Raises:
         UsageError: the file of ``--web-config`` cannot be used.

@@ -27,7 +27,7 @@ class Update(NamedTuple):
 NOTHING = Update(is_live=False, changed=False, sample=None)
 
 
-def at_the_moment(answer: Answer, sample: Answer) -> Answer:
+def with_sample(answer: Answer, sample: Answer) -> Answer:
     """``answer`` with the figures of ``sample``, if that is newer and not overdue itself.
 
     A rank whose state changed stays as it was: the event has already triggered a new request.

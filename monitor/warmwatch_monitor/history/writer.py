@@ -35,9 +35,9 @@ class HistoryWriter:
         """Write the collected runs that are not in the history."""
         if not self._ended or self._settings.directory is None:
             return
-        from warmwatch_monitor.history.keeper import remember
+        from warmwatch_monitor.history.keeper import write_ended
 
         try:
-            remember(self._ended.values(), self._settings)
+            write_ended(self._ended.values(), self._settings)
         except StoreError as error:
             note(f"warmwatch: not written to the history: {error}")
