@@ -20,7 +20,7 @@ import click
 
 import warmwatch
 from support.builders import snapshot
-from warmwatch.shared.states import NEEDS_A_PERSON, Conditions, State
+from warmwatch.shared.states import NEEDS_ATTENTION, Conditions, State
 from warmwatch.shared.variables import Monitor, Training
 from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
@@ -252,7 +252,7 @@ def states() -> str:
 def conditions() -> str:
     """Every condition of a rank."""
     rows = [
-        f"| `{name}` | {text} | {'yes ' if name in NEEDS_A_PERSON else ''}|"
+        f"| `{name}` | {text} | {'yes ' if name in NEEDS_ATTENTION else ''}|"
         for name, text in meanings(Conditions).items()
     ]
     return "\n".join(["| condition | means | needs attention |", "|---|---|---|", *rows])

@@ -30,8 +30,8 @@ from support.isolation import VARIABLES
 from support.preloaded import COMPILER, OWN, OWN_OF_COMPILER, TORCH, Preloaded
 
 ROOT = Path(__file__).resolve().parents[2]
-# what a library or another test has put there since is nothing of a training's
-_AT_FIRST = dict(os.environ)
+# A copy at import: what a library or a test sets later must not reach a training.
+_INITIAL = dict(os.environ)
 GATE = "@gate "
 RESULT = "@result "
 
@@ -58,8 +58,8 @@ def train(model, optimizer, steps, batch=4, width=8):
     return losses
 """
 
-# For how many seconds so far the calling thread was ready to run and had no core, by the kernel's
-# account: so far apart may two be who take the time one right after the other.
+# Seconds for which the calling thread was runnable and had no core, as the kernel counts them. Two
+# clock readings, one directly after the other, may differ by as much as this grows between them.
 WAITED = """
 def waited():
     with open("/proc/thread-self/schedstat") as account:
@@ -68,7 +68,7 @@ def waited():
 
 
 class Training:
-    """A training that runs."""
+    """A running training."""
 
     def __init__(self, process: subprocess.Popen[str] | Forked, errors: Path) -> None:
         self.process, self._errors = process, errors
@@ -88,17 +88,17 @@ class Training:
         assert line == gate, f"at gate {line!r}, not {gate!r}"
 
     def go(self) -> None:
-        """Let it go on from the gate where it stands."""
+        """Let it continue from its gate."""
         assert self.process.stdin
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def result(self) -> Any:
-        """The JSON that the script handed over with ``result(...)``."""
+        """The value that the script passed to ``result(...)``, from its JSON."""
         return json.loads(self._until(RESULT))
 
     def wait(self) -> int:
-        """Let it come to its end; its exit code."""
+        """Let it run to its end; returns its exit code."""
         assert self.process.stdin
         assert self.process.stdout
         if not self.process.stdin.closed:
@@ -122,8 +122,8 @@ class Training:
 
 def environment(records: Path, **more: str) -> dict[str, str]:
     """An environment for a training that writes its record to ``records``."""
-    clean = {k: v for k, v in _AT_FIRST.items() if not k.startswith("WARMWATCH_")}
-    paths = (ROOT / "tests", *filter(None, [_AT_FIRST.get("PYTHONPATH")]))
+    clean = {k: v for k, v in _INITIAL.items() if not k.startswith("WARMWATCH_")}
+    paths = (ROOT / "tests", *filter(None, [_INITIAL.get("PYTHONPATH")]))
     return {
         **clean,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),

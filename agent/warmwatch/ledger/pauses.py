@@ -23,7 +23,7 @@ COUNTERS = {
     ),
 }
 
-_MOST_REMEMBERED = 100  # pauses remembered between two steps
+_MOST_ENDED = 100  # pauses between two steps whose times are stored
 
 
 def training_thread() -> int:
@@ -55,7 +55,9 @@ class Pauses:
         steps: int,
         by_eval: bool = False,
     ) -> bool:
-        """``thread`` began a pause; returns whether a counter changed. ``training``: that of steps.
+        """``thread`` began a pause; returns whether a counter changed.
+
+        ``training``: the thread that marks steps.
 
         If ``steps`` rose since the previous pause began, its end was lost, on any thread: a signal
         handler may have raised before it was reported.
@@ -80,12 +82,12 @@ class Pauses:
             while self._ended and self._ended[-1][1] > since:
                 since = min(since, self._ended.pop()[0])
             self._ended.append((since, now))
-            del self._ended[:-_MOST_REMEMBERED]
+            del self._ended[:-_MOST_ENDED]
         return bool(since)
 
-    def since(self, step: int) -> int:
-        """Total length of the pauses that began after the mark of ``step`` and have ended."""
-        took = sum(end - begin for begin, end in self._ended if begin >= step)
+    def length_since(self, step_ns: int) -> int:
+        """Total length of the pauses that began after a step, marked at ``step_ns``, and ended."""
+        took = sum(end - begin for begin, end in self._ended if begin >= step_ns)
         self._ended.clear()
         return took
 

@@ -153,7 +153,7 @@ class StepFacts:
 
         ``now``: its mark; ``last``: the previous mark; ``duration``: the time between them.
         """
-        without = duration - min(duration, self._pauses.since(last))
+        without = duration - min(duration, self._pauses.length_since(last))
         if without != duration:
             self._queue.post(self._pausing.resumed, now, last, without)
         return without
@@ -177,7 +177,7 @@ class StepFacts:
         before = now - duration if steps > 1 else 0
         # a gap with an explanation does not measure a stall; compile time inside a pause is
         # subtracted twice
-        rest = max(0, rest - self._pauses.since(before))
+        rest = max(0, rest - self._pauses.length_since(before))
         self._pausing.training = training_thread()
         self._queue.post(self._steps.irregular, now, before, seen)
         if touched:

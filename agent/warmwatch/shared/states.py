@@ -90,7 +90,7 @@ LIMITS = (
     "saving",
     "evaluation",
 )
-NEEDS_A_PERSON = frozenset({"nothing_captured", "long_compile", "never_compiled"})
+NEEDS_ATTENTION = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # a waiting client is notified, and may stop
 
 ENDED = frozenset({State.FINISHED, State.FAILED, State.LOST})

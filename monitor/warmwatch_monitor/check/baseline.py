@@ -49,20 +49,20 @@ TOLERANCE = 1.0
 _SHARES = ("compilations", "recompiles", "kernels")
 
 
-class HeldRank(Struct, frozen=True, kw_only=True):
+class BaselineRank(Struct, frozen=True, kw_only=True):
     """The baseline's numbers of a rank."""
 
     counts: Mapping[str, int]
     functions: Mapping[str, Share]
 
 
-class HeldRun(Struct, frozen=True, kw_only=True):
+class BaselineRun(Struct, frozen=True, kw_only=True):
     """The baseline of a run.
 
     ``warmup_seconds`` is set only if the run was measured in the same job.
     """
 
-    ranks: Mapping[int, HeldRank]
+    ranks: Mapping[int, BaselineRank]
     warmup_ratio: float | None = None
     warmup_seconds: float | None = None
 
@@ -75,7 +75,7 @@ class Baseline(Struct, frozen=True, kw_only=True):
         torch: version of the one that it was measured with.
     """
 
-    runs: Mapping[str, HeldRun] = field(default_factory=dict)
+    runs: Mapping[str, BaselineRun] = field(default_factory=dict)
     tolerance: float = TOLERANCE
     ignore: tuple[str, ...] = ()
     torch: str | None = None
@@ -95,9 +95,11 @@ def of(runs: Sequence[MeasuredRun], before: Baseline | None = None) -> Baseline:
     )
 
 
-def _held(run: MeasuredRun) -> HeldRun:
-    return HeldRun(
-        ranks={one.rank: HeldRank(counts=one.counts, functions=one.functions) for one in run.ranks},
+def _held(run: MeasuredRun) -> BaselineRun:
+    return BaselineRun(
+        ranks={
+            one.rank: BaselineRank(counts=one.counts, functions=one.functions) for one in run.ranks
+        },
         warmup_ratio=run.warmup_ratio,
         warmup_seconds=run.warmup_seconds,
     )
@@ -149,9 +151,9 @@ def _names(data: Any) -> tuple[str, ...]:
     return tuple(data)
 
 
-def _run(name: str, data: Any) -> HeldRun:
+def _run(name: str, data: Any) -> BaselineRun:
     where = f"runs.{name}"
-    ranks: dict[int, HeldRank] = {}
+    ranks: dict[int, BaselineRank] = {}
     for key, one in _table(data, "ranks", where).items():
         try:
             of_these = numbers(key)
@@ -160,12 +162,12 @@ def _run(name: str, data: Any) -> HeldRun:
         held = _rank(one, f"{where}.ranks.{key}")
         ranks.update(dict.fromkeys(of_these, held))
     ratio = _number(data, RATIO, where, None)
-    return HeldRun(ranks=ranks, warmup_ratio=ratio)
+    return BaselineRun(ranks=ranks, warmup_ratio=ratio)
 
 
-def _rank(data: Any, where: str) -> HeldRank:
+def _rank(data: Any, where: str) -> BaselineRank:
     functions = _table(data, "functions", where)
-    return HeldRank(
+    return BaselineRank(
         counts={name: _count(data[name], name, where) for name in COUNTS if name in data},
         functions={name: _share(one, where) for name, one in functions.items()},
     )
@@ -222,13 +224,13 @@ def written(baseline: Baseline) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run_lines(table: str, run: HeldRun) -> Iterable[str]:
+def _run_lines(table: str, run: BaselineRun) -> Iterable[str]:
     if run.warmup_ratio is not None:
         yield ""
         yield f"[{table}]"
         ratio = f"{float(f'{run.warmup_ratio:.3g}'):g}"
         yield f"{RATIO} = {ratio}  # the first warm-up in steady steps, of the slowest rank"
-    groups: list[tuple[HeldRank, list[int]]] = []
+    groups: list[tuple[BaselineRank, list[int]]] = []
     for rank, held in sorted(run.ranks.items()):
         for one, ranks in groups:
             if one == held:
@@ -240,7 +242,7 @@ def _run_lines(table: str, run: HeldRun) -> Iterable[str]:
         yield from _rank_lines(f"{table}.ranks.{_key(named(ranks))}", held)
 
 
-def _rank_lines(table: str, rank: HeldRank) -> Iterable[str]:
+def _rank_lines(table: str, rank: BaselineRank) -> Iterable[str]:
     yield ""
     yield f"[{table}]"
     yield from (f"{name} = {rank.counts[name]}" for name in COUNTS if name in rank.counts)

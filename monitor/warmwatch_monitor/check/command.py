@@ -121,7 +121,7 @@ def _words(command: str | None) -> tuple[str, ...]:
 
 
 def _check(wanted: _Wanted) -> int:
-    from warmwatch_monitor.check.growth import compared
+    from warmwatch_monitor.check.comparison import compared
     from warmwatch_monitor.check.output import Result
 
     held = _read(wanted.baseline) if wanted.baseline is not None else None
@@ -161,7 +161,7 @@ def _update(wanted: _Wanted) -> int:
     from msgspec.structs import replace
 
     from warmwatch_monitor.check import baseline
-    from warmwatch_monitor.check.growth import compared
+    from warmwatch_monitor.check.comparison import compared
     from warmwatch_monitor.check.output import changes
 
     place = wanted.baseline

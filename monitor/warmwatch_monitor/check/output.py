@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Xml
 from msgspec import Struct
 
 from warmwatch_monitor.check import wording
-from warmwatch_monitor.check.growth import Comparison, Held, Kind
+from warmwatch_monitor.check.comparison import Compared, Comparison, Kind
 from warmwatch_monitor.check.wording import remark
 from warmwatch_monitor.output.document import literal
 
@@ -28,11 +28,11 @@ class Result(Struct, frozen=True, kw_only=True):
     accept: str | None = None
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[Compared, ...]:
         return self.comparison.held if self.comparison else ()
 
     @property
-    def grew(self) -> tuple[Held, ...]:
+    def grew(self) -> tuple[Compared, ...]:
         return self.comparison.grew if self.comparison else ()
 
     @property
@@ -40,12 +40,12 @@ class Result(Struct, frozen=True, kw_only=True):
         """Reasons other than growth for which it fails."""
         found = [] if self.problem is None else [self.problem]
         remarks = self.comparison.remarks if self.comparison else ()
-        return found + [remark(one) for one in remarks if one.grave]
+        return found + [remark(one) for one in remarks if one.fails]
 
     @property
     def notes(self) -> list[str]:
         remarks = self.comparison.remarks if self.comparison else ()
-        return [remark(one) for one in remarks if not one.grave]
+        return [remark(one) for one in remarks if not one.fails]
 
     @property
     def passed(self) -> bool:
@@ -104,11 +104,11 @@ def _lines(result: Result) -> Iterator[str]:
         yield f"  To make this the baseline: {result.accept}"
 
 
-def _fell(result: Result) -> tuple[Held, ...]:
+def _fell(result: Result) -> tuple[Compared, ...]:
     return result.comparison.fell if result.comparison and result.passed else ()
 
 
-def _grown(held: Held) -> Iterator[str]:
+def _grown(held: Compared) -> Iterator[str]:
     yield f"  {wording.whose(held)}: {wording.headline(held)}"
     for words, remedy in wording.causes(held):
         yield f"    {words}"
@@ -116,7 +116,7 @@ def _grown(held: Held) -> Iterator[str]:
             yield f"      {remedy}"
 
 
-def _numbers(held: tuple[Held, ...]) -> Iterator[str]:
+def _numbers(held: tuple[Compared, ...]) -> Iterator[str]:
     """One line for each group of ranks."""
     for who in dict.fromkeys(map(wording.whose, held)):
         yield f"{who}: {wording.numbers(one for one in held if wording.whose(one) == who)}"
@@ -154,7 +154,7 @@ def _reasons(result: Result) -> Iterator[str]:
             yield f"- {literal(words)}" + (f"<br>{literal(remedy)}" if remedy else "")
 
 
-def _now(held: Held) -> str:
+def _now(held: Compared) -> str:
     return wording.amount(held.measure, held.now)
 
 
@@ -180,7 +180,7 @@ def _case(suite: Xml.Element, of: str, name: str) -> Xml.Element:
     return Xml.SubElement(suite, "testcase", classname=of, name=name)
 
 
-def _why(held: Held) -> str:
+def _why(held: Compared) -> str:
     lines = (f"{words}\n  {remedy}" if remedy else words for words, remedy in wording.causes(held))
     return "\n".join(lines)
 
@@ -244,7 +244,7 @@ def document(result: Result) -> CheckDocument:
     )
 
 
-def _compared(held: Held) -> ComparedNumber:
+def _compared(held: Compared) -> ComparedNumber:
     causes = wording.causes(held) if held.grew else ()
     return ComparedNumber(
         run=held.run,

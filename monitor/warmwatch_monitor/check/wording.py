@@ -8,7 +8,7 @@ from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
 from warmwatch.shared.phrases import counted, duration, place, step_length
 from warmwatch.shared.reasons import plain, plain_break
 from warmwatch_monitor.check.baseline import RATIO, named
-from warmwatch_monitor.check.growth import SECONDS, Cause, Held, Kind, Moved, Remark
+from warmwatch_monitor.check.comparison import SECONDS, Cause, Compared, Kind, Moved, Remark
 from warmwatch_monitor.check.measured import Share
 from warmwatch_monitor.model import Compilation, CudagraphSkip, GraphBreak, RunView
 from warmwatch_monitor.output.amounts import own_words
@@ -48,7 +48,7 @@ def amount(measure: str, value: float) -> str:
     return duration(value) if measure == SECONDS else f"{value:g}"
 
 
-def whose(held: Held) -> str:
+def whose(held: Compared) -> str:
     """``train, ranks 0-3``."""
     if not held.ranks:
         return held.run
@@ -56,7 +56,7 @@ def whose(held: Held) -> str:
     return f"{held.run}, {many} {held.ranks}"
 
 
-def headline(held: Held) -> str:
+def headline(held: Compared) -> str:
     """``recompiles: 3, was 1``, and for the warm-up, which has a tolerance, its limit.
 
     The earlier value is the baseline's, or that of the ``--against`` command.
@@ -66,7 +66,7 @@ def headline(held: Held) -> str:
     return f"{title(held.measure)}: {now}, was {was}{may}"
 
 
-def causes(held: Held) -> list[tuple[str, str | None]]:
+def causes(held: Compared) -> list[tuple[str, str | None]]:
     """The distinct causes, each with its remedy; at most MOST."""
     found: dict[tuple[str, str | None], int] = {}
     for cause in held.causes:
@@ -210,7 +210,7 @@ def remark(of: Remark) -> str:
     return _REMARKS[of.kind](of)
 
 
-def numbers(held: Iterable[Held]) -> str:
+def numbers(held: Iterable[Compared]) -> str:
     """The compared numbers: ``2 graphs, 0 graph breaks, warm-up as long as 684 steps``."""
     return ", ".join(
         f"{one.now:g} {_NOUNS[one.measure][one.now != 1]}"

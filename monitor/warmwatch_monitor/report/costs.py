@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from warmwatch.shared.phrases import counted, place
-from warmwatch.shared.states import NEEDS_A_PERSON
+from warmwatch.shared.states import NEEDS_ATTENTION
 from warmwatch_monitor.model.run_summary import Provenance
 from warmwatch_monitor.output.amounts import own_words, percent, took
 from warmwatch_monitor.report.parts import Break, Cost, Priced, Recompiled, Remedy
@@ -108,11 +108,11 @@ _TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 _MOVES = frozenset({"grad_mode"})
 # the compiler phases that a cache saves; tracing always runs again
 _CACHED = ("inductor", "kernel_compile", "autotune")
-_NO_SPEED = {
+_NOT_COMPILED = {
     "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows "
     "where). With DistributedDataParallel around a container of PyTorch (Sequential), compile the "
     "container before you wrap it.",
-    "never_compiled": "Call the object that torch.compile gives back, in the training itself.",
+    "never_compiled": "Call the object that torch.compile returns, in the training itself.",
 }
 
 
@@ -123,8 +123,8 @@ def to_do(
     breaks: Sequence[Break],
     what: Provenance,
 ) -> tuple[Remedy, ...]:
-    """Remedies: first what did not compile, then the most expensive cause."""
-    dear = sorted(
+    """Remedies: first what did not compile, then the rest, the largest saving first."""
+    by_saving = sorted(
         [
             *_recompiles(recompiled),
             *_caches(compiled, what),
@@ -133,14 +133,14 @@ def to_do(
         ],
         key=lambda one: -(one.saves or 0.0),
     )
-    return (*_without_compiling(rank), *dear, *_without_price(rank, breaks))
+    return (*_without_compiling(rank), *by_saving, *_of_unknown_saving(rank, breaks))
 
 
 def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
     words = _conditions(rank)
-    for name in sorted(NEEDS_A_PERSON - {"long_compile"}):
+    for name in sorted(NEEDS_ATTENTION - {"long_compile"}):
         if name in words:
-            yield Remedy(about=words[name], what=_NO_SPEED[name])
+            yield Remedy(about=words[name], what=_NOT_COMPILED[name])
     if failures := rank["compile"].get("failures"):
         yield Remedy(
             about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
@@ -212,7 +212,7 @@ def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
         )
 
 
-def _without_price(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator[Remedy]:
+def _of_unknown_saving(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator[Remedy]:
     words = _conditions(rank)
     if "fallback" in words:
         remedy = (

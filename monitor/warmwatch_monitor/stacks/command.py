@@ -21,8 +21,8 @@ from warmwatch_monitor.output.console import as_json, note, plain, say
 from warmwatch_monitor.stacks import py_spy
 from warmwatch_monitor.stacks.sources import (
     compilers_of,
+    dumped_stacks,
     kernel_threads,
-    left_stacks,
 )
 from warmwatch_monitor.stacks.wording import (
     RankProcess,
@@ -141,7 +141,7 @@ def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
     if not since:
         return (), "the agent writes stacks of compilations, and nothing compiles"
     try:
-        left = left_stacks(view.record.folder, since)
+        left = dumped_stacks(view.record.folder, since)
     except FileNotFoundError:
         left = ()
     except (OSError, RecordError) as error:

@@ -27,7 +27,7 @@ from warmwatch_monitor.sources.records.folder import Folder
 _MOST = 64  # lines; an agent doubles its pauses, so a day has about a dozen
 
 
-def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
+def dumped_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
     """The dumps of the activity that began at ``since_ns``, oldest first.
 
     Raises:
@@ -37,7 +37,7 @@ def left_stacks(folder: str, since_ns: int) -> tuple[Stacks, ...]:
         descriptor, status = opened.open(STACKS)
         try:
             if status.st_size > STACKS_LIMIT:
-                raise RecordError(f"its {STACKS} is longer than an agent writes it")
+                raise RecordError(f"its {STACKS} is longer than {STACKS_LIMIT:,} bytes")
             data = os.pread(descriptor, STACKS_LIMIT, 0)
         finally:
             os.close(descriptor)

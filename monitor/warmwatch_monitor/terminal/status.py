@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from warmwatch.shared.phrases import duration
-from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_A_PERSON, State, least_advanced
+from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_ATTENTION, State, least_advanced
 from warmwatch_monitor.client.answers import (
     Answer,
     answer_source,
@@ -236,7 +236,7 @@ def exit_code(answer: Answer | None) -> int:
 
 def _needs_a_person(rank: Answer) -> bool:
     holds = {one["condition"] for one in rank["conditions"]}
-    return State(rank["state"]) not in ENDED and bool(holds & NEEDS_A_PERSON)
+    return State(rank["state"]) not in ENDED and bool(holds & NEEDS_ATTENTION)
 
 
 def _split(answer: Answer, *, ended: bool) -> tuple[Answer, list[Answer]]:

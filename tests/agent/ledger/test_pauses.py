@@ -131,7 +131,7 @@ def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
     counts = {name: words[COMPILE_INDEX[name]] for name in ("evaluating_ns", "evaluations")}
     assert counts == {"evaluating_ns": 10, "evaluations": 1}
     assert words[COMPILE_INDEX["evaluating_since_ns"]] == 0
-    assert pauses.since(0) == 10
+    assert pauses.length_since(0) == 10
 
 
 def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() -> None:

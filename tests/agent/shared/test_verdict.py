@@ -404,8 +404,8 @@ def test_the_names_of_the_states_are_public() -> None:
     assert {state.value for state in states.ENDED} == states.ENDED_STATES == set(ended)
     assert {state.value for state in states.WARM} == {"warm", "eager"}
     needs = {"nothing_captured", "long_compile", "never_compiled"}
-    assert set(states.CONDITIONS) > states.NEEDS_A_PERSON == needs
-    assert states.NEEDS_A_PERSON > states.MAY_NEVER_END == {"long_compile"}
+    assert set(states.CONDITIONS) > states.NEEDS_ATTENTION == needs
+    assert states.NEEDS_ATTENTION > states.MAY_NEVER_END == {"long_compile"}
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
         *("background", "uncompiled_calls", "silent", "slower"),

@@ -13,7 +13,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch_monitor.check import baseline
 from warmwatch_monitor.check.baseline import Baseline, named, numbers
-from warmwatch_monitor.check.growth import Comparison, Kind, compared
+from warmwatch_monitor.check.comparison import Comparison, Kind, compared
 from warmwatch_monitor.check.measured import MeasuredRun, measured
 from warmwatch_monitor.check.output import Result, changes, document, junit, markdown, text
 from warmwatch_monitor.check.wording import causes, headline, remark

@@ -125,6 +125,6 @@ def test_the_age_is_in_the_answer_and_in_the_table() -> None:
 
 
 def test_silence_alone_changes_no_exit_code() -> None:
-    from warmwatch.shared.states import NEEDS_A_PERSON
+    from warmwatch.shared.states import NEEDS_ATTENTION
 
-    assert not {"silent", "slower"} & NEEDS_A_PERSON
+    assert not {"silent", "slower"} & NEEDS_ATTENTION

@@ -110,7 +110,7 @@ def test_a_slower_warm_up_is_reported_once_and_needs_no_attention(
     (held,) = status(snapshot)["runs"][0]["ranks"][0]["conditions"]
     assert held == {"condition": HOLDS, "words": words}
     assert exit_code(status(snapshot)) == 0
-    assert HOLDS not in states.NEEDS_A_PERSON
+    assert HOLDS not in states.NEEDS_ATTENTION
 
 
 def test_a_fleet_series_without_history_has_words() -> None:

@@ -3,12 +3,12 @@
 PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each event, also for
 autotuning and recording at run time (torch 2.6 and later). The methods are wrapped on the class.
 Their signatures grew over the versions, so arguments are passed through. Another tool may wrap them
-too and later restore what it found, which removes our wrapper. Ends without a begin show that, and
-the begin is wrapped again. The first wrapper may still be there, below that of another tool: only
-the newest reports.
+too and later restore what it found, which removes our wrapper. More ends than begins show that, and
+the begin is wrapped again. The earlier wrapper may still be called, inside another tool's: only the
+newest one reports.
 
 At run time Dynamo would trace the agent's frames. ``torch.compiler.disable`` costs as much as the
-agent itself, so the wrapper is skipped, and does what ``disable`` does for the agent's part alone.
+agent itself. So Dynamo skips the wrapper, which turns Dynamo off for the agent's part alone.
 
 Dynamo's own start and end callbacks repeat the outermost events, and replace them in a PyTorch
 without events. ``torch._dynamo.reset()`` clears them, so the begin of the next event installs them

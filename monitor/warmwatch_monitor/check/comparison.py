@@ -7,7 +7,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from warmwatch_monitor.check.baseline import RATIO, Baseline, HeldRank, HeldRun, named
+from warmwatch_monitor.check.baseline import RATIO, Baseline, BaselineRank, BaselineRun, named
 from warmwatch_monitor.check.measured import COUNTS, MeasuredRank, MeasuredRun, Share
 from warmwatch_monitor.model import Compilation, CudagraphSkip, Fallback, GraphBreak
 
@@ -23,7 +23,7 @@ class Moved(Struct, frozen=True, kw_only=True):
     was: Share | None = None
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class Compared(Struct, frozen=True, kw_only=True):
     """One number of a run, compared with the baseline's.
 
     Attributes:
@@ -67,7 +67,7 @@ class Kind(Enum):
 
 
 # The check fails with any of these: something could not be compared.
-_GRAVE = (
+_FAILING = (
     *(Kind.NO_RUN, Kind.NO_RANKS, Kind.NO_COUNT, Kind.LOST_LINES),
     *(Kind.NEVER_WARM, Kind.NOT_COMPILED, Kind.AGENT_ERRORS),
 )
@@ -81,28 +81,28 @@ class Remark(Struct, frozen=True, kw_only=True):
     what: str = ""
 
     @property
-    def grave(self) -> bool:
+    def fails(self) -> bool:
         """Whether the check fails because of it."""
-        return self.kind in _GRAVE
+        return self.kind in _FAILING
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
     """All compared numbers, and remarks."""
 
-    held: tuple[Held, ...] = ()
+    held: tuple[Compared, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
     @property
-    def grew(self) -> tuple[Held, ...]:
+    def grew(self) -> tuple[Compared, ...]:
         return tuple(one for one in self.held if one.grew)
 
     @property
-    def fell(self) -> tuple[Held, ...]:
+    def fell(self) -> tuple[Compared, ...]:
         return tuple(one for one in self.held if one.ranks and one.now < one.was)
 
     @property
     def incomplete(self) -> bool:
-        return any(one.grave for one in self.remarks)
+        return any(one.fails for one in self.remarks)
 
 
 def compared(
@@ -110,7 +110,7 @@ def compared(
 ) -> Comparison:
     """Compare ``runs`` with the baseline. ``tolerance`` overrides the baseline's."""
     allowed = baseline.tolerance if tolerance is None else tolerance
-    held: list[Held] = []
+    held: list[Compared] = []
     remarks = list(_torches(runs, baseline))
     pairs = _pairs(runs, baseline)
     for one, was in pairs:
@@ -135,7 +135,7 @@ def compared(
 
 def _pairs(
     runs: Sequence[MeasuredRun], baseline: Baseline
-) -> list[tuple[MeasuredRun, HeldRun | None]]:
+) -> list[tuple[MeasuredRun, BaselineRun | None]]:
     """Pairs of equal names. A single run on each side is a pair; its name may be a job's id."""
     if len(runs) == 1 and len(baseline.runs) == 1:
         return [(runs[0], next(iter(baseline.runs.values())))]
@@ -148,7 +148,7 @@ def _torches(runs: Sequence[MeasuredRun], baseline: Baseline) -> Iterator[Remark
         yield Remark(kind=Kind.ANOTHER_TORCH, what=f"{found}, was {baseline.torch}")
 
 
-def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Held]:
+def _counts(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Compared]:
     """Compare rank by rank; ranks with equal numbers form one entry."""
     for measure in COUNTS:
         groups: dict[tuple[int, int], list[MeasuredRank]] = {}
@@ -160,7 +160,7 @@ def _counts(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[H
             if before is not None and now is not None:
                 groups.setdefault((before, now), []).append(rank)
         for (before, now), ranks in groups.items():
-            yield Held(
+            yield Compared(
                 run=run.run,
                 ranks=named(one.rank for one in ranks),
                 measure=measure,
@@ -189,14 +189,16 @@ def _causes(measure: str, rank: MeasuredRank) -> tuple[Cause, ...]:
     return ()
 
 
-def _moved(rank: MeasuredRank, was: HeldRank) -> Iterator[Moved]:
+def _moved(rank: MeasuredRank, was: BaselineRank) -> Iterator[Moved]:
     for name, now in rank.functions.items():
         before = was.functions.get(name)
         if now != before:
             yield Moved(function=name, now=now, was=before)
 
 
-def _warmup(run: MeasuredRun, was: HeldRun, baseline: Baseline, tolerance: float) -> Iterator[Held]:
+def _warmup(
+    run: MeasuredRun, was: BaselineRun, baseline: Baseline, tolerance: float
+) -> Iterator[Compared]:
     """Compare the warm-up in seconds if both were measured in this job, else in steady steps."""
     if RATIO in baseline.ignore:
         return
@@ -206,11 +208,11 @@ def _warmup(run: MeasuredRun, was: HeldRun, baseline: Baseline, tolerance: float
     ):
         if before is not None and now is not None:
             limit = before * (1 + tolerance)
-            yield Held(run=run.run, measure=measure, was=before, now=now, limit=limit)
+            yield Compared(run=run.run, measure=measure, was=before, now=now, limit=limit)
             return
 
 
-def _remarks(run: MeasuredRun, was: HeldRun, ignore: Sequence[str]) -> Iterator[Remark]:
+def _remarks(run: MeasuredRun, was: BaselineRun, ignore: Sequence[str]) -> Iterator[Remark]:
     """Remarks on ranks and counts that only one side has."""
     seen = {one.rank: one for one in run.ranks}
     if new := [rank for rank in seen if rank not in was.ranks]:
