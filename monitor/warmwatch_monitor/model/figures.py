@@ -1,6 +1,6 @@
 """The figures of one rank and its compiler in public units, and the gain over the eager baseline.
 
-Steps, warm-ups and pauses are in ``steps.py``, throughput in ``throughput.py``.
+Those of steps, warm-ups, pauses and throughput are in ``steps.py``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Compile(Struct, frozen=True, kw_only=True):
         cache_hits, cache_misses: by cache.
         graphs_before: graphs that Dynamo had captured before the agent attached.
         precompiled: ahead-of-time artifacts in use, of PRECOMPILED; ``None``: not known.
-        wrappers: how many functions and modules the user handed to ``torch.compile``.
+        wrappers: how many functions and modules the user passed to ``torch.compile``.
         disabled: which of DISABLED turns compilation off; ``None`` if it is on or this is not
         known. cudagraph_skips: how often CUDA graphs were requested and skipped.
         new_instances: first compilations of a module whose class was compiled for another before.

@@ -1,0 +1,33 @@
+"""Every Python file that a docstring, a comment or a page for contributors names exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMED = re.compile(r"`([a-z_/]+\.py)`")
+CODE = ("agent", "monitor")
+PAGES = ("*.md", "docs/design/*.md")
+
+
+def files(*patterns: str) -> list[Path]:
+    return [path for pattern in patterns for path in ROOT.glob(pattern)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "folders"),
+    [
+        (files(*PAGES), (*CODE, "tests", "docs", "benchmarks", "dashboards", "docker")),
+        (files(*(f"{folder}/**/*.py" for folder in CODE)), CODE),
+    ],
+    ids=["pages", "code"],
+)
+def test_every_file_that_a_text_names_exists(texts: list[Path], folders: tuple[str, ...]) -> None:
+    known = [path.as_posix() for path in files(*(f"{folder}/**/*.py" for folder in folders))]
+    named = [(path.name, name) for path in texts for name in NAMED.findall(path.read_text())]
+    assert len(named) > 10
+    missing = [one for one in named if not any(path.endswith(f"/{one[1]}") for path in known)]
+    assert missing == []
