@@ -34,6 +34,7 @@ from warmwatch_monitor.model import LongStep
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
 _FEW = 32  # steps
+_SAME_LEVEL = 1.2  # times as long: levels that differ by less count as one
 
 
 class CleanSteps(NamedTuple):
@@ -58,13 +59,38 @@ class CleanSteps(NamedTuple):
 def level_before(slot: Slot) -> float | None:
     """The fast level in the histogram, in seconds; ``None`` if it cannot be found there.
 
+    The histogram covers the whole run. After a later compilation, some steps in it are older than
+    that, and nobody knows which. So the level has to be the same if they are the fastest ones, and
+    if they are the slowest.
+    """
+    recent_ns, bins = slot.recent_step_ns, slot.clean_bins
+    if recent_ns is None:
+        return None
+    if slot.compile.warmups <= 1:
+        return _fast_level(bins, recent_ns)
+    older = sum(bins) - slot.clean_since_activity[0]
+    slowest = _without_fastest(bins, older)
+    fastest = _without_fastest(bins[::-1], older)[::-1]
+    high, low = (_fast_level(left, recent_ns) for left in (slowest, fastest))
+    return high if high and low and high <= _SAME_LEVEL * low else None
+
+
+def _without_fastest(bins: Sequence[int], count: int) -> list[int]:
+    """``bins`` without the first ``count`` steps in them."""
+    left = []
+    for steps in bins:
+        less = min(steps, max(0, count))
+        left.append(steps - less)
+        count -= less
+    return left
+
+
+def _fast_level(bins: Sequence[int], recent_ns: float) -> float | None:
+    """The fast level in ``bins``, in seconds; ``None`` if they have too few steps.
+
     It is the median of the steps far faster than the recent ones if they are a level of their own;
     else that of all steps.
     """
-    recent_ns, bins = slot.recent_step_ns, slot.clean_bins
-    # The bins cover the whole run: after a second warm-up they mix the steps of both.
-    if recent_ns is None or slot.compile.warmups > 1:
-        return None
     fast = bins[: bisect_left(BOUNDS_NS, recent_ns / SLOWER_TIMES)]
     if sum(fast) >= max(_FEW, FEW_SHARE * sum(bins)):
         level = record.quantile_ns(fast, 0.5) or 0.0

@@ -233,6 +233,31 @@ def test_a_command_without_a_daemon_uses_the_histogram() -> None:
     assert period.seconds == pytest.approx(0.4, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("older", "since", "before"),
+    [
+        ((0.02, 20), (0.02, 3000), 0.02),
+        ((0.05, 20), (0.02, 3000), 0.02),
+        ((0.4, 50), (0.02, 3000), 0.02),
+        ((0.02, 2000), (0.02, 1000), 0.02),
+        ((0.02, 2000), (0.05, 1000), None),
+        ((0.02, 3000), (0.4, 20), None),
+    ],
+)
+def test_a_command_without_a_daemon_reports_a_slowdown_after_a_recompile_if_it_is_certain(
+    older: tuple[float, int], since: tuple[float, int], before: float | None
+) -> None:
+    """A recompile may make steps longer: that is no slowdown."""
+    watch = Watch()
+    watch.run(noisy(*older))
+    recompiled = watch.steps
+    watch.run(noisy(*since))
+    watch.run(noisy(0.4, 100))
+    slot = watch.slot(warmups=2, clean_after=recompiled, clean_sum_before_ns=1)
+    found = slower(first_poll(slot), (slot.recent_step_ns or 0) / 1e9)
+    assert (found and found.before) == (before and pytest.approx(before, rel=0.1))
+
+
 def test_the_first_poll_finds_a_start_that_is_within_the_last_steps() -> None:
     watch = Watch()
     watch.run(noisy(2.0, 200))

@@ -32,8 +32,8 @@ def thrashing() -> RankView:
     return view(counts, compilations=last)
 
 
-def fallback() -> RankView:
-    hit = Fallback(at_ns=b.ago(9), step=12, name="forward", limit=8)
+def fallback(name: str = "forward", file: str | None = None, line: int | None = None) -> RankView:
+    hit = Fallback(at_ns=b.ago(9), step=12, name=name, file=file, line=line, limit=8)
     return view(replace(b.WARM.compile, fallbacks=2), fallbacks=(hit,))
 
 
@@ -67,6 +67,11 @@ def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["conditions"] == [{"condition": condition, "words": words}]
     assert words in rank["evidence"]
+
+
+def test_a_fallback_after_a_graph_break_names_the_users_function() -> None:
+    found = fallback("torch_dynamo_resume_in_forward_at_9", file="model.py", line=9)
+    assert "of `forward` after a graph break (model.py:9) run eagerly" in b.in_words(found)
 
 
 @pytest.mark.parametrize("condition", WORDS)

@@ -143,7 +143,7 @@ def _fallback(figures: Figures) -> str:
         functions = counted(total, "function")
         return f"new inputs of {functions} run eagerly: the recompile limit was reached"
     first = known[0]
-    name = f"`{first.name}`" if first.name else "a function"
+    name = place(first.name, first.file, first.line) or "a function"
     if first.setting in ("disable", "flex_attention"):
         others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
         if first.setting == "flex_attention":
