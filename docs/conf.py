@@ -28,6 +28,7 @@ exclude_patterns = [".*", "agent", "build", "dist", "monitor", "tests"]
 suppress_warnings = ["misc.highlighting_failure"]
 myst_heading_anchors = 4  # the anchors that a repository view gives headings
 html_theme = "furo"
+pygments_dark_style = "a11y-high-contrast-dark"  # the theme's own underlines modules like links
 html_static_path = ["static"]
 html_css_files = ["style.css"]
 html_extra_path = ["site"]  # index.html, which leads to the first page
