@@ -7,6 +7,7 @@ from collections.abc import Callable
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.models import units
 
+from warmwatch_dashboards import states
 from warmwatch_dashboards.panels import About, Query, areas, counts, lines
 from warmwatch_dashboards.queries import CHOSEN, highest, least_advanced, per_second
 
@@ -98,6 +99,7 @@ def _phases() -> timeseries.Panel:
             width=12,
         ),
         Query(f"avg by (phase) (sum by (rank, phase) ({spent})) > 0", "{{phase}}"),
+        colours=states.PHASES,
     )
 
 

@@ -55,7 +55,7 @@ def _now() -> list[stat.Panel]:
                 height=4,
             ),
             Query(f"sum(run:warmwatch_compiling:max{{{CLUSTER}}}) or vector(0)"),
-            steps=(level("text"), level("yellow", 1)),
+            steps=(level("text"), level(states.COLOURS["compiling"], 1)),
         ),
         number(
             About(
@@ -65,7 +65,7 @@ def _now() -> list[stat.Panel]:
                 height=4,
             ),
             Query(f"sum(run:warmwatch_warm:min{{{CLUSTER}}}) or vector(0)"),
-            steps=(level("text"), level("green", 1)),
+            steps=(level("text"), level(states.COLOURS["warm"], 1)),
         ),
         number(
             About(
@@ -90,6 +90,7 @@ def _states() -> timeseries.Panel:
             width=24,
         ),
         Query(f"sum by (state) (cluster_state:warmwatch_runs:count{{{CLUSTER}}})", "{{state}}"),
+        colours=states.COLOURS,
     )
 
 

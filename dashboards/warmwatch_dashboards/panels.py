@@ -6,8 +6,9 @@ without. Ids and places are given by :mod:`warmwatch_dashboards.layout`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common as build_common
@@ -22,6 +23,7 @@ from grafana_foundation_sdk.builders import (
 from grafana_foundation_sdk.models import common, units
 from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
+    DynamicConfigValue,
     FieldColorModeId,
     Threshold,
     ThresholdsMode,
@@ -76,10 +78,16 @@ def lines(about: About, *queries: Query, from_zero: bool = True) -> timeseries.P
     return _with(panel, about, [_range(query) for query in queries])
 
 
-def areas(about: About, *queries: Query) -> timeseries.Panel:
-    """Curves that add up, one on the other."""
+def areas(
+    about: About, *queries: Query, colours: Mapping[str, str] = MappingProxyType({})
+) -> timeseries.Panel:
+    """Curves that add up, one on the other; ``colours``: by the name of a curve."""
     stacking = build_common.StackingConfig().mode(common.StackingMode.NORMAL).group("A")
-    return lines(about, *queries).stacking(stacking).fill_opacity(40)
+    panel = lines(about, *queries).stacking(stacking).fill_opacity(40)
+    for name, colour in colours.items():
+        fixed = {"mode": FieldColorModeId.FIXED.value, "fixedColor": colour}
+        panel.override_by_name(name, [DynamicConfigValue(id_val="color", value=fixed)])
+    return panel
 
 
 def counts(about: About, *queries: Query) -> timeseries.Panel:

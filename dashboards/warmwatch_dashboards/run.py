@@ -56,7 +56,7 @@ def _warm_up_ended() -> Mark:
             f"1000 * max by (rank) (warmwatch_warmup_end_timestamp_seconds{{{CHOSEN}}})", "rank"
         ),
         text="rank {{rank}}: from here on this is the real speed",
-        colour="green",
+        colour=states.COLOURS["warm"],
         value_is_time=True,
     )
 
@@ -68,7 +68,7 @@ def _reopened() -> Mark:
         name="Compiles again",
         expr=least_advanced(f"max by (rank) (max_over_time({recompiling}[1m]))"),
         text="rank {{rank}} was warm and compiles again",
-        colour="orange",
+        colour=states.COLOURS["recompiling"],
     )
 
 
@@ -131,7 +131,7 @@ def _now() -> list[stat.Panel]:
                 none=_GONE,
             ),
             Query(f"sum(warmwatch_recompiles_after_warm_total{{{CHOSEN}}})"),
-            steps=(level("green"), level("orange", 1)),
+            steps=(level(states.COLOURS["warm"]), level(states.COLOURS["recompiling"], 1)),
         ),
     ]
 

@@ -1,7 +1,8 @@
-"""How the states of a rank are numbered and coloured, the same on every dashboard.
+"""How states are numbered and coloured, and phases coloured, the same on every dashboard.
 
 The numbers are those of the recording rule ``rank:warmwatch_advancement:latest``: the less
-advanced, the lower. Yellow waits for the compiler, green is the real speed, red needs attention.
+advanced, the lower. Orange waits for the compiler, green is the real speed, purple and red need
+attention.
 """
 
 from __future__ import annotations
@@ -10,17 +11,28 @@ from grafana_foundation_sdk.models.dashboard import ValueMap, ValueMappingResult
 
 from warmwatch_dashboards.queries import CHOSEN, seen
 
+# those of the daemon's page in the dark, as Grafana is unless its user chose otherwise
 COLOURS = {
-    "starting": "light-blue",
-    "compiling": "yellow",
-    "warming": "light-yellow",
-    "recompiling": "orange",
-    "stalled": "red",
-    "warm": "green",
-    "eager": "light-green",
-    "failed": "dark-red",
-    "lost": "purple",
-    "finished": "#8e8e8e",
+    "starting": "#c9c3bd",
+    "compiling": "#ffa300",
+    "warming": "#dfff72",
+    "recompiling": "#e54a11",
+    "stalled": "#9f57ff",
+    "warm": "#1f9e70",
+    "eager": "#7cc4ee",
+    "failed": "#b2001c",
+    "lost": "#bf40bf",
+    "finished": "#6d7a8c",
+}
+PHASES = {
+    "dynamo": "#70f2ff",
+    "aot_autograd": "#04a66a",
+    "inductor": "#397be0",
+    "kernel_compile": "#c58dd5",
+    "autotune": "#5c3bdb",
+    "cudagraph": "#8bc36a",
+    "cache_load": "#8c2e81",
+    "other": "#a8a8a8",
 }
 NUMBERS = {state: number for number, state in enumerate(COLOURS, start=1)}
 

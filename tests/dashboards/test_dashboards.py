@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from support import dashboards, golden
 from support.dashboards import BOARDS
+from warmwatch.shared.record import PHASES
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.metrics import RANK_SERIES
 
@@ -123,6 +125,15 @@ def test_links_lead_to_dashboards_and_variables_that_exist() -> None:
 def test_every_state_has_a_number_and_a_colour() -> None:
     assert set(states.NUMBERS) == {state.value for state in State}
     assert len(set(states.COLOURS.values())) == len(states.COLOURS)
+
+
+def test_states_and_phases_have_the_colours_of_the_page_in_the_dark() -> None:
+    css = files("warmwatch_monitor").joinpath("page", "page.css").read_text()
+    dark = css.split("@media (prefers-color-scheme: dark)")[1]
+    known = dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", dark))
+    assert set(states.PHASES) == set(PHASES)
+    used = states.COLOURS | states.PHASES
+    assert {name: known[name] for name in used} == used
 
 
 def test_the_readme_names_every_panel() -> None:
