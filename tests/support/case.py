@@ -1,7 +1,7 @@
-"""A scenario's two runs side by side, and what follows from the truth alone.
+"""What a scenario's states must be, from the training's own marks and PyTorch's own times.
 
-Nothing here reads the agent's verdict. Clean steps, warm-ups and conditions follow from the
-training's own marks and PyTorch's own intervals, as the contract defines them.
+Nothing here reads the agent's verdict. Clean steps, warm-ups and conditions are computed from the
+marks and from the intervals in which PyTorch compiled, as the contract defines them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from support.poller import INTERVAL_NS, Sample
 from support.scenarios import Reference, Scenario, Watched
 from support.truth import Interval
 
-# PyTorch takes the end of a compilation before it writes the record of it, which takes a while.
-# Wherever this is allowed, so is the time in which the training meanwhile waited for the machine:
-# see `stalled`.
+# PyTorch reads the clock at the end of a compilation and writes its record later, up to this much.
+# Wherever a check allows this, it also allows the time that the training waited for a core in
+# between: see `stalled`.
 EDGE_NS = 50_000_000
 ENDED = ("finished", "failed", "lost")
 
@@ -32,7 +32,7 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One scenario, run both ways.
+    """One scenario, run with the agent (``watched``) and without (``reference``).
 
     Attributes:
         compiled: when PyTorch compiled. intervals: when PyTorch or another compiler did.
@@ -73,9 +73,9 @@ class Case:
 
 
 def stalled(case: Case, start: int, end: int) -> int:
-    """At most so long did the machine keep the training waiting for a core between two moments.
+    """An upper bound for how long the training waited for a core between two moments.
 
-    Code that does a thing right after another does it later where a busy core comes between.
+    On a busy machine two consecutive statements can be this far apart.
     """
     start, end = min(start, end), max(start, end)
     earlier = [one.waited for one in case.watched.samples if one.after <= start]
@@ -85,7 +85,7 @@ def stalled(case: Case, start: int, end: int) -> int:
 
 
 def _both(case: Case) -> list[Interval]:
-    """When both say that it compiled. How far they are apart is checked by `coverage`."""
+    """When both PyTorch and the agent report compilation; `coverage` checks how they differ."""
     return [
         (max(start, a), min(end, b))
         for start, end in case.intervals
@@ -95,15 +95,17 @@ def _both(case: Case) -> list[Interval]:
 
 
 def _either(case: Case) -> list[Interval]:
-    """PyTorch's intervals, and of the agent's activities those that go with one of them."""
-    going = [(a, b) for a, b in case.activities if any(s < b and a < e for s, e in case.intervals)]
-    return truth.merged(case.intervals + going)
+    """PyTorch's intervals, extended by the agent's activities that overlap one of them."""
+    overlap = [
+        (a, b) for a, b in case.activities if any(s < b and a < e for s, e in case.intervals)
+    ]
+    return truth.merged(case.intervals + overlap)
 
 
 def inside(case: Case, sample: Sample) -> bool:
-    """Whether it had compiled for a polling interval and still did when it was looked at.
+    """Whether it compiled during the whole poll, and for a polling interval before.
 
-    The agent takes the time of a begin, and then stores it.
+    The interval is allowed because the agent reads the time of a begin before it stores the begin.
     """
     return any(
         start + INTERVAL_NS + stalled(case, start, sample.before) < sample.before
@@ -144,13 +146,13 @@ _FEWEST, _MOST = 3, 64  # clean steps that make a usual length
 
 
 def marks_steps(case: Case) -> bool:
-    """Whether what the agent takes for a step is what the scenario marks, of one rank."""
+    """Whether the agent counts exactly the steps that the scenario marks, and it has one rank."""
     one = case.scenario
     return not (one.unseen_steps or any(one.late_steps) or one.ranks > 1)
 
 
 def may_be_silent(case: Case, sample: Sample) -> bool:
-    """Whether a monitor may say so: the training marks a step later than the agent."""
+    """Whether a monitor may report ``silent``: the training marks a step later than the agent."""
     started = [start for start, end in _both(case) if start < sample.before and sample.after < end]
     if started or sample.state in ENDED or sample.steps < 1:
         return False
@@ -161,7 +163,7 @@ def may_be_silent(case: Case, sample: Sample) -> bool:
 
 
 def must_be_silent(case: Case, sample: Sample) -> bool:
-    """Whether a monitor must say so, whichever median of the last steps is usual."""
+    """Whether a monitor must report ``silent``, whatever number of steps the usual length spans."""
     if not marks_steps(case):
         return False
     usual = _usual(case, sample.steps)
@@ -175,7 +177,7 @@ def must_be_silent(case: Case, sample: Sample) -> bool:
 
 
 def _explained(case: Case, now: int, steps: int, intervals: list[Interval]) -> int:
-    """The last step of so many, or the end of what compiled or paused after it."""
+    """When the silence began: at the last of ``steps``, or the end of a later interval or pause."""
     pauses = case.watched.account["pauses"]
     ends = [min(end, now) for start, end in (*intervals, *pauses) if start < now]
     return max([*case.marks[:steps][-1:], *ends])
@@ -188,7 +190,7 @@ def paused(case: Case, start: int, end: int) -> int:
 
 
 def _usual(case: Case, steps: int) -> list[float]:
-    """What the usual length may be after so many steps: a median of the last clean ones."""
+    """The possible usual lengths after ``steps``: medians of the last clean ones."""
     gaps = [
         end - start - paused(case, start, end)
         for start, end in pairwise(case.marks[:steps])
@@ -198,7 +200,7 @@ def _usual(case: Case, steps: int) -> list[float]:
 
 
 def _may_be_warm(case: Case, sample: Sample) -> bool:
-    """The optimizer's call ends before the training marks its step: one more may be over."""
+    """The optimizer's call ends before the training marks the step: one more may have ended."""
     over = 0 if sample.requested else 1
     return _clean(case, sample.after, over) >= case.watched.slot.header.warm_steps
 
@@ -214,7 +216,7 @@ def _must_be_warm(case: Case, sample: Sample) -> bool:
 def _clean(case: Case, now: int, more: int = 0) -> int:
     """Clean steps in a row, from the training's own marks and PyTorch's own intervals.
 
-    ``more``: how many steps beyond those marked may be over.
+    ``more``: how many steps may have ended that are not marked yet.
     """
     ends = [end for start, end in case.intervals if start <= now]
     last = max(ends, default=0)
@@ -239,7 +241,7 @@ def expected_warm_ups(case: Case) -> list[WarmUp]:
 
 
 def seen_warm_ups(case: Case) -> list[WarmUp]:
-    """When the journal reports each end, in steps that the training counted.
+    """The ends of warm-ups in the journal, in steps that the training counted.
 
     The agent's time of a step lies between the training's marks of the step before and of this one.
     """
@@ -253,12 +255,12 @@ def seen_warm_ups(case: Case) -> list[WarmUp]:
 def seen_states(case: Case) -> tuple[str, ...]:
     """The states sampled, each change once, without ``starting`` and the end.
 
-    Before a rank is warm the compiler comes and goes; of that ``compiling`` and ``warming`` are
-    named once each, and a pause before the first step, which few looks fall into, not at all.
+    Before a rank is warm, ``compiling`` and ``warming`` alternate, so each is listed once. A pause
+    before the first step is left out, because few polls see it.
     """
     seen: list[str] = []
     unsettled: set[str] = set()
-    for _, state, steps in sorted([*_looked(case), *_unlooked(case)]):
+    for _, state, steps in sorted([*_polled(case), *_unpolled(case)]):
         pause = state == "warming" and not steps
         if state in (*ENDED, "starting") or pause or state in seen[-1:] or state in unsettled:
             continue
@@ -267,18 +269,18 @@ def seen_states(case: Case) -> tuple[str, ...]:
     return tuple(seen)
 
 
-def _looked(case: Case) -> list[tuple[int, str, int]]:
+def _polled(case: Case) -> list[tuple[int, str, int]]:
     return [(one.before, one.state, one.steps) for one in case.watched.samples]
 
 
-def _unlooked(case: Case) -> list[tuple[int, str, int]]:
+def _unpolled(case: Case) -> list[tuple[int, str, int]]:
     """The state in an activity that ended before any poll, so no poll can have seen it."""
-    looks = case.watched.samples
-    warm = [one.before for one in looks if one.warm]
+    polls = case.watched.samples
+    warm = [one.before for one in polls if one.warm]
     return [
         (a, "recompiling" if warm and warm[0] < a else "compiling", 0)
         for a, b in case.activities
-        if not any(a < one.after and one.before < b for one in looks)
+        if not any(a < one.after and one.before < b for one in polls)
     ]
 
 
@@ -293,7 +295,7 @@ def dirty_steps(case: Case) -> list[int]:
 
 
 def expected_conditions(case: Case) -> set[str]:
-    """The words after the state, from the marks, what PyTorch logged, and its environment."""
+    """The conditions, from the marks, what PyTorch logged, and the environment."""
     warm_ups = expected_warm_ups(case)
     late = [step for step in dirty_steps(case) if warm_ups and step > warm_ups[0].step]
     holds = {
@@ -315,7 +317,7 @@ def _swaps_later(case: Case) -> bool:
 
 
 def _captured_nothing(case: Case) -> bool:
-    """It went on for K clean steps after compilations, and PyTorch counts no graph."""
+    """It made K clean steps after compilations, and PyTorch counts no graph."""
     account = case.watched.account
     if len(account["compilations"]) >= 3 and all(one["fail"] for one in account["compilations"]):
         return True  # none of several attempts has succeeded

@@ -1,4 +1,4 @@
-"""The program in a process of its own: a daemon on a free port, or a command until its end."""
+"""Runs ``warmwatch`` in a separate process: a daemon on a free port, or a command to its end."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Process = subprocess.Popen[str] | Forked
 def daemon_process(
     *arguments: str, before: Callable[[], None] | None = None, **variables: str
 ) -> Iterator[tuple[Process, str]]:
-    """``warmwatch serve`` on a free port, and its URL; terminated at the end.
+    """Run ``warmwatch serve`` on a free port; yields its process and its URL.
 
-    ``before`` is called in its process before it is the daemon.
+    ``before`` is called in the new process, before the daemon starts.
     """
     words = ("serve", "--address", "127.0.0.1:0", *arguments)
     quiet = {"WARMWATCH_LOG_FORMAT": "off", **variables}  # its pipe is not read
@@ -47,7 +47,7 @@ def daemon_process(
 def completed(
     *words: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """``warmwatch`` with these words, at its end. Its standard input is empty."""
+    """Run ``warmwatch`` with these arguments and empty standard input, to its end."""
     with _started(words, env or environment(), cwd=cwd) as process:
         output, errors = process.communicate(timeout=600)
     return subprocess.CompletedProcess(words, process.wait(), output, errors)
@@ -60,7 +60,7 @@ def _started(
     cwd: Path | None = None,
     before: Callable[[], None] | None = None,
 ) -> Process:
-    """A Python that has imported its libraries forks it, where that can become it."""
+    """Start ``warmwatch``: as a fork of a preloaded Python if that fits, else in a new Python."""
     if before is None and "FRESH_PYTHONS" not in os.environ and _preloaded().fits(env):
         return _preloaded().start(Path(program.__file__), cwd or Path.cwd(), env, arguments=words)
     return subprocess.Popen(
@@ -77,7 +77,7 @@ def _started(
 
 @cache
 def _preloaded() -> Preloaded:
-    """This process's own."""
+    """The connection of this process to the preloaded Python."""
     return Preloaded(environment(), DAEMON, OWN_OF_DAEMON)
 
 

@@ -1,4 +1,4 @@
-"""A process that a preloaded Python forked, to be used as a ``subprocess.Popen`` is."""
+"""A process that a preloaded Python forked, with the interface of ``subprocess.Popen``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Self
 
 
 class Forked:
-    """A process that a preloaded one forked, to be used as a ``subprocess.Popen`` is."""
+    """A process that a preloaded Python forked, with the interface of ``subprocess.Popen``."""
 
     def __init__(self, reports: socket.socket, stdin: int, stdout: int, stderr: int | None) -> None:
         self._reports = reports.makefile("r")
@@ -41,7 +41,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code; of one that a signal killed, the signal's number below 0."""
+        """Wait for its exit code; if a signal killed it, minus the signal's number."""
         if self.returncode is None:
             if timeout is not None and not select.select([self._reports], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("what was forked", timeout)
@@ -52,7 +52,7 @@ class Forked:
         return self.returncode
 
     def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it still writes and its errors, once it is over. It gets no further input."""
+        """Close its input, wait for its end, and return the rest of its output and errors."""
         self.stdin.close()
         with ThreadPoolExecutor() as readers:
             rest = [
@@ -64,7 +64,7 @@ class Forked:
         return written, errors
 
     def send_signal(self, number: int) -> None:
-        """To this process, and never to a later one with its pid."""
+        """Send a signal to this process, and never to a later one with the same pid."""
         if self.poll() is None and self._handle is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)

@@ -1,4 +1,4 @@
-"""Inside a training: where it stops, and what it hands over. See :mod:`support.trainings`."""
+"""For scripts of trainings: stop at a gate, pass a value to the test. See ``trainings.py``."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def gate(name: str) -> None:
 
 
 def result(value: object) -> None:
-    """Hand a JSON value to the test."""
+    """Pass a JSON value to the test."""
     print(f"@result {json.dumps(value)}", flush=True)

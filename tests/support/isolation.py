@@ -1,4 +1,4 @@
-"""Tests read and write nothing of this machine's own: no records, no history, no socket.
+"""Keeps tests apart from this machine's own records, history and socket.
 
 A command of a test may still ask the default address. A daemon there watches other records than
 ``WARMWATCH_DIR``, so the command ignores it.
@@ -25,7 +25,7 @@ VARIABLES = {
 
 
 def isolate() -> None:
-    """Change the environment of this process, and so of all that it starts."""
+    """Change the environment of this process, which its children inherit."""
     _PLACE.mkdir(exist_ok=True)
     for name in [one for one in os.environ if one.startswith("WARMWATCH_")]:
         del os.environ[name]

@@ -42,7 +42,7 @@ from warmwatch.shared.record import PHASES, STACKS, Slot
 from warmwatch.shared.record.stack_file import Frame, Stacks, ThreadStack, pack_stacks
 
 RANKS = 4
-# a training without a compiler, so that it takes no time
+# a training that compiles nothing, so that it takes no time
 SCRIPT = """
 import time
 import warmwatch
@@ -63,7 +63,7 @@ for _ in range(60):
     optimizer.step()
     optimizer.zero_grad()
 """
-# in place of programs that are not here; a launcher starts one process
+# stand-ins for programs that are not installed here; a launcher starts one process
 PROGRAMS = {
     "torchrun": f'exec "{sys.executable}" "$@"',
     "srun": 'while [[ $1 == -* ]]; do [ "$1" = -n ] && shift; shift; done; exec "$@"',
@@ -74,7 +74,7 @@ PROGRAMS = {
     "[print(*row, sep='|') for part in sys.argv[2].split(';') for row in done.execute(part)]; "
     'done.commit()" "$@"',
 }
-# what runs until Ctrl-C ends it, or a key, and what it shows first
+# commands that run until Ctrl-C -> the text that they show first
 UNTIL_CTRL_C = {
     "warmwatch status --watch": "gpt2",
     "warmwatch serve": "http://",
@@ -90,7 +90,7 @@ class Machine(sessions.Shell):
         self._variables, self._training = variables, training
 
     def run(self, command: str) -> list[str]:
-        """Its output. On a terminal, if it runs until somebody ends it, or the run does."""
+        """Run it and return its output; on a terminal if a key, a signal or the run ends it."""
         if command in UNTIL_CTRL_C:
             shown = UNTIL_CTRL_C[command]
             return self._on_a_terminal(command, shown, lambda t: t.process.send_signal(SIGINT))
@@ -210,11 +210,11 @@ def _write_history(folder: Path, state: Path) -> None:
         )
     ]
     stored_runs.store(state).save(runs)
-    shutil.copy(state / "history.db", folder)  # as if the page's user had gone there
+    shutil.copy(state / "history.db", folder)  # where the page's user has changed to
 
 
 class Training:
-    """``gpt2``, and ``gpt2-eager``, which has ended."""
+    """The records of ``gpt2``, which lives until ``end``, and of ``gpt2-eager``, which ended."""
 
     def __init__(self, records: Path, page: str) -> None:
         self._records, self._hangs, self._stack = records, "cc1plus" in page, ExitStack()

@@ -1,16 +1,16 @@
-"""A Python that has imported a program's libraries, and forks for each that is to be started.
+"""A Python that has imported a program's libraries, and forks a process for each program.
 
-Most of what a small training costs is the import of PyTorch, and of a daemon that of its web
-server. So processes that did it serve all workers of the tests (``Preloaded``). What one forks
-becomes the program (:func:`serve` returns in it alone): with its own environment, folder, streams
-and ``sys.argv``, the script as ``__main__``, and the interpreter's own end, so exit codes, signals,
-``atexit`` and what is printed of an exception are real. The agent is imported in none, nor Dynamo
-before a ``plain`` training: they meet both as after ``import torch, warmwatch.auto``.
+Imports take most of the time of a small training (PyTorch) and of a daemon (its web server). So all
+workers of the tests share processes that have done them (``Preloaded``). The forked child becomes
+the program; :func:`serve` returns only there. It has its own environment, folder, streams and
+``sys.argv``, the script as ``__main__``, and the interpreter's own exit. So exit codes, signals,
+``atexit`` and tracebacks are real. No preloaded Python has imported the agent, and the one for
+``plain`` trainings has not imported Dynamo either.
 
-What differs from a fresh Python is what the kernel reports of the program: its command line
-and the environment in ``/proc/PID``. And the libraries have read their environment already: a
-program whose own differs in more than what it reads itself (``OWN`` of a training, with the
-compiler ``OWN_OF_COMPILER``) cannot be forked from it (``fits``).
+A child differs from a fresh Python in what the kernel reports: the command line and the environment
+in ``/proc/PID``. Its libraries have already read their environment. So a program can be forked only
+if its environment differs in nothing but variables that are read later (``OWN`` of a training,
+``OWN_OF_COMPILER`` if the compiler is imported): see ``fits``.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ TESTS = Path(__file__).resolve().parents[1]
 _SERVE = "from support import preloaded; exec(preloaded.serve({!r}), globals())"
 _USABLE = b"usable"
 _STREAMS = 4  # standard input, output and errors, and the socket for the end
-_MOST = 1 << 17  # bytes of an order, which are those of the environment mostly
-# with what Dynamo imports in addition to itself, which costs more than it does
+_MOST = 1 << 17  # bytes of an order: mostly the environment
+# includes what Dynamo imports, which takes longer than Dynamo itself
 TORCH = ("torch", "sympy", "torch.distributed.fsdp", "torch.fx.experimental.symbolic_shapes")
-# with what it imports when it first compiles; what of it this PyTorch does not have is left out
+# includes what Inductor imports when it first compiles; modules that this PyTorch lacks are skipped
 COMPILER = (
     *TORCH,
     "torch._dynamo",
@@ -59,7 +59,7 @@ COMPILER = (
     "torch._inductor.fx_passes.quantization",
     "torch.distributed.tensor.experimental",
 )
-# with what `warmwatch serve` imports, and most commands
+# what `warmwatch serve` and most commands import
 DAEMON = (
     *("warmwatch", "warmwatch_monitor.server.command", "warmwatch_monitor.api.routes"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.lifespan.on", "pynvml"),
@@ -79,10 +79,10 @@ _LOGS = ("TORCH_LOGS", "TORCH_TRACE")  # PyTorch has to read these again
 
 
 class Preloaded:
-    """A connection to the process that forks, which ends with its last connection.
+    """A connection to the process that forks. The process ends with its last connection.
 
-    It was started by the first worker that needs it, with ``environment``. ``modules``: imported in
-    it. ``own``: how the names of variables begin that a training may have.
+    The first worker that needs the process starts it. ``environment``: of that process.
+    ``modules``: what it imports. ``own``: prefixes of the variables that a program may set itself.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Preloaded:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 self._orders.connect(str(self._address))
-            except OSError:  # not started, or the last worker has left it
+            except OSError:  # not started, or it ended with its last connection
                 self._start(modules)
                 self._orders.connect(str(self._address))
 
@@ -120,7 +120,7 @@ class Preloaded:
             )
 
     def fits(self, environment: Mapping[str, str]) -> bool:
-        """Whether what it forks can have this environment."""
+        """Whether a forked program can have this environment."""
         if not self._usable:
             return False
         names = {*environment, *self._environment} - {*_LOGS}
@@ -132,7 +132,7 @@ class Preloaded:
 
     @cached_property
     def _usable(self) -> bool:
-        """Whether this PyTorch leaves to the training what it is to meet itself."""
+        """Whether the process has imported no module that the training must import itself."""
         with suppress(ConnectionError):
             return self._orders.recv(len(_USABLE)) == _USABLE
         return False
@@ -174,7 +174,7 @@ def serve(modules: Sequence[str]) -> CodeType:
     """
     if not _import(modules):
         sys.exit()
-    (_,) = Path("/proc/self/task").iterdir()  # else a thread would be missing in what is forked
+    (_,) = Path("/proc/self/task").iterdir()  # one thread: a fork would lose any other
     listener = socket.socket(fileno=os.dup(0))
     ready = select.poll()
     ready.register(listener, select.POLLIN)
@@ -186,7 +186,7 @@ def serve(modules: Sequence[str]) -> CodeType:
         for number, _ in ready.poll():
             if number == listener.fileno():
                 client, _ = listener.accept()
-                with suppress(ConnectionError):  # it is gone
+                with suppress(ConnectionError):  # the client is gone
                     client.send(_USABLE)
                 clients[client.fileno()] = client
                 ready.register(client, select.POLLIN)
@@ -195,7 +195,7 @@ def serve(modules: Sequence[str]) -> CodeType:
                 _tell_end(number, *children.pop(number), ready)
                 continue
             order, streams = b"", list[int]()
-            with suppress(ConnectionError):  # it is gone, and has not read all
+            with suppress(ConnectionError):  # the client is gone and left data unread
                 order, streams, _, _ = socket.recv_fds(clients[number], _MOST, _STREAMS)
             if not order:
                 ready.unregister(number)
@@ -223,7 +223,7 @@ def serve(modules: Sequence[str]) -> CodeType:
 
 
 def _import(modules: Sequence[str]) -> bool:
-    """Import them; whether PyTorch has imported none of what a training is to import itself."""
+    """Import them; returns whether nothing was imported that a training must import itself."""
     os.environ["TORCH_WARM_POOL"] = "0"  # else 2.6 starts compile workers and a thread on import
     for module in modules:
         with suppress(ImportError):
@@ -235,12 +235,12 @@ def _import(modules: Sequence[str]) -> bool:
     if "torch._dynamo" in modules:
         _begin_to_compile()
         unseen.discard("triton")  # Inductor imports it if it is installed, as CUDA builds require
-    gc.freeze()  # else each collection in what is forked copies the pages of all of it
+    gc.freeze()  # else a collection in each child copies the pages of all objects
     return not unseen & {*sys.modules}  # some versions of PyTorch import more
 
 
 def _begin_to_compile() -> None:
-    """What Inductor does once in a process before it compiles, as far as it takes no thread.
+    """Do what Inductor does once in a process before it compiles, if that starts no thread.
 
     The hash of PyTorch's source for the keys of the caches, and the patterns that it looks for.
     """
@@ -265,7 +265,7 @@ def _tell_end(handle: int, pid: int, tells: int, ready: select.poll) -> None:
 
 
 def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) -> CodeType:
-    """Make this process what ``python`` with ``argv``, a script and its arguments, is."""
+    """Turn this process into ``python`` with ``argv``: a script and its arguments."""
     script = argv[0]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -283,6 +283,6 @@ def _become(streams: list[int], argv: list[str], cwd: str, env: dict[str, str]) 
     main |= {"__file__": script, "__cached__": None}
     if any(name in env for name in _LOGS):
         logs = import_module("torch._logging._internal")
-        logs.LOG_TRACE_HANDLER = None  # otherwise it stays with the folder it has, which is none
+        logs.LOG_TRACE_HANDLER = None  # else PyTorch keeps the handler, which has no folder
         logs._init_logs()
     return compile(Path(script).read_text(), script, "exec")

@@ -1,4 +1,4 @@
-"""Real trainings in real processes, which stop at gates until the test lets them go on.
+"""Real trainings in real processes, which stop at gates until the test lets them continue.
 
 A script calls ``gate("name")`` (from :mod:`support.gate`), which prints the name and waits for a
 line on standard input. So a test never waits for a time, only for a training to reach a gate.
@@ -83,7 +83,7 @@ class Training:
         return self._errors.read_text()
 
     def reach(self, gate: str) -> None:
-        """Wait until the training stands at ``gate``."""
+        """Wait until the training has reached ``gate``."""
         line = self._until(GATE)
         assert line == gate, f"at gate {line!r}, not {gate!r}"
 
@@ -156,14 +156,14 @@ def _compiler() -> str:
 
 @cache
 def _preloaded(modules: tuple[str, ...], own: tuple[str, ...]) -> Preloaded:
-    """This process's own, which has imported ``modules``."""
+    """The connection of this process to a Python that has imported ``modules``."""
     common = environment(Path())
     base = {name: value for name, value in common.items() if not name.startswith(own)}
     return Preloaded(base, modules, own)
 
 
 def _fork(env: Mapping[str, str], *, plain: bool) -> Preloaded | None:
-    """The process that can fork a training with this environment."""
+    """The preloaded Python that can fork a training with this environment; ``None``: none can."""
     if "FRESH_PYTHONS" in os.environ:
         return None
     kinds = ((TORCH, OWN),) if plain else ((COMPILER, OWN_OF_COMPILER), (TORCH, OWN))
@@ -180,7 +180,7 @@ def started(
     fresh: bool = False,
     plain: bool = False,
 ) -> subprocess.Popen[str] | Forked:
-    """``script`` in a process of its own, which writes its errors to the file ``errors``."""
+    """Start ``script`` in a new process, which writes its errors to the file ``errors``."""
     with errors.open("w") as stderr:
         if not fresh and (preloaded := _fork(env, plain=plain)):
             return preloaded.start(script, cwd, env, stderr.fileno())
@@ -226,7 +226,7 @@ def training(
 
 
 def run(records: Path, body: str, **options: Any) -> Training:
-    """Run ``body`` to its end, which must be a good one."""
+    """Run ``body`` to its end; it must exit with 0."""
     with training(records, body, **options) as started:
         code = started.wait()
         assert code == 0, f"exit code {code}:\n{''.join(started.output)}{started.stderr}"
@@ -234,7 +234,7 @@ def run(records: Path, body: str, **options: Any) -> Training:
 
 
 def result_of(records: Path, body: str, **options: Any) -> Any:
-    """What ``body`` hands over with ``result(...)``."""
+    """The value that ``body`` passes to ``result(...)``; it must exit with 0."""
     with training(records, body, **options) as started:
         value = started.result()
         assert started.wait() == 0, started.stderr
