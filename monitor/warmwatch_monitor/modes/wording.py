@@ -81,6 +81,8 @@ def _reasons(best: Row, of: Modes) -> Iterator[str]:
     if best.mode == of.baseline:
         yield ": no measured mode takes less time"
         yield " beyond noise" if any(_is_no_difference(one) for one in of.rows) else ""
+        if of.step_noise is not None and of.step_noise.difference >= 1:
+            yield "; this noise hides any difference, so measure again on an idle machine"
     elif (pays := best.break_even) is not None and best.speed_up is not None:
         yield f": {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
         if pays.outcome == "paid_back":
@@ -333,7 +335,7 @@ def _method(of: Modes) -> Section | None:
     if of.baseline is None:
         return None
     caches = (
-        "Compile caches were empty at the begin of each mode."
+        "Compile caches were empty at the start of each mode."
         if of.caches == "cold"
         else "Compile caches were left as they were: a mode finds what an earlier one compiled."
     )

@@ -98,6 +98,6 @@ def test_the_evidence_holds_only_measured_values() -> None:
     ]
     assert words(Signs(workers_busy=0, workers_idle=0), 1) == [
         "no compile workers",
-        "only 1 of 2 polls so far (status --watch continues)",
+        "1 poll cannot show it; see status --watch",
     ]
     assert words(Signs(), 0) == []

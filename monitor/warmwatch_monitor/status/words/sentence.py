@@ -77,7 +77,7 @@ ATTACH = 'add "import warmwatch.auto" to its script to know'
 LIKELY = {
     True: "is likely to compile",
     False: "is likely not to compile",
-    None: "may or may not compile",
+    None: "may compile",
 }
 
 
@@ -86,7 +86,7 @@ def unattached_evidence(training: ObservedTraining) -> list[str]:
     polls = training.polls
     if not polls:
         return []
-    few = [f"only {polls} of {AGREEING} polls so far (status --watch continues)"]
+    few = [f"{counted(polls, 'poll')} cannot show it; see status --watch"]
     return [*_signs(training.signs), *(few if polls < AGREEING else ())]
 
 
