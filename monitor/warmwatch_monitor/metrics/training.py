@@ -149,7 +149,8 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_recent_step_seconds",
         "The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them; "
-        "with GPUs their wall time if they only queue kernels.",
+        "their mean if they have several lengths in turn; with GPUs their wall time if they only "
+        "queue kernels.",
         lambda view: view.figures.steps.recent_seconds,
     ),
     gauge(

@@ -116,8 +116,8 @@ class Steps(Struct, frozen=True, kw_only=True):
         count: all of them. first_at, last_at: when they ended.
         first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
         recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
-        64, or with GPUs their wall time; ``None`` where there are fewer, or the record is of a
-        release that did not store them.
+        64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
+        where there are fewer, or the record is of a release that did not store them.
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not set the work per step.

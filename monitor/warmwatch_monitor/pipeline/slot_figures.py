@@ -101,7 +101,7 @@ def steps_of(
     ``recent``: the lengths that determine the recent speed. ``queued``: with GPUs.
     """
     header, counts, steps = slot.header, slot.compile, slot.steps
-    recent_ns = queued.step_ns if queued else record.median_ns(recent)
+    recent_ns = queued.step_ns if queued else record.level_ns(recent)
     tells_batches = "batches" not in slot.identity.missing
     return Steps(
         count=steps.steps,

@@ -217,13 +217,13 @@ def followed(lengths: Iterable[float]) -> Iterator[tuple[float, float]]:
             yield now, speed / SECOND
 
 
-def delay(before: list[float], after: list[float]) -> float:
-    """Seconds after a change until the recent speed stays within 10 % of the new level."""
+def delay(before: list[float], after: list[float], within: float = 0.1) -> float:
+    """Seconds after a change until the recent speed stays near the new level."""
     level, change = median(after), sum(before)
     wrong = [
         now
         for now, speed in followed(before + after)
-        if now > change and not 0.9 < speed / level < 1.1
+        if now > change and not 1 - within < speed / level < 1 + within
     ]
     return max(wrong, default=change) - change
 
@@ -242,6 +242,33 @@ def test_a_slowdown_is_followed_after_five_steps_and_five_seconds(
     fast, slow = varying(usual, 100), varying(usual * times, 80)
     assert delay(fast, slow) <= seconds
     assert delay(slow, fast) <= min(32 * usual * 1.1, 30), "a recovery brings short steps"
+    if times >= 2:
+        assert delay(slow, fast, within=0.2) <= max(5, 8 * usual) * 1.1, "8 of them, and 5 s"
+
+
+@pytest.mark.parametrize("hiccup", [0, 20])
+@pytest.mark.parametrize(
+    "sizes", [(0.03, 0.12), (2.0, 6.0), (0.03, 0.03, 0.12), (0.02, 0.02, 0.02, 0.02, 0.2)]
+)
+def test_steps_of_several_sizes_in_turn_have_their_mean(
+    sizes: tuple[float, ...], hiccup: float
+) -> None:
+    """The median is that of one size, and jumps from one to another as the window moves."""
+    rank = warm(0)
+    steps(rank, 1, sizes[0])
+    for n in range(1, 120):
+        steps(rank, 1, sizes[n % len(sizes)] + hiccup * (n == 100))
+        if n >= 20:  # at most two of the longest are missing
+            speed = (rank.slot().recent_step_ns or 0) / SECOND
+            assert speed == pytest.approx(sum(sizes) / len(sizes), rel=0.25), n
+
+
+def test_every_tenth_step_and_a_change_of_the_speed_leave_the_median() -> None:
+    tenth = [200 if n % 10 == 9 else 20 for n in range(64)]
+    assert record.level_ns(tenth) == 20
+    for change in range(65):
+        lengths = [20] * change + [80] * (64 - change)
+        assert record.level_ns(lengths) == record.median_ns(lengths)
 
 
 def hiccups() -> list[float]:

@@ -144,6 +144,7 @@ from warmwatch.shared.record.recent import (
     UNEQUAL,
     is_clean,
     length_ns,
+    level_ns,
     median_ns,
     newest_first,
     packed,

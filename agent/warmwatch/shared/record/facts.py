@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
-from warmwatch.shared.record.recent import median_ns, queued_ns, recent_lengths
+from warmwatch.shared.record.recent import level_ns, queued_ns, recent_lengths
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -391,8 +391,8 @@ class Slot(NamedTuple):
 
     @property
     def recent_step_ns(self) -> float | None:
-        """The median length of the recent clean steps (see ``recent``), or of the whole run if the
-        record has no ring; ``None`` if there are too few. With GPUs, see ``queued_ns``.
+        """Length of recent clean steps (see ``level_ns``), or of the whole run if the record has
+        no ring; ``None`` if there are too few. With GPUs, see ``queued_ns``.
         """
         if not any(self.recent):
             return self.typical_step_ns
@@ -401,7 +401,7 @@ class Slot(NamedTuple):
             return queued_ns(
                 lengths, self.clean_bins, *self.clean_since_activity, queue_was_empty=True
             )
-        return median_ns(lengths)
+        return level_ns(lengths)
 
     @property
     def tokens(self) -> int | None:

@@ -25,9 +25,11 @@ _NOT_CLEAN = 1 << 63
 
 WINDOW_NS = 60 * 10**9
 FEWEST = 3  # clean steps that a recent length needs
-_SLOWED_STEPS, _SLOWED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes less time
-_ODD = 1 / 8  # of the steps before: at most so many were as slow, such as every tenth one
-_LONG_TIMES = 1.5  # the median: such a step waited for the GPU
+_SLOWED_STEPS, _CHANGED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes less time
+_FASTER_STEPS = 8  # of steps that vary, 5 in a row are short by chance
+_ODD = 1 / 8  # of the steps: at most so many are exceptions, such as every tenth one
+_LONG_TIMES = 1.5  # the median: such a step waited for the GPU, or is of another size
+_EXTREME = 2  # steps at each end that may be hiccups
 _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
@@ -67,12 +69,12 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
 
     ``words``: newest first. Takes those of the last minute before the last step, but at least
     FEWEST. Other code ran before a step with compile activity, so steps before it do not count as
-    soon as there are enough. Steps before a slowdown do not count either.
+    soon as there are enough. Steps before a change of the speed do not count either.
     """
     # Fast path: nearly always all of the ring are regular, clean steps of this minute. A sum within
     # the window excludes pauses and unclean steps, which set higher bits.
     if len(words) >= FEWEST and min(words) and sum(words) <= WINDOW_NS:
-        return _since_slowdown(words)
+        return _since_change(words)
     found: list[int] = []
     spent = 0
     for word in words:
@@ -81,24 +83,28 @@ def recent_lengths(words: Sequence[int]) -> list[int]:
         if is_clean(word):
             found.append(word & LONGEST_NS)
         spent += gap_ns(word)
-    return _since_slowdown(found) if len(found) >= FEWEST else []
+    return _since_change(found) if len(found) >= FEWEST else []
 
 
-def _since_slowdown(lengths: Sequence[int]) -> list[int]:
-    """The newest of ``lengths`` if all of them are longer than nearly all before; else all.
+def _since_change(lengths: Sequence[int]) -> list[int]:
+    """The newest of ``lengths`` if all are longer than nearly all before, or all shorter; else all.
 
-    A median of 64 steps follows a slowdown only when half of them are slow: from 20 to 400 ms,
-    that takes 13 s.
+    A median of 64 steps follows a change only when half of them are new: from 20 to 400 ms, that
+    takes 13 s.
     """
-    if sum(lengths) < _SLOWED_NS:
+    if sum(lengths) < _CHANGED_NS:
         return list(lengths)
     usual = median_ns(lengths) or 0.0
-    slow = list(takewhile((UNEQUAL * usual).__lt__, lengths))
-    if len(slow) < _SLOWED_STEPS or sum(slow) < _SLOWED_NS:
+    if new := list(takewhile((UNEQUAL * usual).__lt__, lengths)):
+        fewest, edge = _SLOWED_STEPS, min(new)
+        odd = sum(one >= edge for one in lengths[len(new) :])
+    elif new := list(takewhile((usual / UNEQUAL).__gt__, lengths)):
+        fewest, edge = _FASTER_STEPS, max(new)
+        odd = sum(one <= edge for one in lengths[len(new) :])
+    else:
         return list(lengths)
-    before = lengths[len(slow) :]
-    odd = sum(one >= min(slow) for one in before)
-    return slow if odd <= _ODD * len(before) else list(lengths)
+    lasting = len(new) >= fewest and sum(new) >= _CHANGED_NS
+    return new if lasting and odd <= _ODD * (len(lengths) - len(new)) else list(lengths)
 
 
 def median_ns(lengths: Sequence[int]) -> float | None:
@@ -108,6 +114,26 @@ def median_ns(lengths: Sequence[int]) -> float | None:
     if len(ordered) % 2:
         return float(ordered[middle])
     return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def level_ns(lengths: Sequence[int]) -> float | None:
+    """The median, or the mean if the steps have several lengths in turn; ``None`` without steps.
+
+    Batches of two sizes in turn have no usual length: the median is one of the two. After a change
+    of the speed, one half has hardly another length. The mean counts the two longest steps as the
+    third longest, and the two shortest as the third shortest: they may be hiccups.
+    """
+    median, half = median_ns(lengths), len(lengths) // 2
+    if median is None or half < _EXTREME * 2:
+        return median
+    usual = median / _LONG_TIMES, median * _LONG_TIMES
+    for part in (lengths[:half], lengths[half:]):
+        odd = sum(not usual[0] <= one <= usual[1] for one in part)
+        if odd <= max(1, _ODD * len(part)):
+            return median
+    ordered = sorted(lengths)
+    inner = ordered[_EXTREME:-_EXTREME]
+    return (sum(inner) + _EXTREME * (inner[0] + inner[-1])) / len(lengths)
 
 
 def queued_ns(

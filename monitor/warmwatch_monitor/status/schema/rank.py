@@ -52,9 +52,9 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     last: Seconds | None = None
     """Length of the last step."""
     recent: Seconds | None = None
-    """The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them. As soon
-    as 3 followed the last compile activity, only those count. With GPUs it is their wall time if
-    they only queue kernels. Null before.
+    """The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them; their
+    mean if they have several lengths in turn. As soon as 3 followed the last compile activity, only
+    those count. With GPUs it is their wall time if they only queue kernels. Null before.
     """
     recent_steps: int | None = None
     """Number of steps in `recent`."""
