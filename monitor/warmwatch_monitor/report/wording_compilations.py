@@ -290,22 +290,21 @@ def _often(times: int) -> str:
 
 
 def _caches(facts: tuple[ChangedFact, ...]) -> Iterator[str]:
-    """``caches were empty at the start (they were not)``; each by itself if they differ.
+    """``caches were empty at the start (before: not empty)``; each by itself if they differ.
 
     A cache that was not empty may have no entry for this run, so it is not called warm.
     """
     known = [one for one in facts if one.what in _CACHES]
     if len(known) == len(_CACHES) and len({one.now for one in known}) == 1:
-        yield f"caches were {_at_start(known[0], 'they were')}"
+        yield f"caches were {_at_start(known[0])}"
         return
     for one in known:
-        yield f"{_CACHES[one.what]}'s cache was {_at_start(one, 'it was')}"
+        yield f"{_CACHES[one.what]}'s cache was {_at_start(one)}"
 
 
-def _at_start(one: ChangedFact, they_were: str) -> str:
-    if one.now == "cold":
-        return f"empty at the start ({they_were} not)"
-    return f"not empty at the start ({they_were})"
+def _at_start(one: ChangedFact) -> str:
+    now, before = ("empty", "not empty") if one.now == "cold" else ("not empty", "empty")
+    return f"{now} at the start (before: {before})"
 
 
 def _shown(value: str | int) -> str:

@@ -303,6 +303,10 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
             assert page.locator("svg[role=img]").count() == 4
             grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.pdf()
+        page.emulate_media(media="print")
+        size = "(one) => parseFloat(getComputedStyle(one).fontSize)"
+        text, remark = (page.eval_on_selector(one, size) for one in ("body", ".remark"))
+        assert 8 < remark < text
     assert {one for one in requests if not one.startswith("data:")} == {file.as_uri()}
     assert output == []
     assert len(set(grounds)) == 2

@@ -163,7 +163,7 @@ def test_changes_are_reported_with_their_cost() -> None:
         (
             "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
             "(graph changed: 1,204 operators, was 1,180; its code changed); caches were empty "
-            "at the start (they were not); compile threads 2, were 32"
+            "at the start (before: not empty); compile threads 2, were 32"
         ),
     )
 
