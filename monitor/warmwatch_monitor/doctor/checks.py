@@ -53,8 +53,8 @@ OLDEST_TORCH = (2, 6)
 _PATIENCE_SECONDS = 10.0
 _LONG_WITHOUT_A_STEP_NS = 30 * 10**9
 _LEAVES = (
-    "each new record removes this user's oldest beyond 200, those in memory go with a reboot; to "
-    "free it immediately, remove its folder"
+    "beyond 200 of this user, a new record removes the oldest; a reboot removes those in memory; "
+    "to free the space now, remove the folder"
 )
 
 
@@ -175,8 +175,8 @@ def _ended(records: int, retention: float) -> Iterator[Finding]:
     if records:
         yield Finding(
             mark=Mark.FINE,
-            what=f"{records} of them are of processes that have ended: shown for {retention:g} s "
-            "after that; `warmwatch report` still reads them later",
+            what=f"{records} of them are of ended processes: `status` lists these for "
+            f"{retention:g} s, `warmwatch report` reads them later, too",
             advice=f"nothing to do: {_LEAVES}",
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.doctor.checks import Finding, Mark
 from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
@@ -85,7 +86,8 @@ def _threads(host: CompileHost, threads: int | None) -> Iterator[Finding]:
             advice=f"set {_THREADS}={min(_MOST_THREADS, has)}, unless it was meant so (a debugger)",
         )
     else:
-        yield Finding(mark=Mark.FINE, what=f"{threads} compile workers{setting} for {by}")
+        workers = counted(threads, "compile worker")
+        yield Finding(mark=Mark.FINE, what=f"{workers}{setting} for {by}")
 
 
 def _by(host: CompileHost) -> str:

@@ -214,10 +214,10 @@ class Wait:
             return f"{before}{_BEFORE}{_WAITING} it to start again"
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:
-            return f"no run lives{_WAITING} one"
+            return f"no run is alive{_WAITING} one"
         more = len(others) - _NAMED
         named = ", ".join(others[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"no run of yours lives (another user's do: {named}){_WAITING} one"
+        return f"no run of yours is alive (but another user's: {named}){_WAITING} one"
 
 
 def listed(goals: Sequence[str]) -> str:

@@ -121,14 +121,14 @@ def test_a_dead_record_of_another_release_is_not_a_problem_and_expires(
     result = doctor()
     assert (result.exit_code, troubles(result)) == (0, [])
     assert f"left by a process that is gone: {folder}: record of version 2" in result.stdout
-    assert "removes this user's oldest beyond 200" in result.stdout
+    assert "beyond 200 of this user, a new record removes the oldest" in result.stdout
 
 
 def test_records_of_ended_runs_are_counted_and_reported_as_expiring(tmp_path: Path) -> None:
     write_record(tmp_path, warm())
     result = doctor()
     assert "1 records can be read, 0 of living processes" in result.stdout
-    assert "1 of them are of processes that have ended: shown for 900 s" in result.stdout
+    assert "1 of them are of ended processes: `status` lists these for 900 s" in result.stdout
 
 
 def test_errors_of_the_agent_are_a_problem_and_the_last_one_is_shown(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_before_my_run_starts_no_other_user_s_run_answers_my_wait(directory: Pat
         assert f"name another user's with its owner: gpt2@{MALLORY}" in named.stderr
         unnamed = warmwatch("wait", *place, "--timeout", "0")
         assert unnamed.exit_code == 124
-        assert f"no run of yours lives (another user's do: gpt2@{MALLORY})" in unnamed.stderr
+        assert f"no run of yours is alive (but another user's: gpt2@{MALLORY})" in unnamed.stderr
         assert warmwatch("wait", "*@*", *place, "--timeout", "0").exit_code == 0
         assert warmwatch("status", "gpt2", *place).exit_code == 0, "there is no other one"
 

@@ -154,7 +154,7 @@ def test_a_run_that_compiled_nothing_is_not_reported_as_warm(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [([], "no run lives"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
+    [([], "no run is alive"), (["gpt2"], "no run named 'gpt2'; no run is known here")],
 )
 def test_a_wait_with_timeout_0_answers_immediately(
     tmp_path: Path, arguments: list[str], words: str
@@ -279,7 +279,7 @@ def test_a_daemon_that_restarts_during_the_wait_is_queried_again(
     with pytest.raises(NoDaemonError):
         Wait(ask, None, ["warm"], lambda _, words: printed.append(words)).block(60)
     assert printed[:2] == [
-        "no run lives; waiting for one",
+        "no run is alive; waiting for one",
         "no daemon answers at x; retrying",
     ]
 
