@@ -1,7 +1,7 @@
 """A monitor that polls a training 20 times a second, each poll with its begin and end.
 
-The training may ask for a look and wait for it (:mod:`support.looks`), so that no state which lasts
-from one of its steps to the next is missed, however slow the machine is.
+The training may request a poll and wait for it (``requested_polls.py``). So the monitor sees every
+state that lasts from one step to the next, however slow the machine is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from support.looks import REQUESTED, TAKEN
+from support.requested_polls import REQUESTED, TAKEN
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.run import run_answer
@@ -29,8 +29,8 @@ class Sample:
     Attributes:
         requested: the training requested this poll after a step, and waited for it.
         text: the run's headline and its details, as one text. age: of the last step, in seconds.
-        waited: for how long the training's threads had been ready to run and had no core by then,
-            by the kernel's account: what the machine cost, not the training.
+        waited: for how long the training's threads had been runnable without a core by then, as the
+            kernel counts it: a delay by the machine, not by the training.
     """
 
     before: int
@@ -49,14 +49,14 @@ class Sample:
 class Poller:
     """Polls a record directory while the ``with`` lasts; ``samples`` are the results."""
 
-    def __init__(self, records: Path, meeting: Path) -> None:
+    def __init__(self, records: Path, pipes: Path) -> None:
         self.samples: list[Sample] = []
         self._source = RecordsSource([str(records)], retention=3600)
         self._judging = Judging()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._waits: dict[str, int] = {}
-        self._requested, self._taken = (_fifo(meeting / name) for name in (REQUESTED, TAKEN))
+        self._requested, self._taken = (_fifo(pipes / name) for name in (REQUESTED, TAKEN))
 
     def __enter__(self) -> Poller:
         self._thread.start()
@@ -76,14 +76,14 @@ class Poller:
                 requested, _, _ = select.select([self._requested], [], [], INTERVAL_NS / 1e9)
                 if requested:
                     os.read(self._requested, 1)
-                self.look(requested=bool(requested))
+                self.poll(requested=bool(requested))
                 if requested:
                     os.write(self._taken, b"\n")
-            self.look()
+            self.poll()
         finally:  # whatever broke, the training must not wait for it
             os.write(self._taken, b"\n" * 1000)
 
-    def look(self, *, requested: bool = False) -> None:
+    def poll(self, *, requested: bool = False) -> None:
         before = time.monotonic_ns()
         reading = self._source.read()
         for pid in {one.pid for one in reading.records if one.pid is not None}:

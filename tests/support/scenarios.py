@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import looks, slots, truth
+from support import requested_polls, slots, truth
 from support.filesystems import MEMORY
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
@@ -156,7 +156,7 @@ def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
     env |= {"CXX": "g++"} if scenario.cold else {}
     with Poller(records, folder) as poller:
-        env[looks.MEETING] = str(folder)
+        env[requested_polls.PIPES] = str(folder)
         account, output = trained(scenario, folder, "with", SCENARIO_AGENT="1", **env)
     found = slots.only(records)
     return Watched(

@@ -36,7 +36,11 @@ def repeats(compared: Sequence[RunSummary]) -> tuple[Repeats, ...]:
 
 
 def _all(store: Store, compared: Sequence[RunSummary]) -> Iterator[list[RunSummary]]:
-    """Each start is used once. Compared ones are no repeats: their difference is the question."""
+    """Each compared run with other starts of its program.
+
+    A start is used once. No compared run is a repeat of another, because their difference is what
+    is measured.
+    """
     used = {one.id for one in compared}
     for one in compared:
         if step_of(one) is None:

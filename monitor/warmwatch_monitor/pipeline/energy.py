@@ -5,14 +5,15 @@ counter is read about once a second, every five if nothing has compiled for a mi
 bound a window. The record's cumulative compile time shows how much of it was compile activity.
 
 - The energy of a window with activity only, or without any, is exact.
-- A mixed window is split by power: the GPU's power in the last window of compile activity only, or
-  else in the last one without any, is taken to hold; where neither is known, time decides. Each
-  activity has at most two mixed windows, so an error is less than their energy.
+- A mixed window is split by power: activity is assumed to draw the GPU's power of the last window
+  of activity only. If that is unknown, the rest is assumed to draw the power of the last window
+  without any; if both are, the window is split by time. Each activity has at most two mixed
+  windows, so an error is less than their energy.
 - A counter that fell (the driver was reloaded) makes its window unknown: it is not covered.
-- An account outlives a failed poll: it remains until its record is gone, and then for the
-  record's retention. The next window spans the failed polls, and is split as any other.
-- Clean steps are counted from one mark to another, in windows without activity; what comes after
-  the last mark is not a step's.
+- What was measured is kept through failed polls, and for the retention after the record is gone.
+  The next window spans the failed polls, and is split like any other.
+- Clean steps are counted from one mark to another, in windows without activity. Energy after the
+  last mark belongs to no step.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class _Meter(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns, joules: that reading. compile_ns: compile time of the rank up to then. steps: its
         steps. begun: its compile activities. compile_watts, other_watts: the last power of a
-        window that was all activity, or held none. pending_joules: since the last step in a row
-        of windows without activity; ``None`` before the first step of such a row.
+        window that was all activity, or had none. pending_joules: energy since the last step,
+        within consecutive windows without activity; ``None`` until the first step in them.
     """
 
     at_ns: int
@@ -46,9 +47,9 @@ class _Meter(Struct, frozen=True, kw_only=True):
 
 
 class EnergyUsed(Struct, frozen=True, kw_only=True):
-    """What one rank's GPUs spent so far, and the meters to go on from, by uuid.
+    """What one rank's GPUs spent so far, and their last readings by uuid.
 
-    ``gone_ns``: since when its record is no longer there; ``None`` while it is.
+    ``gone_ns``: since when its record is gone; ``None`` while it exists.
     """
 
     spending: Spending = field(default_factory=Spending)
@@ -57,42 +58,42 @@ class EnergyUsed(Struct, frozen=True, kw_only=True):
 
 
 def charge(
-    accounts: Mapping[str, EnergyUsed], runs: Iterable[RunView], now_ns: int
+    used: Mapping[str, EnergyUsed], runs: Iterable[RunView], now_ns: int
 ) -> tuple[dict[str, EnergyUsed], tuple[RunView, ...]]:
-    """All ``accounts`` and ``runs``, with the accounts of the records in ``runs`` updated."""
-    charged, spent = dict(accounts), []
+    """``used`` by record, updated from ``runs``; and the runs with what they spent."""
+    charged, spent = dict(used), []
     for run in runs:
         ranks = []
         for view in run.ranks:
             folder = view.record.folder
-            account = fold(charged.get(folder, EnergyUsed()), view, now_ns)
-            if account.meters:
-                charged[folder] = account
-                view = replace(view, spending=account.spending)
+            now = updated(charged.get(folder, EnergyUsed()), view, now_ns)
+            if now.meters:
+                charged[folder] = now
+                view = replace(view, spending=now.spending)
             ranks.append(view)
         spent.append(run.with_ranks(ranks))
     return charged, tuple(spent)
 
 
 def retained(
-    accounts: Mapping[str, EnergyUsed],
+    used: Mapping[str, EnergyUsed],
     present: Collection[str] | None,
     now_ns: int,
     retention_ns: int,
 ) -> dict[str, EnergyUsed]:
-    """The accounts of records that are ``present``, or gone for less than their retention.
+    """The part of ``used`` for records that are ``present``, or gone for less than the retention.
 
     ``present`` has their folders, or the directories that cannot be read now. It is ``None`` if
     the whole poll failed. A record that cannot be read does not count as gone.
     """
     result: dict[str, EnergyUsed] = {}
-    for folder, account in accounts.items():
+    for folder, one in used.items():
         if is_present(folder, present):
-            result[folder] = replace(account, gone_ns=None) if account.gone_ns else account
-        elif account.gone_ns is None:
-            result[folder] = replace(account, gone_ns=now_ns)
-        elif now_ns - account.gone_ns <= retention_ns:
-            result[folder] = account
+            result[folder] = replace(one, gone_ns=None) if one.gone_ns else one
+        elif one.gone_ns is None:
+            result[folder] = replace(one, gone_ns=now_ns)
+        elif now_ns - one.gone_ns <= retention_ns:
+            result[folder] = one
     return result
 
 
@@ -101,11 +102,11 @@ def is_present(folder: str, present: Collection[str] | None) -> bool:
     return present is None or folder in present or folder.rpartition("/")[0] in present
 
 
-def fold(account: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
-    """``account`` updated from ``view``; the same object if there is no new energy reading."""
+def updated(used: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
+    """``used`` updated from ``view``; the same object if there is no new energy reading."""
     if not view.gpus or not view.record.alive:
-        return account
-    spending, meters = account.spending, dict(account.meters)
+        return used
+    spending, meters = used.spending, dict(used.meters)
     for gpu in view.gpus:
         if gpu.energy_joules is None or gpu.read_energy_ns is None:
             continue
@@ -116,9 +117,9 @@ def fold(account: EnergyUsed, view: RankView, now_ns: int) -> EnergyUsed:
         if before is not None:
             spending, after = _window(spending, before, after, share=1 / len(view.gpus))
         meters[gpu.uuid] = after
-    if meters == account.meters:
-        return account
-    return replace(account, spending=spending, meters=meters)
+    if meters == used.meters:
+        return used
+    return replace(used, spending=spending, meters=meters)
 
 
 def _read(gpu: GpuReading, view: RankView, now_ns: int, before: _Meter | None) -> _Meter:

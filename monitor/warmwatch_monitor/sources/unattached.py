@@ -2,8 +2,8 @@
 
 Two signs: a process has torch's pool of compile workers below it, or NVML lists it as computing on
 a GPU. NVML uses the host's pids, so that only counts if this process shares the host's pid
-namespace. Processes are listed every ten seconds at most, and each command line is read once; those
-found are followed at every poll.
+namespace. Processes are listed every ten seconds at most, and each command line is read once. The
+trainings found are read at every poll.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ class ObservedSource:
         self._shares_pids = in_initial_namespace() if shares_pids is None else shares_pids
         self._host: Follow = HostSource(clock=self._clock).read
         self._commands: dict[int, tuple[str, ...]] = {}
-        self._owners: set[int] = set()
+        self._pool_parents: set[int] = set()
         self._listed_ns: int | None = None
         self._polls: dict[int, deque[Signs]] = {}
 
     def read(
         self, attached: Collection[int], gpus: Sequence[GpuReading]
     ) -> tuple[ObservedTraining, ...]:
-        """The ones that exist now; ``attached`` are the pids that have an agent."""
+        """The unattached trainings now; ``attached``: the pids that have an agent."""
         now_ns = self._clock.monotonic_ns()
         if self._listed_ns is None or now_ns - self._listed_ns >= _LIST_NS:
             self._listed_ns = now_ns
             self._list()
-        found = self._owners | (self._computing(gpus) if self._shares_pids else set())
+        found = self._pool_parents | (self._computing(gpus) if self._shares_pids else set())
         unattached = [pid for pid in sorted(found) if not _belongs(pid, attached)]
         readings = self._host(unattached)
         self._polls = {pid: self._polls.get(pid, deque(maxlen=machine.POLLS)) for pid in readings}
@@ -82,7 +82,7 @@ class ObservedSource:
                     pools.add(pid)
             except OSError:
                 continue
-        self._owners = parents - pools - {0, 1}
+        self._pool_parents = parents - pools - {0, 1}
 
     def _computing(self, gpus: Iterable[GpuReading]) -> set[int]:
         """Python processes that NVML lists."""

@@ -58,8 +58,8 @@ class Standing(NamedTuple):
 
     Attributes:
         outcome: how the wait ends; ``None`` if it goes on. state: of the runs, to detect changes.
-            words: the sentence to show. late: the sentence at the timeout. answer: the basis of
-            the sentence; ``None`` if there was none.
+        words: the sentence to show. late: the sentence at the timeout.
+        answer: the runs of the sentence; ``None`` if there are none.
     """
 
     state: str

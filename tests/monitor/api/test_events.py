@@ -19,7 +19,7 @@ import pytest
 from support import builders as b
 from support.daemon import daemon, daemon_process
 from support.records import wait_until
-from support.standing import training
+from support.training_standin import training
 from support.web import TOKEN, ask
 from warmwatch_monitor.api.event_log import Recent, Wanted
 from warmwatch_monitor.api.events import MOST_LISTENERS, SHARE_OF_A_PEER, CrowdedError, Events

@@ -16,7 +16,7 @@ from support.browser import chromium, visit
 from support.builders import categories, kinds
 from support.daemon import daemon, daemon_process
 from support.records import ended, held, ranks_of, wait_until, warm, write_record
-from support.standing import training
+from support.training_standin import training
 from support.values import replace
 from support.web import ask
 from warmwatch_monitor.api import page_files

@@ -8,7 +8,7 @@ from support import builders as b
 from support.builders import NOW, SECOND
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import GpuReading, RankView, Spending
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, retained
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, retained, updated
 
 
 def ns(seconds: float) -> int:
@@ -31,7 +31,7 @@ def spent(*views: RankView) -> Spending:
     """Of views a moment after their GPUs were read."""
     account = EnergyUsed()
     for view in views:
-        account = fold(account, view, max(gpu.read_energy_ns or 0 for gpu in view.gpus) + 5)
+        account = updated(account, view, max(gpu.read_energy_ns or 0 for gpu in view.gpus) + 5)
     return account.spending
 
 
@@ -143,17 +143,17 @@ def test_each_gpu_counts_for_its_share_and_a_missing_reading_stops_no_other() ->
 
 
 def test_an_old_reading_costs_nothing_and_stops_no_other() -> None:
-    account = fold(EnergyUsed(), seen(0, 0.0, 0.0), ns(0))
-    assert fold(account, seen(0, 0.0, 0.0), ns(1)) is account
+    account = updated(EnergyUsed(), seen(0, 0.0, 0.0), ns(0))
+    assert updated(account, seen(0, 0.0, 0.0), ns(1)) is account
     old, new = seen(0, 0.0).gpus[0], seen(10, 0.0, 800.0).gpus[1]
     view = b.view(seen(10, compiled=10, begun=1).record.slot, gpus=(old, new))
-    assert fold(account, view, ns(10)).spending.compile_joules == 800.0
+    assert updated(account, view, ns(10)).spending.compile_joules == 800.0
 
 
 def test_dead_ranks_cost_nothing() -> None:
-    account = fold(EnergyUsed(), STARTED, ns(0))
+    account = updated(EnergyUsed(), STARTED, ns(0))
     dead = b.view(COMPILED.record.slot, gpus=COMPILED.gpus, alive=False)
-    assert fold(account, dead, ns(10)) is account
+    assert updated(account, dead, ns(10)) is account
 
 
 def test_a_rank_without_an_energy_reading_has_no_summary() -> None:

@@ -15,7 +15,7 @@ from warmwatch.shared.record import recent_lengths, sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
 from warmwatch_monitor.pipeline import memory, speed
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
-from warmwatch_monitor.pipeline.energy import EnergyUsed, fold
+from warmwatch_monitor.pipeline.energy import EnergyUsed, updated
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Work, follow_work
 from warmwatch_monitor.sources.records import folder as records_folder
@@ -66,7 +66,7 @@ def test_a_slot_that_is_short_for_one_poll_is_refused(
 def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() -> None:
     account, work = EnergyUsed(), Work(cpu_seconds=3.0)
     idle = ProcessReading(pid=1, cpu_seconds=3.0, resident_bytes=1, cpu_ratio=0.0, workers_busy=0)
-    assert fold(account, b.view(b.WARM), b.NOW) is account
+    assert updated(account, b.view(b.WARM), b.NOW) is account
     assert follow_work(work, idle, (), b.NOW, uses_gpus=False) is work
 
 

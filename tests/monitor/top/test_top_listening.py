@@ -17,11 +17,11 @@ import pytest
 from support import builders as b
 from support.daemon import daemon
 from support.documents import status
-from support.front import front
+from support.proxy import proxy
 from support.records import wait_until
 from support.screens import Screen, screen
-from support.standing import training
 from support.terminal import terminal
+from support.training_standin import training
 from support.values import replace
 from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.last_hour_columns import sample as sample_of
@@ -209,7 +209,7 @@ def test_with_a_daemon_samples_update_the_screen_and_requests_are_rare(tmp_path:
     with (
         training(tmp_path) as one,
         daemon(tmp_path) as url,
-        front(url) as before,
+        proxy(url) as before,
         terminal("top", "--address", before.address) as seen,
     ):
         seen.read_until("gpt2: compiling")
@@ -228,7 +228,7 @@ def test_with_a_daemon_samples_update_the_screen_and_requests_are_rare(tmp_path:
 
 @pytest.mark.slow
 def test_without_events_it_sends_a_request_each_second(tmp_path: Path) -> None:
-    with training(tmp_path) as one, daemon(tmp_path) as url, front(url) as before:
+    with training(tmp_path) as one, daemon(tmp_path) as url, proxy(url) as before:
         before.treatment = lambda peer: peer.recv(1)  # hangs
         with terminal("top", "--address", before.address) as seen:
             seen.read_until("gpt2: compiling")

@@ -18,10 +18,10 @@ import pytest
 from support import builders as b
 from support.daemon import daemon, daemon_process
 from support.documents import status
-from support.front import Front, Treatment, front
+from support.proxy import Proxy, Treatment, proxy
 from support.records import wait_until
-from support.standing import Training, training
 from support.terminal import terminal
+from support.training_standin import Training, training
 from support.waiting import Waiting, waiting
 from support.web import ask
 from warmwatch.shared.record import PHASES
@@ -37,21 +37,21 @@ FIRST = b"retry: 2000\n\nevent: snapshot\nid: x-1\ndata: {}\n\n"
 
 
 @contextmanager
-def scene(place: Path) -> Iterator[tuple[Training, Front]]:
+def scene(place: Path) -> Iterator[tuple[Training, Proxy]]:
     """A training, a daemon that watches it, and a proxy in front of the daemon."""
-    with training(place) as one, daemon(place) as url, front(url) as before:
+    with training(place) as one, daemon(place) as url, proxy(url) as before:
         yield one, before
 
 
 @contextmanager
-def commanded(before: Front, *words: str) -> Iterator[Waiting]:
+def commanded(before: Proxy, *words: str) -> Iterator[Waiting]:
     """A command that has printed its run's progress."""
     with waiting(*words, "--address", before.address) as command:
         assert "compiling" in command.line()
         yield command
 
 
-def listens(before: Front) -> int:
+def listens(before: Proxy) -> int:
     """Return once the command only listens; the number of its queries.
 
     After the first event it polled once, for changes before its subscription.
@@ -66,12 +66,12 @@ def test_a_wait_polls_again_after_an_event_of_its_run_and_not_before(
     """By name, by pattern or without either. Other runs do not wake a wait for a named run."""
     named = (("gpt2",), ("g*", "--until", "warm,ended"))
     with scene(tmp_path) as (one, before), ExitStack() as stack:
-        *own, beside = fronts = [stack.enter_context(front(before.target)) for _ in range(3)]
+        *own, beside = proxies = [stack.enter_context(proxy(before.target)) for _ in range(3)]
         commands = [
             stack.enter_context(commanded(each, *words))
-            for each, words in zip(fronts, (*named, ()), strict=True)
+            for each, words in zip(proxies, (*named, ()), strict=True)
         ]
-        *requested, polled_by_all = map(listens, fronts)
+        *requested, polled_by_all = map(listens, proxies)
         for phase in (1, 2, 3, 4):
             one.is_in(phase)
             wait_until(partial(is_in, before, phase))
@@ -87,14 +87,14 @@ def test_a_wait_polls_again_after_an_event_of_its_run_and_not_before(
             assert known < len(each.polls) <= known + 2
 
 
-def is_in(before: Front, phase: int) -> bool:
+def is_in(before: Proxy, phase: int) -> bool:
     """The daemon's own events, for a phase by its position in the record."""
     assert before.target is not None
     found = json.loads(ask(before.target).body)["runs"][0]["ranks"][0]["compile"]["phase"]
     return bool(found == PHASES[phase - 1])
 
 
-def status_of(before: Front, run: str) -> bytes:
+def status_of(before: Proxy, run: str) -> bytes:
     assert before.target is not None
     return ask(before.target, f"/status?run={run}").body
 
@@ -141,14 +141,14 @@ TREATMENTS: dict[str, Treatment] = {
 def test_without_an_event_stream_it_polls_repeatedly(tmp_path: Path) -> None:
     """Commands for all faults together: one scene is cheaper than many."""
     with scene(tmp_path) as (one, before), ExitStack() as stack:
-        fronts = {name: stack.enter_context(front(before.target)) for name in TREATMENTS}
+        proxies = {name: stack.enter_context(proxy(before.target)) for name in TREATMENTS}
         for name, treatment in TREATMENTS.items():
-            fronts[name].treatment = treatment
+            proxies[name].treatment = treatment
         commands = {
             name: stack.enter_context(waiting("--address", each.address))
-            for name, each in fronts.items()
+            for name, each in proxies.items()
         }
-        for each in fronts.values():
+        for each in proxies.values():
             wait_until(lambda each=each: each.event_requests)  # type: ignore[misc]
         one.warm()
         ends = {name: command.end() for name, command in commands.items()}
@@ -198,7 +198,7 @@ def test_a_silent_stream_is_abandoned(tmp_path: Path, monkeypatch: pytest.Monkey
     """Be there bytes or none: no line of them ends."""
     monkeypatch.setattr(event_stream, "SILENT_SECONDS", 0.3)
     for treatment in (hangs(STREAM + FIRST), endless):
-        with daemon(tmp_path) as url, front(url) as before:
+        with daemon(tmp_path) as url, proxy(url) as before:
             before.treatment = treatment
             ear = EventClient()
             ear.follow(Daemon(parse_address("test", before.address)))
@@ -247,14 +247,14 @@ def test_ctrl_c_ends_a_wait_on_the_event_stream(tmp_path: Path) -> None:
 @contextmanager
 def restart(
     place: Path,
-) -> Iterator[tuple[Training, Front, Callable[[], None], Callable[[], None]]]:
+) -> Iterator[tuple[Training, Proxy, Callable[[], None], Callable[[], None]]]:
     """A scene whose daemon can end, and in whose place another can then be."""
     own = ("--dir", str(place), "--interval", "0.05")
     with (
         training(place) as one,
         daemon(place) as another,
         daemon_process(*own) as (process, url),
-        front(url) as before,
+        proxy(url) as before,
     ):
         wait_until(lambda: b'"compiling":true' in ask(url).body)
 

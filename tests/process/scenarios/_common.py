@@ -24,7 +24,7 @@ import torch
 
 from support import truth
 from support.gate import gate
-from support.looks import look
+from support.requested_polls import request_poll
 
 AGENT, LATE, ACCOUNT = "SCENARIO_AGENT", "SCENARIO_LATE", "SCENARIO_ACCOUNT"
 
@@ -108,7 +108,7 @@ def mark(loss: torch.Tensor) -> None:
     """A step is over, and the monitor has seen that."""
     _marks.append(time.monotonic_ns())
     note(loss)
-    look()
+    request_poll()
 
 
 @contextmanager

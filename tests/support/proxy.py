@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 Treatment = Callable[[socket.socket], object]
 
 
-class Front:
+class Proxy:
     """A server that a command queries instead of a daemon.
 
     Attributes:
@@ -78,9 +78,9 @@ class Front:
 
 
 @contextmanager
-def front(target: str | None) -> Iterator[Front]:
+def proxy(target: str | None) -> Iterator[Proxy]:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        before = Front(server, target)
+        before = Proxy(server, target)
         thread = threading.Thread(target=before.serve, daemon=True)
         thread.start()
         try:

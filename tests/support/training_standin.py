@@ -1,4 +1,4 @@
-"""A training without one: a record that a process holds, and whose numbers a test changes."""
+"""A stand-in for a training: a process holds its record, and the test changes the record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def training(place: Path, run: str = "gpt2", name: str | None = None) -> Iterato
 
 
 class Training:
-    """A record whose numbers the test changes."""
+    """The record, and what the test can make of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._slot = folder, slots.read(folder)
@@ -33,18 +33,18 @@ class Training:
         self.becomes(warm())
 
     def is_in(self, phase: int) -> None:
-        """What it compiles goes on, in another phase."""
+        """Its compilation continues in another phase."""
         was = slots.read(self._folder)
         self.becomes(replace(was, compile=replace(was.compile, active_phase=phase)))
 
     def counts(self, done: int, total: int) -> None:
-        """Kernels, of what it compiles now."""
+        """Its compilation has finished ``done`` of ``total`` kernels."""
         was = slots.read(self._folder)
         far = {"progress_of": 1, "progress_done": done, "progress_total": total}
         self.becomes(replace(was, compile=replace(was.compile, **far)))
 
     def compiles(self, phase: int = 3) -> None:
-        """Again, where it was warm."""
+        """It begins another compilation, in ``phase``."""
         now, was = time.monotonic_ns(), slots.read(self._folder)
         open = {"active_since_ns": now, "active_phase": phase, "accounted_ns": now}
         self.becomes(

@@ -1,19 +1,19 @@
-"""Inside a training: request a poll of the test's monitor, and wait for it.
+"""For scripts of trainings: request a poll of the test's monitor, and wait for it.
 
-See :mod:`support.poller`. A training that is run by hand has no monitor, and waits for nothing.
+``poller.py`` is that monitor. A training that is run by hand has none, and does not wait.
 """
 
 from __future__ import annotations
 
 import os
 
-MEETING = "SCENARIO_LOOKS"
-REQUESTED, TAKEN = "look-requested", "look-taken"
+PIPES = "SCENARIO_PIPES"  # variable with the folder of the two pipes
+REQUESTED, TAKEN = "poll-requested", "poll-taken"
 
 
-def look() -> None:
+def request_poll() -> None:
     """Return after a poll that began after this call."""
-    folder = os.environ.get(MEETING)
+    folder = os.environ.get(PIPES)
     if not folder:
         return
     with open(f"{folder}/{REQUESTED}", "wb", buffering=0) as requested:  # noqa: PTH123 - no more imports here
