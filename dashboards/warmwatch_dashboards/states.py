@@ -26,7 +26,7 @@ COLOURS = {
 }
 PHASES = {
     "dynamo": "#70f2ff",
-    "aot_autograd": "#04a66a",
+    "aot_autograd": "#0f5748",
     "inductor": "#397be0",
     "kernel_compile": "#c58dd5",
     "autotune": "#5c3bdb",

@@ -86,7 +86,8 @@ def test_states_phases_and_lines_differ_for_every_type_of_colour_vision(
 ) -> None:
     known = colours(scheme)
     pairs = [*combinations(STATES, 2), *combinations(PHASES, 2)]
-    pairs += [(phase, state) for phase in PHASES for state in ("compiling", "recompiling")]
+    lower = ("compiling", "recompiling", "warm")  # half of a lane, below a phase
+    pairs += [(phase, state) for phase in PHASES for state in lower]
     pairs += combinations(LINES, 2)
     near = {
         pair: round(apart, 1)
