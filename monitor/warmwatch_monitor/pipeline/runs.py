@@ -235,8 +235,16 @@ def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: in
     terminated = [other.at_ns for other in deaths if other.signal == signal.SIGTERM]
     if terminated:
         return death.at_ns < min(terminated)
-    outlived = now_ns - death.at_ns > _OUTLIVED_NS
-    return outlived and any(peer.alive for peer in readings)
+    # also after the end of the peers: an end does not change what was known before it
+    return max(_lived_until_ns(peer, now_ns) for peer in readings) > death.at_ns + _OUTLIVED_NS
+
+
+def _lived_until_ns(one: RecordReading, now_ns: int) -> int:
+    """The last moment at which this process is known to have lived."""
+    if one.alive:
+        return now_ns
+    killed_ns = one.death.at_ns if one.death else 0
+    return killed_ns or max(one.gone_ns or 0, one.slot.compile.ended_ns)
 
 
 def ended_together(readings: Sequence[RecordReading]) -> bool | None:

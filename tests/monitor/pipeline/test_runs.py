@@ -425,6 +425,10 @@ def living(rank: int) -> RecordReading:
         # and does not leave one alive
         ([dead(0, KILL, 2.1), living(1)], ["failed", "warming"]),
         ([dead(0, TERM, 2.1), living(1)], ["lost", "warming"]),
+        # and one that lived on may end in any way later
+        ([dead(0, KILL, 9), dead(1, None, 6.9)], ["failed", "lost"]),
+        ([dead(0, KILL, 9), dead(1, KILL, 6.9)], ["failed", "lost"]),
+        ([dead(0, KILL, 9), dead(1, None, 7.1)], ["lost", "lost"]),
         # the signals were not seen
         ([dead(0, None), dead(1, None)], ["lost", "lost"]),
     ],
