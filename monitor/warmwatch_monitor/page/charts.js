@@ -221,7 +221,7 @@ export class Charts {
   // legend of the markers that the lanes show
   #marks() {
     const there = new Set(this.lanes.flatMap((one) => [
-      ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).length ? ["slower"] : []),
+      ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).some(([from, to]) => to > this.window[0] && from < this.window[1]) ? ["slower"] : []),
     ]));
     const list = document.getElementById("marks");
     const shown = MARKS.filter(([, name]) => there.has(name));

@@ -39,7 +39,8 @@ def gpus(answer: Mapping[str, Any], own: frozenset[str], width: int) -> list[Tex
             line.append("  " if at else "")
             line.append(text.ljust(wide) if head in _LEFT else text.rjust(wide))
             if head in gauged:
-                line.append(" ").append(_gauge(None if gpu is None else _GAUGED[head](gpu)))
+                ratio = None if gpu is None else _GAUGED[head](gpu)
+                line.append(" ").append(_gauge(ratio, warns=head == "memory"))
         line.rstrip()
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
@@ -61,16 +62,17 @@ def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def _gauge(ratio: float | None) -> Text:
-    """``█████░░░``; blank if the ratio is not known."""
+def _gauge(ratio: float | None, *, warns: bool) -> Text:
+    """``█████░░░``; blank if the ratio is not known. A busy GPU is no warning, full memory is."""
     if ratio is None:
         return Text(" " * _GAUGE)
     full = round(min(1.0, max(0.0, ratio)) * _GAUGE)
-    style = "green" if ratio < _BUSY else "yellow" if ratio < _FULL else "red"
+    level = "green" if ratio < _HIGH else "yellow" if ratio < _FULL else "red"
+    style = level if warns else "cyan"
     return Text("█" * full, style=style) + Text("░" * (_GAUGE - full), style="dim")
 
 
-_BUSY, _FULL = 0.75, 0.97  # of a bar: yellow and red from here on
+_HIGH, _FULL = 0.75, 0.97  # of a bar that warns: yellow and red from here on
 
 
 def _none(answer: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -239,7 +241,8 @@ def _recompiles(shown: Shown) -> list[Text]:
             Text(line, style="green") for line in wrapped(advice, shown.width, "    ") if line
         ]
     for one in shown.rank["compile"].get("varying") or ():
-        texts += [Text(line, style="green") for line in wrapped(one["words"] or "", shown.width)]
+        varies = wrapped(one["words"], shown.width) if one["words"] else []
+        texts += [Text(line, style="green") for line in varies]
     earlier = "earlier " if shown.rank["state"] == "recompiling" else ""
     return texts or [Text(f"no {earlier}recompile and no graph break", style="dim")]
 

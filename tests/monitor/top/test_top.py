@@ -26,7 +26,10 @@ from warmwatch_monitor.errors import NoDaemonError
 from warmwatch_monitor.model import PHASES, Cost, FunctionCost, RankView
 from warmwatch_monitor.output.states import PHASE_STYLES
 from warmwatch_monitor.top.app import Top
-from warmwatch_monitor.top.detail import PANES, gpus, tabs
+from warmwatch_monitor.top.chart import Window
+from warmwatch_monitor.top.detail import PANES, Shown, gpus, tabs
+from warmwatch_monitor.top.history import History
+from warmwatch_monitor.top.listing import listing
 
 SMALL, LARGE = (80, 24), (160, 50)
 FUNCTION = FunctionCost(
@@ -480,6 +483,17 @@ def test_a_wide_screen_has_a_bar_for_each_known_gpu_load() -> None:
     assert "█" not in lines[2].plain
     assert not any("█" in line.plain for line in gpus(answer, frozenset(), 70))
     assert all(line.cell_len <= 40 for line in gpus(answer, frozenset(), 40)), "one line each"
+    full = b.gpu(0, utilization_ratio=1.0, memory_used_bytes=80, memory_total_bytes=80)
+    colours = [str(span.style) for span in gpus(answer_of(gpus=(full,)), frozenset(), 160)[1].spans]
+    assert colours == ["cyan", "red"], "a busy GPU is no warning"
+
+
+def test_the_panes_below_the_plots_are_apart_by_one_line() -> None:
+    answer = answer_of(*ranks(1))
+    answer["runs"][0]["ranks"][0]["compile"]["varying"] = [{"words": None}]
+    (entry,) = listing(answer, 0.0, 160).entries
+    shown = Shown(answer, entry, "", History(), Window(0.0, 1.0), 160, 60)
+    assert not any(not line.plain for line in PANES["recompiles"](shown))
 
 
 def test_each_phase_has_its_own_colour() -> None:
