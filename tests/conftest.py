@@ -1,4 +1,4 @@
-"""Fixtures that every kind of test may ask for."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from support.isolation import clean_up, isolate
 
 PROCESS = Path(__file__).parent / "process"
 
-# In what a shell starts in the background Ctrl-C is ignored, and so in all that the tests start.
+# A shell ignores Ctrl-C in its background jobs, and processes that tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 isolate()
-# How long an example takes is the machine's affair; pytest-timeout ends what never ends.
+# No deadline for an example: the machine may be slow. pytest-timeout ends a test that hangs.
 settings.register_profile("warmwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# For `make mutants`: the same examples each time, and what fails of one has not to be made small.
+# For `make mutants`: the same examples each time, and no search for a smaller failing one.
 settings.register_profile(
     "mutants",
     settings.get_profile("warmwatch"),

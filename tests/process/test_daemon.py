@@ -42,18 +42,18 @@ def rank_of(url: str, run: str = "train") -> Any:
 
 
 def until(url: str, condition: Callable[[Any], bool]) -> Any:
-    """Wait until an answer fulfils ``condition`` whose records were read from now on; the answer.
+    """Wait for an answer that fulfils ``condition``, and whose records were read after this call.
 
-    So what a training did before this call is in it, all of it.
+    So it contains everything that a training did before this call.
     """
     last: list[Any] = []
     now = time.time()
 
-    def look() -> bool:
+    def is_fulfilled() -> bool:
         last[:] = [get(url)]
         return last[0]["at"] is not None and last[0]["at"] > now and condition(last[0])
 
-    wait_until(look)
+    wait_until(is_fulfilled)
     return last[0]
 
 

@@ -22,5 +22,5 @@ def uptime(seconds: int) -> tuple[str, ...]:
 
 
 def clocks(offset: int) -> tuple[str, ...]:
-    """Flags for a time namespace whose clocks are so many seconds ahead of the machine's."""
+    """Flags for a time namespace whose clocks are ``offset`` seconds ahead of the machine's."""
     return ("-T", "--fork", "--kill-child", f"--monotonic={offset}", f"--boottime={offset}")

@@ -67,9 +67,9 @@ BYTES = 0x0101010101010101
 
 @dataclass(kw_only=True)
 class Reads:
-    """What became of reads until so many ``different`` ones were seen: those that were wrong.
+    """Counts of reads by their result, until enough ``different`` values were read.
 
-    ``refused`` are images in which no place was whole.
+    ``torn`` and ``backwards`` are errors. ``refused``: reads that found neither copy whole.
     """
 
     looks: int = 0

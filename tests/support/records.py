@@ -59,7 +59,7 @@ def put(data: bytearray, slot: Slot) -> None:
 
 
 def in_ring(slot: Slot) -> list[int]:
-    """The ring's words where they lie, of a slot that has them newest first."""
+    """The words of the ring in the order of the file; a slot lists them newest first."""
     words = [0] * record.RING
     for back, word in enumerate(slot.recent[: slot.steps.steps]):
         words[(slot.steps.steps - 1 - back) % record.RING] = word
@@ -93,7 +93,7 @@ def update(folder: Path, slot: Slot) -> None:
 def held(folder: Path, *, child: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """A process that holds the record's lock until it is killed or the block ends.
 
-    It starts the command ``child``, which is the caller's to end.
+    It starts the command ``child``, which the caller must end.
     """
     command = [sys.executable, "-c", _HOLD, str(folder / record.SLOT), *child]
     with subprocess.Popen(
@@ -115,7 +115,7 @@ def holder(folder: Path) -> int | None:
 
 
 def since_boot(ago: float) -> int:
-    """The monotonic time so many seconds ago; skips the test where that was before the boot."""
+    """The monotonic time ``ago`` seconds ago; skips the test if the machine booted later."""
     at_ns = time.monotonic_ns() - round(ago * 1e9)
     if at_ns <= 0:
         import pytest  # here: benchmarks write records too
@@ -182,7 +182,7 @@ def warm(run: str = "gpt2", **identity: object) -> Slot:
 
 
 def ranks_of(directory: Path, count: int, run: str = "gpt2") -> list[Path]:
-    """Records of a run of so many ranks, each in the middle of its first compilation."""
+    """Records of a run with ``count`` ranks, each in the middle of its first compilation."""
     return [
         write_record(directory, compiling(run, rank=rank, world_size=count), name=f"rank{rank}")
         for rank in range(count)

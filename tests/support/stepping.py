@@ -31,7 +31,7 @@ for line in sys.stdin:
     print(json.dumps(longest), flush=True)
 """
 
-# For as long as it takes: what the training is to find on its disk is there then.
+# Long timeouts, so that a slow disk does not change what the training does.
 PATIENCE = """
 from warmwatch.recorder import own_record as _own_record, writer as _writer
 _own_record._TIMEOUT = _writer._OPEN_TIMEOUT = 600
@@ -40,7 +40,7 @@ PATIENT = PROGRAM.replace("warmwatch.attach(run", f"{PATIENCE}warmwatch.attach(r
 
 
 class Stepping:
-    """It runs. ``steps``: marked so far."""
+    """The running process. ``steps``: marked so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process, self.steps = process, 1
@@ -53,7 +53,7 @@ class Stepping:
         return line.strip()
 
     def step(self, count: int = 300) -> int:
-        """Have it mark so many steps, 10 ms of a training each ten; nanoseconds of the longest."""
+        """Have it mark ``count`` steps, 1 ms apart; returns the longest, in nanoseconds."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{count}\n")
         self.process.stdin.flush()
@@ -61,7 +61,7 @@ class Stepping:
         return int(json.loads(self.line()))
 
     def leave(self) -> None:
-        """Have Python come to its end."""
+        """Let the process exit."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 

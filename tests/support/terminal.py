@@ -1,4 +1,4 @@
-"""The command on a terminal of its own."""
+"""Runs the command on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ COMMAND = [sys.executable, "-m", "warmwatch_monitor"]
 
 
 class Terminal:
-    """A program on a terminal of its own, and what it has written there."""
+    """A program on a pseudo-terminal, and what it has written so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process, self._master = process, master
         self.written = ""
-        self._decode = codecs.getincrementaldecoder("utf-8")().decode  # a read may cut a sign
+        # incremental, because a read may end within a character
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
 
     def read(self) -> None:
-        """What is written next."""
+        """Wait for more output, and append it to ``written``."""
         self.written += self._decode(os.read(self._master, 65536))
 
     def read_until(self, words: str) -> None:
@@ -36,7 +37,7 @@ class Terminal:
             self.read()
 
     def read_until_match(self, pattern: str, since: int = 0) -> None:
-        """The same for what is written behind the first ``since`` characters."""
+        """Read until ``pattern`` matches after the first ``since`` characters."""
         while not re.search(pattern, self.written[since:], re.DOTALL):
             self.read()
 

@@ -32,7 +32,7 @@ def ask(
     tls: ssl.SSLContext | None = None,
     **headers: str,
 ) -> Reply:
-    """One request on a connection of its own; ``headers`` in place of those that are usual."""
+    """One request on a new connection; ``headers`` replace the usual ones."""
     where = urlsplit(url)
     assert where.hostname
     connection: http.client.HTTPConnection

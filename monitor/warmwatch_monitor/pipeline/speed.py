@@ -4,11 +4,11 @@ A record holds the last 64 step lengths. :func:`follow` adds those that are new 
 *blocks* of about two seconds, each with the median length of its clean steps. The *reference* is
 the fastest sustained level of this warm-up, and a block is slow at SLOWER_TIMES the reference.
 
-A rank is slower once the last blocks have all been slow for SUSTAINED_SECONDS and 10 steps, and so
-many in a row are unlikely by chance. How likely they are depends on the earlier blocks: the
-more of them were as slow as the fastest of these, the longer the run has to be. So a training whose
-steps vary raises no alarm, and one that starts fast or rough is still followed. The rank is no
-longer slower when three blocks in a row are not slow. The state is of fixed size.
+A rank is slower once the last blocks have all been slow for SUSTAINED_SECONDS and 10 steps, and a
+row of so many slow blocks is unlikely by chance. That depends on the earlier blocks: the more of
+them were as slow as the fastest block of the row, the longer the row must be. So a training whose
+steps vary raises no alarm, and one whose first steps are fast or vary is still followed. The rank
+is no longer slower when three blocks in a row are not slow. The state is of fixed size.
 
 The steps of a training on GPUs only launch kernels, and some wait for all of them. So the length
 of its blocks is the mean of all clean steps between two polls, not the median of those seen.
@@ -47,14 +47,14 @@ from warmwatch_monitor.pipeline.clean_steps import (
 )
 
 _BLOCK_NS = 2 * 10**9
-# As much as still finds a level that lasts 30 s within them: a block takes 2 to 4 s if steps take
-# at most 2 s, and the one in which the change falls does not count.
+# The most with which a level that lasts 30 s is still found: a block takes 2 to 4 s if steps take
+# at most 2 s, and the block that contains the change does not count.
 SUSTAINED_SECONDS, SUSTAINED_STEPS = 22.0, 10
 _ENOUGH = record.RING // 4  # new steps: the ring may lose the oldest before the next poll
 _MOST_LENGTHS = 128  # of a block; if it has more steps, the last ones represent it
 # The reference: a level is sustained by so many steps in so many seconds; either pair suffices.
 _SUSTAINED = ((32, 3.0), (SUSTAINED_STEPS, 30.0))
-_LASTLY_SECONDS = 15.0  # that the record's last steps take; fewer may be a burst of many
+_LAST_STEPS_SECONDS = 15.0  # the least that the record's last steps take; fewer may be a burst
 _WINDOW = 32  # blocks; a level of long steps needs many
 _CHANCE = 1e-8  # probability that so many slow blocks in a row are chance
 _RECOVERED = 3  # blocks in a row that are not slow
@@ -149,25 +149,24 @@ class Speed(Struct, frozen=True, kw_only=True):
 def follow(
     known: Speed | None,
     slot: Slot,
-    look: Callable[[], Surroundings] | None = None,
+    read_surroundings: Callable[[], Surroundings] | None = None,
     slowed: LongStep | None = None,
 ) -> Speed:
     """``known`` with the new steps of ``slot``; ``None`` at the first poll.
 
-    ``look``: returns the surroundings now; ``None`` if the process has ended. ``slowed``: see
-    ``RecordReading``.
+    ``read_surroundings``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
     """
     speed = _with_start(_followed(known, slot), slot, slowed)
-    if look is None:
+    if read_surroundings is None:
         return speed
     if speed.slower:  # causes that no longer hold stay if no other does
-        speed = replace(speed, now=(now := look()))
+        speed = replace(speed, now=(now := read_surroundings()))
         found = tuple(causes_since(speed.before, now))
         return _with_period(speed, causes=found or speed.periods[-1].causes)
     if speed.is_slow or (known and speed.blocks == known.blocks):
         return speed
     # of the block before: the one in progress may be slow already
-    return replace(speed, before=speed.usual, usual=look())
+    return replace(speed, before=speed.usual, usual=read_surroundings())
 
 
 def _followed(known: Speed | None, slot: Slot) -> Speed:
@@ -408,7 +407,7 @@ def first_poll(slot: Slot) -> Speed:
 
 
 def _was_slow(bins: Sequence[int], lengths: Sequence[int], reference: float) -> bool:
-    """Whether the last steps were slow for _LASTLY_SECONDS, and enough of all for a level.
+    """Whether the last steps were slow for _LAST_STEPS_SECONDS, and enough of all for a level.
 
     ``bins``: of all steps. ``lengths``: of the last ones.
     """
@@ -419,7 +418,7 @@ def _was_slow(bins: Sequence[int], lengths: Sequence[int], reference: float) -> 
         and seconds >= SUSTAINED_SECONDS
         and (record.median_ns(lengths) or 0.0) >= SLOWER_TIMES * reference * 1e9
         and len(lengths) >= SUSTAINED_STEPS
-        and sum(lengths) >= _LASTLY_SECONDS * 1e9
+        and sum(lengths) >= _LAST_STEPS_SECONDS * 1e9
         and sum(one >= middle for one in lengths) >= (1 - FEW_SHARE) * len(lengths)
     )
 

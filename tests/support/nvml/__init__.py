@@ -47,7 +47,7 @@ def board(number: int, **fields: str) -> dict[str, str]:
 
 
 class Standin:
-    """A library in ``folder`` and the file that it reads. It has no driver until one is put in."""
+    """A library in ``folder``, and the file that it reads. It has no driver before :meth:`say`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Standin:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to load it instead of a driver's."""
+        """The variables with which a process loads it instead of the driver's library."""
         path = f"{self.folder}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
         return {"LD_LIBRARY_PATH": path, VARIABLE: str(self._file)}
 
@@ -72,7 +72,7 @@ class Standin:
         self._write([f"init = {code}"])
 
     def say(self, *devices: Device, driver: str = "580.159.04", **more: str) -> None:
-        """From the next call on: these boards. ``more`` are lines that win."""
+        """From the next call on, report these boards. ``more``: lines that replace others."""
         lines = [f"{key} = {value}" for key, value in more.items()]
         lines += ["init = 0", f"driver = {driver}", f"count = {len(devices)}"]
         for number, fields in enumerate(devices):

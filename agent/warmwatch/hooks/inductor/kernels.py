@@ -52,8 +52,8 @@ def install(listener: Listener) -> Installed:
 
 
 def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
-    """A subclass of ``original`` that reports. A bar holds only a count of ours, so it and its line
-    disappear when PyTorch releases it."""
+    """A subclass of ``original`` that reports. A bar stores only two numbers of the agent's, so
+    nothing keeps it, and its line on the screen, once PyTorch has released it."""
 
     def report_progress(bar: Any, done: int) -> None:
         try:

@@ -65,7 +65,7 @@ class _Saves:
         self.replaced = Replaced()
 
     def put(self, owner: Any, name: str, wrap: _Wrap) -> None:
-        """Wrap ``name`` of ``owner`` once; an inherited attribute gets an own one."""
+        """Wrap ``name`` of ``owner`` once; an inherited attribute is overridden."""
         if (id(owner), name) not in self._wrapped:
             self._wrapped.add((id(owner), name))
             self.replaced.put(owner, name, self._skip(wrap(getattr(owner, name))))
