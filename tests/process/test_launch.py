@@ -377,12 +377,12 @@ def test_a_command_that_ignores_ctrl_z_keeps_its_launcher_running() -> None:
 def test_ctrl_z_while_the_command_ends_does_not_stop_the_launcher() -> None:
     snippet = (
         "import os, signal\n"
-        "from warmwatch_monitor.run.process import attend\n"
+        "from warmwatch_monitor.run.process import supervise\n"
         "def poll():\n"
         "    os.kill(os.getpid(), signal.SIGTSTP)\n"
         "    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
         "line = ('sh', '-c', 'sleep 0.5; exit 5')\n"
-        "status = attend(line, os.environ, poll=poll, stopped=lambda: None, seconds=0.05)\n"
+        "status = supervise(line, os.environ, poll=poll, stopped=lambda: None, seconds=0.05)\n"
         "raise SystemExit(os.waitstatus_to_exitcode(status))\n"
     )
     # in a group of its own whose parent is in the same session: Ctrl-Z stops no orphaned group

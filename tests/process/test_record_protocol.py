@@ -17,4 +17,4 @@ def test_a_sealed_block_is_never_read_torn_or_out_of_order() -> None:
     with protocol.written("blocks") as slot:
         found = protocol.read_blocks(slot, DIFFERENT)
     assert (found.torn, found.backwards) == (0, 0)
-    assert found.refused < found.looks / 20, "a store spares the last whole block"
+    assert found.refused < found.reads / 20, "a store spares the last whole block"

@@ -72,7 +72,7 @@ class Reads:
     ``torn`` and ``backwards`` are errors. ``refused``: reads that found neither copy whole.
     """
 
-    looks: int = 0
+    reads: int = 0
     refused: int = 0
     torn: int = 0
     backwards: int = 0
@@ -100,7 +100,7 @@ def read_steps(slot: Path, different: int) -> Reads:
     """Read hot words and bins as the monitor does."""
     found, before, file = Reads(), 0, SlotFile()
     while found.different < different:
-        found.looks += 1
+        found.reads += 1
         with Folder(str(slot.parent)) as folder:
             seen = file.read(folder).slot
         words = (*flatten(seen.steps), seen.clean_bins[7], seen.compile_bins[8])
@@ -114,7 +114,7 @@ def read_blocks(slot: Path, different: int) -> Reads:
     """Take one image after another, each by itself, and unpack the sealed blocks."""
     found, before, descriptor = Reads(), 0, os.open(slot, os.O_RDONLY)
     while found.different < different:
-        found.looks += 1
+        found.reads += 1
         image = os.pread(descriptor, record.HOT_END, 0)
         image += os.pread(descriptor, record.SIZE - record.HOT_END, record.HOT_END)
         try:

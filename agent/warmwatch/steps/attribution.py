@@ -60,14 +60,14 @@ class StepAttribution:
         self._turns: set[int] = set()  # first parameters that have led a turn
         self._skipped = 0  # rounds that are no steps
         self._began = 0  # the rounds when the leader took over
-        self._before = 0  # the leader before, if the present one was expected to take a turn
+        self._before = 0  # the previous leader, if the present one took an expected turn
         self._nests: dict[int, bool] = {}
         self._seen: dict[int, weakref.ref[Any]] = {}  # first parameters: an id may be reused
         self._keys: dict[int, int] = {}  # by optimizer: its first parameter at its last call
         self._created: dict[int, tuple[weakref.ref[Any], int]] = {}  # by optimizer: steps by then
 
     def created(self, optimizer: Any) -> None:
-        """``optimizer`` is under construction, or an existing one is set up once more."""
+        """``optimizer`` is under construction, or an existing one is initialized again."""
         known = self._created.get(id(optimizer))
         if known is not None and known[0]() is optimizer:
             return

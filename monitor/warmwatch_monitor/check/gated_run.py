@@ -68,10 +68,10 @@ def _attend(
     command: tuple[str, ...], environ: Mapping[str, str], ours: Launched, received: list[int]
 ) -> int:
     """Run it to its end; its wait status."""
-    from warmwatch_monitor.run.process import attend
+    from warmwatch_monitor.run.process import supervise
 
     with startable(command):
-        return attend(
+        return supervise(
             command,
             environ,
             poll=ours.poll,

@@ -73,7 +73,7 @@ def add_to_rank(ranks: dict[tuple[str, int], dict[str, RankSeries]], sample: Sam
 
 
 def latest(by_instance: Mapping[str, RankSeries]) -> RankSeries:
-    """From the daemon where the rank attached last: a restart can move the rank."""
+    """The series of the daemon at which the rank attached last: a restart can move a rank."""
     return max(
         by_instance.values(), key=lambda t: (t.value("attach_timestamp_seconds") or 0.0, t.instance)
     )

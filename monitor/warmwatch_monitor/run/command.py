@@ -124,7 +124,7 @@ def _attend(
 ) -> int:
     """Follow the command to its end; its wait status."""
     from warmwatch_monitor.run.last_line import LastLine, terminal
-    from warmwatch_monitor.run.process import attend
+    from warmwatch_monitor.run.process import supervise
 
     descriptor = terminal((2, 1)) if watch else None
     line = LastLine(descriptor) if descriptor is not None else None
@@ -139,7 +139,7 @@ def _attend(
 
     began = time.monotonic()
     try:
-        status = attend(command, environ, poll=poll, stopped=leave, seconds=_PAUSE_SECONDS)
+        status = supervise(command, environ, poll=poll, stopped=leave, seconds=_PAUSE_SECONDS)
     finally:
         leave()
     seconds = time.monotonic() - began

@@ -1,6 +1,6 @@
 """Replaces this process by a command, or waits for one with as little effect as possible.
 
-``attend``: the command is in our process group, so it reads from the terminal and receives its
+``supervise``: the command is in our process group, so it reads from the terminal and receives its
 signals (Ctrl-C, Ctrl-Z). Signals to this process alone are forwarded. This process ends as the
 command ends: with its exit code, or by the signal that killed it.
 """
@@ -36,7 +36,7 @@ def become(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
     os.execvpe(command[0], command, environ)  # noqa: S606 - the user's own command
 
 
-def attend(
+def supervise(
     command: tuple[str, ...],
     environ: Mapping[str, str],
     *,
@@ -45,7 +45,7 @@ def attend(
     received: Callable[[int], None] = lambda _: None,
     seconds: float,
 ) -> int:
-    """Start ``command`` and wait for it; its wait status.
+    """Start ``command``, wait for it and return its wait status.
 
     Args:
         poll: called every ``seconds``.

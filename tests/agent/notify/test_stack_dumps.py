@@ -45,8 +45,8 @@ class Watched:
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
             place=lambda: (self.folder, 0o640) if self.folder else None,
         )
-        looks = [Alarm(after=after, act=stacks.write, again=True)] if after else []
-        self.watch = ActivityWatch(lambda: self.since, looks)
+        alarms = [Alarm(after=after, act=stacks.write, again=True)] if after else []
+        self.watch = ActivityWatch(lambda: self.since, alarms)
 
     def phase(self) -> int:
         """Called at each poll."""
@@ -64,7 +64,7 @@ class Watched:
     def watches(self) -> bool:
         return self.watch.runs
 
-    def looks(self) -> list[Stacks]:
+    def dumps(self) -> list[Stacks]:
         """Those that are whole: one may be on its way into the file."""
         assert self.folder
         file = self.folder / STACKS
@@ -84,19 +84,19 @@ def watched(folder: Path | None, after: float | None = 0.01) -> Iterator[Watched
 def test_stacks_of_a_long_activity_are_written_at_growing_intervals(tmp_path: Path) -> None:
     with watched(tmp_path) as one:
         one.begin()
-        wait_until(lambda: len(one.looks()) > 3)
-        looks = one.looks()
-    ages = [look.at_ns - look.since_ns for look in looks]
+        wait_until(lambda: len(one.dumps()) > 3)
+        dumps = one.dumps()
+    ages = [dump.at_ns - dump.since_ns for dump in dumps]
     assert ages[0] >= SECOND // 100
     assert all(later >= 2 * sooner for sooner, later in itertools.pairwise(ages))
-    thread = looks[0].threads[0]
-    assert (looks[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
+    thread = dumps[0].threads[0]
+    assert (dumps[0].phase, thread.main, thread.compiles) == ("inductor", True, True)
     assert Path(__file__).name in {frame.file for frame in thread.frames}
     # of the watching thread; the compiling one may still be returning from `begun`
     assert not any(
         f.file in ("stack_dumps.py", "threads.py") and not f.name.endswith(("begun", "start"))
-        for look in looks
-        for t in look.threads
+        for dump in dumps
+        for t in dump.threads
         for f in t.frames
     )
     assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
@@ -114,7 +114,7 @@ def test_the_thread_ends_after_the_activity(
             assert one.watches
             one.end()
             wait_until(lambda: not one.watches)
-    assert one.looks() == []
+    assert one.dumps() == []
 
 
 def test_one_thread_watches_many_short_activities_without_being_woken(
@@ -142,17 +142,17 @@ def test_an_activity_that_begins_while_the_thread_ends_is_watched(tmp_path: Path
             one.begin()
             one.end()
         one.begin()  # one of those before may have been long, where the core was another's
-        wait_until(lambda: {look.since_ns for look in one.looks()} == {one.since})
+        wait_until(lambda: {dump.since_ns for dump in one.dumps()} == {one.since})
 
 
 def test_the_file_contains_only_the_last_long_activity(tmp_path: Path) -> None:
     with watched(tmp_path) as one:
         one.begin()
-        wait_until(one.looks)
+        wait_until(one.dumps)
         one.begin()
         second = one.since
-        wait_until(lambda: [look for look in one.looks() if look.since_ns == second])
-        assert {look.since_ns for look in one.looks()} == {second}
+        wait_until(lambda: [dump for dump in one.dumps() if dump.since_ns == second])
+        assert {dump.since_ns for dump in one.dumps()} == {second}
 
 
 @pytest.mark.parametrize("after", [None, 0.01])
