@@ -182,3 +182,25 @@ def test_a_callback_that_raises_is_reported_and_the_training_continues(tmp_path:
     )
     assert (shape, reported, len(warned)) == ([3], 1, 1)
     assert slots.read(slots.only(records)).compile.agent_errors == 1
+
+
+COMPILES = """
+calls = []
+def compiles(one):
+    calls.append(one.function)
+    torch.compile(lambda x: x + len(calls), backend="eager")(torch.ones(2))
+warmwatch.on_recompile(compiles)
+compiled(torch.ones(2)); warmwatch.ready()
+first, before = attempt(3), list(calls)
+result([first, before, attempt(4), calls, [one[0] for one in recompiles]])
+"""
+
+
+def test_a_callback_that_compiles_is_not_called_for_that(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    first, before, second, calls, reported = result_of(
+        records, START.replace("MODE", "None") + COMPILES, attach=False
+    )
+    assert (first, before) == ([3], ["double"])
+    assert (second, calls, reported) == ([4], ["double"] * 2, ["double"] * 2)

@@ -151,11 +151,14 @@ class AfterWarm:
             if self.mode is not None:
                 warn_once(str(recompile))
             for callback in tuple(self._callbacks):
+                _allowed.depth += 1  # what it compiles would call it again, without an end
                 try:
                     callback(recompile)
                 except Exception as error:  # noqa: BLE001 - it would surface in the compiled call
                     report("on_recompile", error)
                     warn_once(f"the on_recompile callback {callback!r} raised {error!r}")
+                finally:
+                    _allowed.depth -= 1
 
     def refusal(self, values: Mapping[str, Any]) -> Exception | None:
         """The error to raise instead of compiling a kernel; ``None``: compile it."""

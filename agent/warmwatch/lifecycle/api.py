@@ -341,8 +341,8 @@ def on_recompile(callback: Callable[[Recompile], object]) -> None:
 
     ``recompile`` has ``function``, ``file``, ``line``, ``reason``, ``category``, ``remedy`` and
     ``seconds``; ``str(recompile)`` is one sentence. The callback runs after the compilation on
-    the thread that compiled, and blocks that thread. Do not call compiled functions in it. An
-    exception in it is reported, not raised.
+    the thread that compiled, and blocks that thread. Do not call compiled functions in it; what
+    compiles in it is not reported. An exception in it is reported, not raised.
     """
     try:
         if attached is not None:
