@@ -212,16 +212,16 @@ export class Charts {
     names.forEach((name, at) => colour(list.children[at].querySelector(".dot"), "--dot", name));
   }
 
-  // intervals in which a rank was slower than before
+  // intervals of the window in which a rank was slower than before
   #slower({ run, rank, by = 0 }) {
     const reported = this.reported.get(`${rank} ${run}`);
-    return reported ? slower([reported], this.window[1]).map((period) => period.map((at) => at + by)) : [];
+    return reported ? slower([reported], this.window[0] - by, this.window[1]).map((period) => period.map((at) => at + by)) : [];
   }
 
   // legend of the markers that the lanes show
   #marks() {
     const there = new Set(this.lanes.flatMap((one) => [
-      ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).some(([from, to]) => to > this.window[0] && from < this.window[1]) ? ["slower"] : []),
+      ...(one.recompiles.length ? ["recompile"] : []), ...one.pauses.map(([, name]) => name), ...(this.#slower(one).length ? ["slower"] : []),
     ]));
     const list = document.getElementById("marks");
     const shown = MARKS.filter(([, name]) => there.has(name));

@@ -135,10 +135,10 @@ export function compiling(ranks, end) {
   return ranks.flatMap((rank) => stretches(rank.phases, end));
 }
 
-// intervals in which any rank of a /status answer was slower than before
-export function slower(ranks, end) {
-  const periods = ranks.flatMap((rank) => rank.slower_periods ?? []);
-  return periods.filter((one) => one.began_at !== null).map((one) => [one.began_at, one.ended_at ?? end]);
+// intervals in which any rank of a /status answer was slower than before, if they are in the window
+export function slower(ranks, begin, end) {
+  const periods = ranks.flatMap((rank) => rank.slower_periods ?? []).filter((one) => one.began_at !== null);
+  return periods.map((one) => [one.began_at, one.ended_at ?? end]).filter(([from, until]) => until > begin && from < end);
 }
 
 export function union(spans) {

@@ -845,8 +845,8 @@ SLOWER = """async () => {
   const period = (began_at, ended_at) => ({ began_at, ended_at });
   return slower([
     { slower_periods: [period(null, 10), period(20, 30), period(40, null)] },
-    { slower_periods: [] }, {},
-  ], 50);
+    { slower_periods: [period(1, 15), period(50, 60)] }, {},
+  ], 15, 50);
 }"""
 
 
