@@ -56,8 +56,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "_since_slowdown: usual = median_ns(lengths) or 0.0 -> usual = median_ns(lengths) or 1.0": (
             "there are at least three lengths"
         ),
-        "queued_ns: return mean if mean > UNEQUAL * median else median -> "
-        "return mean if mean >= UNEQUAL * median else median": "10 % is a rough limit",
+        "queued_ns: return mean if mean > UNEQUAL * launch else launch -> "
+        "return mean if mean >= UNEQUAL * launch else launch": "10 % is a rough limit",
         "waits: return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 1:]) -> "
         "return sum(bins[bisect_left(BOUNDS_NS, _LONG_TIMES * median) + 2:])": (
             "a bin is 5 % wide, and the limit is rough"

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
-from warmwatch.shared.record.recent import last_synchronized, queued_ns, waits
+from warmwatch.shared.record.recent import last_synchronized, launch_ns, queued_ns, waits
 from warmwatch_monitor.model import LongStep
 
 SLOWER_TIMES = 1.5
@@ -214,6 +214,9 @@ class QueuedSteps(NamedTuple):
         if new is None or (known and new.sum_ns - known[-1].sum_ns < _APART_NS):
             return known
         known = (*known, new)
+        apart = [after.sum_ns - before.sum_ns for before, after in pairwise(known[-3:])]
+        longest = max(2 * _WINDOW_NS, _MISSING * min(apart, default=0))
+        known = tuple(one for one in known if new.sum_ns - one.sum_ns <= longest)
         while len(known) > _FEWEST_SYNCHRONIZED and new.sum_ns - known[1].sum_ns >= _BETWEEN_NS:
             known = known[1:]
         return known
@@ -229,7 +232,7 @@ class QueuedSteps(NamedTuple):
         return (known[-1].sum_ns - known[0].sum_ns) / (known[-1].steps - known[0].steps)
 
     def _recent_ns(self, lengths: Sequence[int]) -> float | None:
-        launch = record.median_ns(lengths)
+        launch = launch_ns(lengths)
         between_ns = self._between_ns()
         if launch is None or (self.before is None and between_ns is None):
             return self.slot.recent_step_ns
@@ -261,5 +264,5 @@ def gaps(long_steps: Sequence[LongStep], step_s: float | None) -> tuple[LongStep
 
 def _waited_since(slot: Slot, then: Slot, lengths: Sequence[int]) -> bool:
     """Whether a step after ``then`` waited for the GPU."""
-    launch = record.median_ns(lengths)
+    launch = launch_ns(lengths)
     return launch is None or waits(slot.clean_bins, launch) > waits(then.clean_bins, launch)

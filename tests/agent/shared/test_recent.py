@@ -348,6 +348,8 @@ def test_a_slowdown_is_recognized_by_the_newest_steps(
         ([1, 1, 19, 1, 1, 1], 5, (95 + 5 * 19) / 100),
         ([1, 1, 1, 1], 5, (95 + 5 * 19) / 100),
         ([1, 1, 1, 1], 6, 1.0),
+        ([1] * RING, 1, (99 + 19) / 100),
+        ([1] * RING, 2, 1.0),
         ([10, 10, 10, 10, 11], 0, 10.0),
         ([10, 10, 20, 10, 10, 10, 20, 10, 10], 0, (20 + 30) / 4),
         ([10, 10, 15, 10, 15, 10, 15, 10], 0, 10.0),
@@ -361,7 +363,8 @@ def test_a_slowdown_is_recognized_by_the_newest_steps(
         *("two waits", "three waits", "irregular waits", "a period at each end"),
         *("more than a period at the end", "one of half the length", "the second of three"),
         *("one wait and none before", "one wait, most before", "one wait", "none, few before"),
-        *("none, many before", "alike", "twice as long", "half as long again"),
+        *("none, many before", "none of 64, one before", "none of 64, two before"),
+        *("alike", "twice as long", "half as long again"),
         *("two hiccups", "two waits in a row, few before"),
         *("two waits in a row, some before", "two waits in a row, many before"),
         "a full queue, then a synchronization",
@@ -377,6 +380,14 @@ def test_a_step_of_a_loop_that_queues_its_work(
     total = (100 - waits + 19 * waits) * MS
     found = queued_ns([one * MS for one in lengths], bins, 100, total)
     assert found == pytest.approx(expected * MS)
+
+
+def test_slow_steps_of_earlier_code_are_no_waits_of_the_present_one() -> None:
+    bins = [0] * record.BINS
+    for length, number in ((MS, 198), (40 * MS, 2), (19 * MS, 1000)):
+        bins[bisect_left(record.BOUNDS_NS, length)] += number
+    total = (198 + 2 * 40) * MS
+    assert queued_ns([MS] * RING, bins, 200, total) == pytest.approx(total / 200)
 
 
 REAL = 6.0  # milliseconds of the GPU for a step

@@ -18,6 +18,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared import record
 from warmwatch_monitor.model import LongStep, RankView
+from warmwatch_monitor.pipeline.figures import forget_others
 from warmwatch_monitor.pipeline.judging import Around, Judging
 
 RECORDED = Path(__file__).parents[2] / "captures" / "queued_steps_h100.json.xz"
@@ -63,6 +64,7 @@ class Training(b.GrowingRecord):
 
     def first_look(self) -> float | None:
         """The recent speed for a command without a daemon."""
+        forget_others(())
         return self.poll(Judging()).figures.steps.recent_seconds
 
 
@@ -83,6 +85,32 @@ def test_the_speed_is_the_wall_time_of_a_step(real: float, every: int) -> None:
     assert view.figures.steps.recent_seconds == pytest.approx(real, rel=0.1)
     assert training.first_look() == pytest.approx(real, rel=0.1)
     assert not [one for one in training.views if one.slower]
+
+
+@pytest.mark.parametrize("real", [0.4, 1.5])
+def test_every_second_step_may_wait(real: float) -> None:
+    """Of an odd number of steps, more than half may have waited."""
+    training = Training()
+    training.run(queued(real, 2, 120))
+    for one in training.views[6:]:
+        assert one.figures.steps.recent_seconds == pytest.approx(real, rel=0.1)
+
+
+def test_synchronizations_of_long_ago_do_not_count() -> None:
+    """Polls may miss many: the mean from one to a much later one is not the present speed."""
+    training, wait = Training(), [0.01, 0.3, 0.01]
+    training.run(iter([*queued(0.3, 10, 30), *[0.3] * 500, *[0.06] * 1000]))
+    before = len(training.views)
+    training.run(iter([*wait, *[0.06] * 250, *wait, *[0.06] * 60]))
+    for one in training.views[before:]:
+        assert one.figures.steps.recent_seconds == pytest.approx(0.06, rel=0.1)
+
+
+def test_a_few_slow_steps_of_a_loop_that_waits_in_each_step_are_no_waits() -> None:
+    """If one of 25 steps waited, the last 64 would show some."""
+    training = Training()
+    training.run(iter([*[0.8] * 87, *queued(0.02, 1, 45)]))
+    assert training.first_look() == pytest.approx(0.02, rel=0.1)
 
 
 @pytest.mark.parametrize("real", [0.006, 0.2])

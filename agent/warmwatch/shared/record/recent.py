@@ -31,7 +31,7 @@ _ODD = 1 / 8  # of the steps: at most so many are exceptions, such as every tent
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU, or is of another size
 _EXTREME = 2  # steps at each end that may be hiccups
 _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
-_FEW_LONG = 0.05  # of all steps: those that wait, if the ring has none of them
+_FEW_LONG = 0.05  # of all steps: those that wait, if the ring is short and has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
 
@@ -136,6 +136,15 @@ def level_ns(lengths: Sequence[int]) -> float | None:
     return (sum(inner) + _EXTREME * (inner[0] + inner[-1])) / len(lengths)
 
 
+def launch_ns(lengths: Sequence[int]) -> float | None:
+    """The time that launches take: the median of an even number of ``lengths``.
+
+    If every second step waits, the middle one of an odd number is of either kind.
+    """
+    odd = len(lengths) % 2 if len(lengths) > FEWEST else 0
+    return median_ns(lengths[: len(lengths) - odd])
+
+
 def queued_ns(
     lengths: Sequence[int],
     bins: Sequence[int],
@@ -159,18 +168,19 @@ def queued_ns(
         unknown. queue_was_empty: before the first of these.
         between_ns: the mean between synchronizations that earlier polls found.
     """
-    median = median_ns(lengths)
-    if median is None:
+    launch = launch_ns(lengths)
+    if launch is None:
         return None
-    long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * median]
+    long = [at for at, length in enumerate(lengths) if length > _LONG_TIMES * launch]
     mean = _between_waits(lengths, long) or between_ns
-    few = max(_FEW_LONG, _TIMES_SHARE * len(long) / len(lengths)) * sum(bins)
-    if mean is None and count >= len(lengths) and waits(bins, median) <= few:
+    few = _TIMES_SHARE * len(long) / len(lengths) or min(_FEW_LONG, 1 / len(lengths))
+    waited = waits(bins, launch) - (sum(bins) - count)  # if all steps of earlier code were as long
+    if mean is None and count >= len(lengths) and waited <= few * count:
         queued = _queued_steps(lengths, long, count) if queue_was_empty else 0
         mean = (total_ns - sum(lengths[:queued])) / (count - queued)
     elif mean is None:
-        mean = sum(lengths) / len(lengths) if len(long) > 1 else median
-    return mean if mean > UNEQUAL * median else median
+        mean = sum(lengths) / len(lengths) if len(long) > 1 else launch
+    return mean if mean > UNEQUAL * launch else launch
 
 
 def _between_waits(lengths: Sequence[int], long: Sequence[int]) -> float | None:
