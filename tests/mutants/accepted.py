@@ -50,10 +50,10 @@ ACCEPTED: dict[str, dict[str, str]] = {
             f"recent_lengths: if {_FAST} -> if {_FAST.replace(before, after)}": _FAST_PATH
             for before, after in (("len(words) >=", "len(words) >"), ("(words) <=", "(words) <"))
         },
-        "_since_slowdown: if sum(lengths) < _SLOWED_NS -> if sum(lengths) <= _SLOWED_NS": (
+        "_since_change: if sum(lengths) < _CHANGED_NS -> if sum(lengths) <= _CHANGED_NS": (
             "not all steps are longer than their median"
         ),
-        "_since_slowdown: usual = median_ns(lengths) or 0.0 -> usual = median_ns(lengths) or 1.0": (
+        "_since_change: usual = median_ns(lengths) or 0.0 -> usual = median_ns(lengths) or 1.0": (
             "there are at least three lengths"
         ),
         "queued_ns: return mean if mean > UNEQUAL * launch else launch -> "
