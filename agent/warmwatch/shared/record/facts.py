@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
-from warmwatch.shared.record.recent import level_ns, queued_ns, recent_lengths
+from warmwatch.shared.record.recent import FEWEST, level_ns, queued_ns, recent_lengths
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -378,9 +378,10 @@ class Slot(NamedTuple):
         0 if unknown: an older agent stores no sum.
         """
         counts = self.compile
-        if counts.warmups > 1 and not counts.clean_sum_before_ns:
-            return 0, 0
         count = max(0, self.steps.steps - counts.clean_after)
+        # a few more may have been marked while the record is read
+        if not counts.clean_sum_before_ns and sum(self.clean_bins) > count + FEWEST:
+            return 0, 0
         return count, max(0, self.clean_sum_ns - counts.clean_sum_before_ns)
 
     @property
