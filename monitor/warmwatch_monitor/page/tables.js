@@ -25,7 +25,7 @@ export function showTables(answer, newest, place) {
   rows("recompiles", each(runs, recompiles));
   const unlisted = each(runs, ({ compile }) => [Math.max(0, (compile.recompiles ?? 0) - compile.last.filter(recompiled).length)]);
   const left = unlisted.reduce((sum, one) => sum + one, 0);
-  note("more-recompiles", left > 0 && `and ${left} earlier recompile${left === 1 ? "" : "s"}: warmwatch report ${runs.length === 1 ? runs[0].run : "RUN"} -v`);
+  note("more-recompiles", left > 0 && `and ${left} earlier recompile${left === 1 ? "" : "s"}: warmwatch report ${runs.length === 1 ? quoted(runs[0].run) : "RUN"} -v`);
   const functions = each(runs, (rank, of) => (rank.compile.functions ?? []).map((one) => ({ ...one, ...of, name: one.called })));
   const named = functions.filter((one) => one.name).sort((a, b) => b.seconds - a.seconds);
   const known = functions.reduce((sum, one) => sum + (one.others || 1), 0);
@@ -82,6 +82,9 @@ function checked({ reason }) {
 }
 
 const recompiled = (one) => Boolean(one.reason);
+
+// a run's name in a command: it may be another user's choice
+const quoted = (name) => (/^[\w@%+=:,./-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);
 
 // what a table leaves out; `words` is false if it is complete
 function note(id, words) {
