@@ -292,14 +292,14 @@ def compile_limit_ns(facts: Facts) -> int | None:
 
 
 def judge(facts: Facts, now_ns: int) -> Judgement:
-    judged = _ended(facts) or _living(facts, now_ns)
-    holds = conditions(facts, now_ns)
+    over = _ended(facts)
+    judged = over or _living(facts, now_ns)
+    holds = _conditions(facts, now_ns, living=over is None)
     return judged._replace(conditions=holds) if holds else judged
 
 
-def conditions(facts: Facts, now_ns: int) -> tuple[str, ...]:
+def _conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
     """The CONDITIONS that hold, in any state."""
-    living = _ended(facts) is None
     holds = Conditions(
         thrashing=_thrashing(facts),
         fallback=facts.compile.fallbacks > 0,
@@ -409,10 +409,8 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
     Activity of other compilers (a Triton kernel, a C++ extension) is not Dynamo's; activity of the
     phase ``other`` may be.
     """
-    compile, warm_by = facts.compile, _warm_by(facts, now_ns)
-    requested = compile.requested_at
-    overdue = requested and facts.steps.steps + 1 - requested >= facts.warm_steps
-    return (
+    compile = facts.compile
+    possible = (
         compile.wrappers > 0
         and not compile.precompiled  # the wrapped function may be compiled already
         and not compile.disabled
@@ -420,9 +418,13 @@ def _never_compiled(facts: Facts, now_ns: int) -> bool:
         and not compile.compilations[KINDS.index("forward")]
         and not compile.graphs + compile.graphs_before
         and not any(compile.phase_ns[PHASES.index(phase)] for phase in ("dynamo", "other"))
-        and warm_by is not None
-        and bool(overdue or warm_by[0] == "ready")
     )
+    warm_by = _warm_by(facts, now_ns) if possible else None
+    if warm_by is None:
+        return False
+    requested = compile.requested_at
+    overdue = requested and facts.steps.steps + 1 - requested >= facts.warm_steps
+    return bool(overdue or warm_by[0] == "ready")
 
 
 def recently_touched(steps: StepCounts, compile: CompileCounts) -> tuple[int, ...]:

@@ -49,26 +49,45 @@ def has_runs(snapshot: Snapshot) -> bool:
 def changes(before: Snapshot, now: Snapshot) -> Iterator[Change]:
     """All changes of runs. Both Snapshots have all runs."""
     old = {view.run: view for view in before.runs}
-    shown = frozenset(view.run for view in now.runs)
-    for view in now.runs:
-        if not _is_over(known := old.pop(view.run, None), view):
+    changed = [
+        (known, view)
+        for view in now.runs
+        if not _is_as_before(known := old.pop(view.run, None), view)
+    ]
+    if changed:
+        shown = frozenset(view.run for view in now.runs)
+        for known, view in changed:
             yield from _of_run(known, view, now.epoch, shown)
-    shown = frozenset(view.run for view in before.runs)
-    for view in old.values():
-        yield Change(GoneEvent(at=now.epoch, run=view.run), _names(view, shown))
+    if old:
+        shown = frozenset(view.run for view in before.runs)
+        for view in old.values():
+            yield Change(GoneEvent(at=now.epoch, run=view.run), _names(view, shown))
 
 
-def _is_over(before: RunView | None, now: RunView) -> bool:
-    """Whether all its ranks had ended before, so that nothing changed. Most runs are over."""
+def _is_as_before(before: RunView | None, now: RunView) -> bool:
+    """Whether nothing happened to any of its ranks."""
     if before is None or len(before.ranks) != len(now.ranks):
         return False
     return all(map(_rests, before.ranks, now.ranks))
 
 
 def _rests(before: RankView, now: RankView) -> bool:
-    """Whether an ended rank has the same record and judgement, on which all its events depend."""
-    same = now.reading is not None and before.reading is now.reading
-    return same and not now.living and before.judgement == now.judgement
+    """Whether it has the same state, conditions and figures, on which all its events depend.
+
+    The pipeline keeps the figures of a block or journal that did not change. Regular steps change
+    none of them.
+    """
+    judgement, earlier = now.judgement, before.judgement
+    if judgement.state is not earlier.state or judgement.conditions != earlier.conditions:
+        return False
+    new, old = now.figures, before.figures
+    return (
+        new.compile is old.compile
+        and new.log.compilations is old.log.compilations
+        and new.log.underway is old.log.underway
+        and new.warmups is old.warmups
+        and new.who is old.who
+    )
 
 
 def source_changes(before: Snapshot, now: Snapshot) -> Iterator[SourceEvent]:

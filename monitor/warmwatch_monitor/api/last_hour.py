@@ -12,11 +12,22 @@ import threading
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from warmwatch.shared.states import State
-from warmwatch_monitor.model import PHASES, Compilation, GpuReading, RankView, Snapshot
+from warmwatch_monitor.model import (
+    PHASES,
+    Compilation,
+    Compile,
+    GpuReading,
+    Pauses,
+    RankView,
+    Snapshot,
+)
 from warmwatch_monitor.model.budgets import fair_shares
+
+if TYPE_CHECKING:
+    from warmwatch.shared.verdict import Judgement
 
 SECONDS = 3600
 MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
@@ -24,7 +35,6 @@ MOST_RANKS, MOST_GPUS = 256, 64  # 64 KiB a rank, 42 KiB a GPU: 19 MiB at most
 STATES: tuple[str | None, ...] = (None, *(state.value for state in State))
 PHASE_NAMES: tuple[str | None, ...] = (None, *PHASES)
 PAUSE_NAMES: tuple[str | None, ...] = (None, "evaluation", "saving")
-_STATE_CODES = {state: code for code, state in enumerate(STATES)}
 _PHASE_CODES = {phase: code for code, phase in enumerate(PHASE_NAMES)}
 _OTHER = _PHASE_CODES["other"]
 
@@ -81,12 +91,10 @@ class Compilations(NamedTuple):
 
 
 class _Spent(NamedTuple):
-    """A rank's cumulative times at the previous poll."""
+    """A rank's cumulative times at a poll: the same objects while none of them grows."""
 
-    seconds: float
-    phases: Mapping[str, float]
-    evaluating: float
-    saving: float
+    compile: Compile
+    pauses: Pauses
 
 
 class History:
@@ -112,11 +120,17 @@ class History:
                 self._take_rank(view, second, snapshot)
             gpus = snapshot.gpus[: self._most_gpus]
             for gpu in sorted(gpus, key=lambda one: one.uuid not in self.gpus):  # evict no other
+                if self.called.get(gpu.uuid) is gpu and self._has(gpu.uuid, second):
+                    continue  # the reading of the poll before
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
                 self.called[gpu.uuid] = gpu
                 for name, column in series.columns.items():
                     value = getattr(gpu, name)
                     column[second % SECONDS] = math.nan if value is None else value
+
+    def _has(self, uuid: str, second: int) -> bool:
+        """Whether a GPU has a value in this second."""
+        return uuid in self.gpus and self.gpus[uuid].newest == second
 
     def _advance(self, second: int, epoch: float) -> None:
         if self.newest < 0:
@@ -151,60 +165,59 @@ class History:
         return sorted(found, key=self._is_new)
 
     def _is_new(self, view: RankView) -> bool:
-        return (view.run, view.rank) not in self.ranks
+        who = view.figures.who
+        return (who.run, who.rank) not in self.ranks
 
     def _take_rank(self, view: RankView, second: int, snapshot: Snapshot) -> None:
-        key = (view.run, view.rank)
+        figures, judgement = view.figures, view.judgement
+        key = (figures.who.run, figures.who.rank)
         series = _of(self.ranks, key, RANK_COLUMNS, self._most_ranks, second)
-        at, columns, steps = second % SECONDS, series.columns, view.figures.steps
+        at, columns, steps = second % SECONDS, series.columns, figures.steps
         columns["steps"][at] = steps.count
         columns["step_seconds"][at] = math.nan if steps.last_seconds is None else steps.last_seconds
-        last = view.figures.log.compilations
+        last = figures.log.compilations
         self.compilations[key] = Compilations(snapshot.epoch, snapshot.now_ns, last)
         before = self._spent.get(key)
-        self._spent[key] = now = _spent(view)
-        if pause := _pause(before, now, view):
+        if pause := _pause(before.pauses if before else None, figures.pauses):
             columns["pause"][at] = pause
-        grown, phase = _grown(before, now, view)
-        spent = columns["compile_seconds"]
+        spent, grown = columns["compile_seconds"], 0.0
+        if before is None or before.compile is not figures.compile:
+            grown, phase = _grown(before.compile if before else None, figures.compile, judgement)
+            if phase:
+                columns["phase"][at] = phase
         spent[at] = min(1.0, (0.0 if math.isnan(spent[at]) else spent[at]) + grown)
-        if phase:
-            columns["phase"][at] = phase
         # a second with a compilation must not look warm
-        if not (view.judgement.warm and columns["phase"][at] and columns["state"][at]):
-            columns["state"][at] = _STATE_CODES[view.judgement.state.value]
+        if not (columns["phase"][at] and columns["state"][at] and judgement.warm):
+            columns["state"][at] = STATES.index(judgement.state)
+        self._spent[key] = _Spent(figures.compile, figures.pauses)
 
 
-def _spent(view: RankView) -> _Spent:
-    compile, pauses = view.figures.compile, view.figures.pauses
-    return _Spent(
-        seconds=compile.seconds,
-        phases=compile.phase_seconds,
-        evaluating=pauses.evaluating_seconds or 0.0,
-        saving=pauses.saving_seconds or 0.0,
-    )
-
-
-def _grown(before: _Spent | None, now: _Spent, view: RankView) -> tuple[float, int]:
+def _grown(before: Compile | None, now: Compile, judgement: Judgement) -> tuple[float, int]:
     """The compile time since the previous poll, and its main phase."""
-    open_phase = _PHASE_CODES.get(view.judgement.phase, _OTHER) if view.judgement.compiling else 0
+    open_phase = _PHASE_CODES.get(judgement.phase, _OTHER) if judgement.compiling else 0
     grown = 0.0 if before is None else now.seconds - before.seconds
     if before is None or grown <= 0:
         return 0.0, open_phase
-    by = {name: spent - before.phases.get(name, 0.0) for name, spent in now.phases.items()}
+    earlier = before.phase_seconds
+    by = {name: spent - earlier.get(name, 0.0) for name, spent in now.phase_seconds.items()}
     return grown, _PHASE_CODES[max(by, key=by.__getitem__)] if by else _OTHER
 
 
-def _pause(before: _Spent | None, now: _Spent, view: RankView) -> int:
+def _pause(before: Pauses | None, pauses: Pauses) -> int:
     """Code of the pause in progress, or of one that took time since the previous poll."""
-    pauses = view.figures.pauses
-    evaluated = before is not None and now.evaluating > before.evaluating
-    saved = before is not None and now.saving > before.saving
+    if pauses is before:  # none is in progress
+        return 0
+    evaluated = before is not None and _longer(pauses.evaluating_seconds, before.evaluating_seconds)
+    saved = before is not None and _longer(pauses.saving_seconds, before.saving_seconds)
     if saved or pauses.saving_since is not None:  # a save can be part of an evaluation
         return PAUSE_NAMES.index("saving")
     if evaluated or pauses.evaluating_since is not None:
         return PAUSE_NAMES.index("evaluation")
     return 0
+
+
+def _longer(seconds: float | None, before: float | None) -> bool:
+    return (seconds or 0.0) > (before or 0.0)
 
 
 def _move_on(stored: dict[K, Series], since: int, second: int) -> None:

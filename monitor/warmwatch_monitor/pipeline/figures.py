@@ -34,6 +34,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     Steps,
     Underway,
+    VaryingDim,
     Warmups,
     Who,
     Workers,
@@ -62,8 +63,8 @@ def figures(
         progress=_progress(reading, facts, judgement, now_ns),
         life=known.life,
         agent=known.agent,
-        log=up_to_now(known.log, reading),
-        pauses=_pauses(reading, judgement, now_ns),
+        log=known.log,
+        pauses=_pauses(known.pauses, reading, judgement, now_ns),
         workers=_workers(process),
         memory=known.memory,
         worth=known.worth,
@@ -109,32 +110,33 @@ def _since_gap(reading: RecordReading, usual_ns: float | None, now_ns: int) -> f
     return None
 
 
-def _pauses(reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
-    """Pauses. A save that an unclean end interrupted lasts until that end: no figure shrinks."""
-    slot, counts, missing = reading.slot, reading.slot.compile, reading.slot.identity.missing
+def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns: int) -> Pauses:
+    """With the pauses in progress.
+
+    A save that an unclean end interrupted lasts until that end: no figure shrinks.
+    """
+    slot, counts = reading.slot, reading.slot.compile
+    save = verdict.saving_since_ns(slot.steps, counts)
+    evaluation = verdict.evaluating_since_ns(slot.steps, counts)
+    cells = verdict.between_cells_since_ns(slot.steps, counts)
+    if not (save or evaluation or cells):
+        return pauses
     living = judgement.state not in ENDED
     until = now_ns if living else counts.ended_ns or reading.gone_ns or 0
 
     def open_ns(since: int) -> int:
         return max(0, until - since) if since else 0
 
-    save = verdict.saving_since_ns(slot.steps, counts)
-    evaluation = verdict.evaluating_since_ns(slot.steps, counts)
-    cells = verdict.between_cells_since_ns(slot.steps, counts)
-    reported = bool(counts.evaluations or evaluation)
+    known, reported = pauses.saving_seconds is not None, counts.evaluations or evaluation
     return Pauses(
-        saving_seconds=None if "saving" in missing else (counts.saving_ns + open_ns(save)) / 1e9,
+        saving_seconds=(counts.saving_ns + open_ns(save)) / 1e9 if known else None,
         saving_since=epoch(slot.header, save) if living else None,
         saving_for_seconds=open_ns(save) / 1e9 if save and living else None,
         evaluating_seconds=(counts.evaluating_ns + open_ns(evaluation)) / 1e9 if reported else None,
         evaluating_since=epoch(slot.header, evaluation) if living else None,
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
         evaluations=counts.evaluations if reported else None,
-        evaluation_batch_seconds=(
-            counts.evaluation_batches_ns / 1e9 / counts.evaluation_batches
-            if counts.evaluation_batches
-            else None
-        ),
+        evaluation_batch_seconds=pauses.evaluation_batch_seconds,
         between_cells_since=epoch(slot.header, cells) if living else None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )
@@ -208,19 +210,18 @@ def _long_steps(reading: RecordReading) -> tuple[LongStep, ...]:
     return tuple(sorted(set(reading.long_steps), key=lambda one: one.at_ns))
 
 
-def up_to_now(log: Log, reading: RecordReading) -> Log:
-    """``log`` with the clean steps since the last journal line added to its dimensions."""
-    if not log.varying or reading.warm_since is None:
-        return log
+def _varying(reading: RecordReading) -> tuple[VaryingDim, ...]:
+    """Its dimensions, with the clean steps since the last journal line added."""
+    if not reading.varying or reading.warm_since is None:
+        return reading.varying
     since_ns, since = reading.warm_since
     took_ns, steps = reading.slot.steps.last_step_ns - since_ns, reading.slot.steps.steps - since
     if took_ns <= 0 or steps < 1 or reading.slot.compile.active_since_ns:
-        return log
-    varying = tuple(
+        return reading.varying
+    return tuple(
         replace(one, since_ns=one.since_ns + took_ns, since_steps=one.since_steps + steps)
-        for one in log.varying
+        for one in reading.varying
     )
-    return replace(log, varying=varying)
 
 
 # all inputs of a log except the slot
@@ -264,6 +265,7 @@ class CachedFigures(Struct, frozen=True, kw_only=True):
     life: Life
     agent: Agent
     log: Log
+    pauses: Pauses
     memory: Memory | None
     worth: Worth
     baseline: Baseline | None
@@ -299,6 +301,8 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
     queued = QueuedSteps.follow(before.queued if before else None, slot, recent)
     log = same.log if same and _lines(reading) == _lines(same.reading) else log_of(reading)
     steps = slot_figures.steps_of(slot, clean, _touched(slot, same), recent, queued)
+    if (varying := _varying(reading)) is not log.varying:
+        log = replace(log, varying=varying)
     if queued and reading.long_steps:
         log = replace(log, long_steps=gaps(_long_steps(reading), steps.recent_seconds))
     return CachedFigures(
@@ -312,6 +316,7 @@ def _make(reading: RecordReading, before: CachedFigures | None) -> CachedFigures
         if same and _unusable(reading) == _unusable(same.reading)
         else _agent(reading),
         log=log,
+        pauses=same.pauses if same else slot_figures.pauses_of(slot),
         memory=same.memory if same else slot_figures.memory_of(slot),
         worth=same.worth if same else slot_figures.worth_of(slot),
         baseline=before.baseline if before else slot_figures.baseline_of(slot.identity),

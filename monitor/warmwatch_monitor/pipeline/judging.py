@@ -121,7 +121,7 @@ class Judging:
         known = Known(
             now_ns=around.now_ns,
             processes=around.processes,
-            gpus=around.gpus,
+            gpus=used,
             working={folder: one.work.working_ns for folder, one in followed.items()},
             busy={folder: one.work.busy_ns for folder, one in followed.items()},
             long_compile_ns=self._long_compile_ns,

@@ -36,15 +36,15 @@ class Known(Struct, frozen=True, kw_only=True):
     """What is known at ``now_ns`` besides the records.
 
     Attributes:
-        processes: by pid. gpus: of this host. long_compile_ns: see ``Facts``. The others by record:
-        working: when its rank was last seen to work. busy: when any of its processes last was,
-        including compilers. earlier: first warm-ups of comparable runs. slower, growing: how its
-        rank is slower than before, and how its memory grows.
+        processes: by pid. long_compile_ns: see ``Facts``. The others by record:
+        gpus: see :func:`owned`. working: when its rank was last seen to work. busy: when any of
+        its processes last was, including compilers. earlier: first warm-ups of comparable runs.
+        slower, growing: how its rank is slower than before, and how its memory grows.
     """
 
     now_ns: int
     processes: Mapping[int, ProcessReading] = {}
-    gpus: Iterable[GpuReading] = ()
+    gpus: Mapping[str, tuple[GpuReading, ...]] = {}
     working: Mapping[str, int] = {}
     busy: Mapping[str, int] = {}
     long_compile_ns: int = verdict.LONG_COMPILE_NS
@@ -55,15 +55,12 @@ class Known(Struct, frozen=True, kw_only=True):
 
 def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...]:
     """All runs by name, each with its ranks in order, its GPUs and its verdict."""
-    devices = _by_uuid(known.gpus)
     rivals: dict[str, dict[int, list[RecordReading]]] = {}
     for reading in readings:
         ranks = rivals.setdefault(reading.slot.identity.run, {})
         ranks.setdefault(reading.slot.identity.rank, []).append(reading)
     return tuple(
-        _run(
-            name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), devices, known
-        )
+        _run(name, present([_representative(ranks[rank]) for rank in sorted(ranks)]), known)
         for name, ranks in sorted(rivals.items())
     )
 
@@ -127,12 +124,7 @@ def _helps(identity: Identity) -> bool:
     return of_process and not began_launch(identity) and identity.world_size is None
 
 
-def _run(
-    name: str,
-    readings: Sequence[RecordReading],
-    devices: Mapping[str, GpuReading],
-    known: Known,
-) -> RunView:
+def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
     longest = LongestActivities(reading.slot.compile for reading in readings)
     # including its own: a rank does not stall while it compiles
     compiled = max(compiled_ns(reading, known.now_ns) for reading in readings)
@@ -157,7 +149,7 @@ def _run(
             growing=known.growing.get(reading.folder),
             fell_first=fell_first(reading, readings, known.now_ns),
             process=None if reading.pid is None else known.processes.get(reading.pid),
-            gpus=_used(reading, devices),
+            gpus=known.gpus.get(reading.folder, ()),
         )
         for reading in readings
     ]

@@ -31,6 +31,7 @@ from warmwatch_monitor.model import (
     Lengths,
     Memory,
     Owner,
+    Pauses,
     Steps,
     Warmups,
     WarmupSpan,
@@ -194,6 +195,21 @@ def counted_of(counts: CompileCounts) -> Counted | None:
         return None
     of = PROGRESS[counts.progress_of - 1]
     return Counted(of=of, done=counts.progress_done, total=counts.progress_total)
+
+
+def pauses_of(slot: Slot) -> Pauses:
+    """Pauses, without those in progress."""
+    counts = slot.compile
+    return Pauses(
+        saving_seconds=None if "saving" in slot.identity.missing else counts.saving_ns / 1e9,
+        evaluating_seconds=counts.evaluating_ns / 1e9 if counts.evaluations else None,
+        evaluations=counts.evaluations or None,
+        evaluation_batch_seconds=(
+            counts.evaluation_batches_ns / 1e9 / counts.evaluation_batches
+            if counts.evaluation_batches
+            else None
+        ),
+    )
 
 
 def worth_of(slot: Slot) -> Worth:

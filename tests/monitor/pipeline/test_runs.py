@@ -201,7 +201,7 @@ def test_a_rank_has_the_devices_that_it_names_in_that_order() -> None:
         "as it is": (other,),
     }
     devices = (whole, part, other)
-    (run,) = group(using, Known(now_ns=NOW, gpus=iter(devices)))
+    (run,) = group(using, Known(now_ns=NOW, gpus=owned(using, iter(devices))))
     assert {rank.reading.folder: rank.gpus for rank in run.ranks} == expected
     assert owned(using, iter(devices)) == expected
 

@@ -323,9 +323,10 @@ class SlotFile:
         torn: TornError | None = None
         for _ in range(_TRIES):
             hot, blocks = _image(descriptor)
-            same = self._slot if self._has_blocks(hot, blocks) else None
-            if same is not None and hot == self._hot:
-                return same, False
+            known = self._slot if blocks == self._blocks else None
+            if known is not None and hot == self._hot:
+                return known, False
+            same = known if self._has_header(hot) else None
             try:
                 if same is not None:
                     slot = record.with_hot_words(same, hot, self._compile_bins(hot))
@@ -342,11 +343,10 @@ class SlotFile:
             raise torn or RecordError("torn record")
         return self._slot, False
 
-    def _has_blocks(self, hot: bytes, blocks: bytes) -> bool:
-        """Whether header and blocks are those of the last image, and the hot words are complete."""
+    def _has_header(self, hot: bytes) -> bool:
+        """Whether ``hot`` has the header of the last image, and is complete."""
         header = slice(record.STEPS_OFFSET)
-        same = blocks == self._blocks and hot[header] == self._hot[header]
-        return same and len(hot) == len(self._hot)
+        return hot[header] == self._hot[header] and len(hot) == len(self._hot)
 
     def _compile_bins(self, hot: bytes) -> tuple[int, ...] | None:
         """The rarely changing histogram, if ``hot`` has the same one as the last image."""

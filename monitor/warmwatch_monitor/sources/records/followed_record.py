@@ -82,6 +82,7 @@ class FollowedRecord:
     Attributes:
         folder, uid: its folder, and the user who owned that when it was listed.
         found: its reading; why there is none; or ``None`` if it is over, was removed or left out.
+        alive: whether its process lived when it was read last.
         read_ns: when it was read last, 0 before the first time. due_ns: when to read it again.
         left_out: whether the answer has no room for it. weight: how many ranks it counts for in the
         limits. run, start, rank, began: as read last.
@@ -91,6 +92,7 @@ class FollowedRecord:
     def __init__(self, folder: str, uid: int, shared: Shared) -> None:
         self.folder, self.uid = folder, uid
         self.found: RecordReading | Refusal | None = None
+        self.alive = False
         self.read_ns = self.due_ns = self._read_whole_ns = 0
         self.left_out, self.weight = False, 1
         self.run, self.start, self.rank = "", cast("Start | None", None), 0
@@ -105,12 +107,9 @@ class FollowedRecord:
         self._broken = False  # whether the reading is that of a process that left no exit status
         self._last_reading: RecordReading | None = None
         self._read_from: Slot | None = None
+        self._identity: Identity | None = None  # that of the last slot
+        self._ours = True  # whether it is of this boot
         self._shown: tuple[Identity, Identity] | None = None  # as written, and as shown
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process lived when it was read last."""
-        return self._life.alive
 
     @property
     def reading(self) -> RecordReading | None:
@@ -120,7 +119,7 @@ class FollowedRecord:
     @property
     def urgent(self) -> bool:
         """Whether it lives, or was never read: each poll reads one of these of every user."""
-        return self._life.alive or not self.read_ns
+        return self.alive or not self.read_ns
 
     @property
     def _journal(self) -> Journal:
@@ -132,7 +131,7 @@ class FollowedRecord:
     @property
     def behind(self) -> bool:
         """Whether it is shown, and its journal was not read to its end."""
-        return self.reading is not None and self.reading.unread_bytes > 0
+        return isinstance(self.found, RecordReading) and self.found.unread_bytes > 0
 
     def is_due(self, poll: Poll) -> bool:
         forgotten = self.found is None and not self.left_out
@@ -177,7 +176,7 @@ class FollowedRecord:
         """Whether its process is gone, and its slot is as it was when it was left out."""
         try:
             with Folder(self.folder) as folder:
-                return not self._life.alive and self._slot.is_as_forgotten(folder)
+                return not self.alive and self._slot.is_as_forgotten(folder)
         except (OSError, RecordError):
             return False
 
@@ -203,7 +202,7 @@ class FollowedRecord:
     def _forget(self, due_ns: int) -> None:
         """Its folder may stay for weeks; what was read of it does not stay in memory."""
         self.due_ns = due_ns
-        self._last_reading = self._read_from = self._shown = None
+        self._last_reading = self._read_from = self._identity = self._shown = None
         self._slot.forget()
         self._cached_journal, self._text_bytes = None, 0
 
@@ -216,34 +215,47 @@ class FollowedRecord:
             return known
         with Folder(self.folder) as folder:
             found = self._slot.read(folder)
-            if (problem := self._origin.problem(found.slot.identity)) is not None:
-                raise RecordError(problem)
+            if found.slot.identity is not self._identity:
+                self._identify(found.slot.identity)
             if news := journal.follow(folder, may_read):
                 self._text_bytes = journal.text_bytes
             news = news or journal.unread_bytes != unread
-            self._life.note(found, now_ns, ours=self._origin.shares_boot(found.slot.identity))
-            if self._life.pid is not None:
-                self._ending = self._exits.follow(self._life.pid) or self._ending
-            elif self._life.replaced:
-                self._ending = None  # what ends later is another program
+            self._life.note(found, now_ns, ours=self._ours)
+            self.alive = self._life.alive
+            self._follow_exit()
             self._modified = found.modified
-            identity = found.slot.identity
-            self.run, self.rank = identity.run, identity.rank
-            self.start = self.uid, identity.run, identity.launch, identity.attempt
             if (
                 known is None
                 or news
-                or self._exit_came_late(folder)
+                or (self._broken and self._exit_came_late(folder))
                 or not self._same(known, found)
             ):
                 self._last_reading = known = self._make(found, folder)
-                self.weight = self._weighed(identity)
+                self.weight = self._weighed(found.slot.identity)
             elif self._read_from is not found.slot:
                 self._read_from = found.slot
                 slot = self._as_shown(found.slot, self._owners.of(found.owner))
                 self._last_reading = known = replace(known, slot=slot)
         self.began = known.began
         return known
+
+    def _identify(self, identity: Identity) -> None:
+        """Take over a new identity. Raises RecordError if its times cannot be read here."""
+        if (problem := self._origin.problem(identity)) is not None:
+            raise RecordError(problem)
+        self._ours = self._origin.shares_boot(identity)
+        self.run, self.rank = identity.run, identity.rank
+        self.start = self.uid, identity.run, identity.launch, identity.attempt
+        self._identity = identity
+
+    def _follow_exit(self) -> None:
+        """Wait for the end of its process, unless that is waited for."""
+        pid, ending = self._life.pid, self._ending
+        if pid is not None:
+            if ending is None or ending.pid != pid or ending.at_ns:
+                self._ending = self._exits.follow(pid) or ending
+        elif self._life.replaced:
+            self._ending = None  # what ends later is another program
 
     def _weighed(self, identity: Identity) -> int:
         longer = max(0, self._slot.size - record.SIZE) // SLOT_UNIT
@@ -252,7 +264,7 @@ class FollowedRecord:
 
     def _same(self, known: RecordReading, found: SlotReading) -> bool:
         """Whether nothing has changed except, while its process lives, the slot's numbers."""
-        now = (self._life.alive, self._life.pid, self._life.gone_ns, self._death())
+        now = (self.alive, self._life.pid, self._life.gone_ns, self._death())
         if now != (known.alive, known.pid, known.gone_ns, known.death):
             return False
         if (before := self._read_from) is found.slot:
@@ -261,17 +273,17 @@ class FollowedRecord:
         return same and known.alive and known.owner == self._owners.of(found.owner)
 
     def _death(self) -> Death | None:
-        return None if self._life.alive or self._ending is None else self._ending.death
+        return None if self.alive or self._ending is None else self._ending.death
 
     def _exit_came_late(self, folder: Folder) -> bool:
-        """Whether the exit status appeared after the record was judged to have none.
+        """Whether the exit status of a record that was judged to have none has appeared.
 
         A process in another pid namespace may free its lock before it writes the status.
         """
-        return self._broken and not record.broken_promise(left_by(folder))
+        return not record.broken_promise(left_by(folder))
 
     def _make(self, found: SlotReading, folder: Folder) -> RecordReading:
-        alive, owner = self._life.alive, self._owners.of(found.owner)
+        alive, owner = self.alive, self._owners.of(found.owner)
         behind = self._journal.unread_bytes > 0
         torn = self._journal.torn_end and not alive  # the line stays incomplete
         self._read_from = slot = found.slot
@@ -306,7 +318,7 @@ class FollowedRecord:
             broken_lines=self._journal.broken_lines + torn,
             unread_bytes=self._journal.unread_bytes,
             skipped_bytes=self._journal.skipped_bytes,
-            this_boot=self._origin.shares_boot(slot.identity),
+            this_boot=self._ours,
         )
 
     def _as_shown(self, slot: Slot, owner: Owner) -> Slot:
@@ -324,7 +336,7 @@ class FollowedRecord:
         if reading.alive and record.ENDS[counts.end_code] in ("", "finished"):  # still at its end
             return 0
         ended_ns = counts.ended_ns or reading.gone_ns
-        if ended_ns and self._origin.shares_boot(slot.identity):
+        if ended_ns and self._ours:
             return max(0, now_ns - ended_ns)
         if ended_ns:
             return int((epoch - slot.header.epoch_seconds(ended_ns)) * 1e9)

@@ -262,7 +262,8 @@ class Life:
     """The combined result of all polls of one record.
 
     Attributes:
-        alive: as of the last poll. pid: of its process, if known.
+        alive: as of the last poll. pid: of the process that holds the lock, or held it and still
+            exists; ``None`` if not known.
         gone_ns: when it was first found gone after it had been alive; ``None`` if it lives, or
             was never seen alive.
         rests: nothing of it has changed for a while after it was gone.
@@ -271,19 +272,12 @@ class Life:
 
     def __init__(self) -> None:
         self._holder: Holder | None = None
-        self._held_by: int | None = None
         self._sign_ns: int | None = None
         self._since_ns: int | None = None
         self.alive = False
+        self.pid: int | None = None
         self.gone_ns: int | None = None
         self.rests = self.replaced = False
-
-    @property
-    def pid(self) -> int | None:
-        """The pid of the process that holds the lock, or held it and still exists."""
-        if not self.alive:
-            return None
-        return self._held_by or (self._holder.pid if self._holder else None)
 
     def note(self, reading: SlotReading, now_ns: int, *, ours: bool = True) -> None:
         """Add a poll that was made at ``now_ns``.
@@ -291,7 +285,6 @@ class Life:
         A record from another boot (not ``ours``) is dead, whatever holds its lock.
         """
         held = reading.held and self._is_own(reading)
-        self._held_by = reading.pid if held else None
         if held or reading.moved:
             self._sign_ns = now_ns
         alive = ours and (held or self._lives_unheld(reading, now_ns))
@@ -302,7 +295,11 @@ class Life:
         if self._since_ns is None or alive or self.alive or reading.moved:
             self._since_ns = now_ns
         self.alive = alive
+        self.pid = self._pid(reading.pid if held else None) if alive else None
         self.rests = not alive and now_ns - self._since_ns >= _REST_NS
+
+    def _pid(self, held_by: int | None) -> int | None:
+        return held_by or (self._holder.pid if self._holder else None)
 
     def _is_own(self, reading: SlotReading) -> bool:
         """Whether the record's own process holds the lock; remembers that process.

@@ -121,16 +121,24 @@ class RecordsSource:
         over_shown, crowded_shown = self._leave_out(requested)
         over_followed, crowded = self._beyond
         over = over_shown.union(over_followed, *(one.over for one in listings))
-        known = self._records.values()
-        unread = [one.uid for one in known if not one.read_ns]
-        left_out = [one for one in known if one.left_out]
+        readings: list[RecordReading] = []
+        refusals = [refusal for one in listings for refusal in one.refusals]
+        unread: list[int] = []
+        left_out: list[FollowedRecord] = []
+        for record in self._records.values():
+            if not record.read_ns:
+                unread.append(record.uid)
+            if record.left_out:
+                left_out.append(record)
+            elif isinstance(record.found, Refusal):
+                refusals.append(record.found)
+            elif record.found is not None:
+                readings.append(record.found)
         listed = sum(len(one.folders) + one.left_out for one in listings)
-        counts = {"records": max(0, listed - len(known)), "ranks": len(left_out)}
-        found = [one.found for one in known if one.found is not None]
-        refused = (one.refusals for one in listings)
+        counts = {"records": max(0, listed - len(self._records)), "ranks": len(left_out)}
         return RecordsReading(
-            records=tuple(one for one in found if not isinstance(one, Refusal)),
-            refusals=(*chain(*refused), *(one for one in found if isinstance(one, Refusal))),
+            records=tuple(readings),
+            refusals=tuple(refusals),
             problem="; ".join(one.problem for one in listings if one.problem) or None,
             more_refusals=sum(one.more_refusals for one in listings),
             unread=len(unread) + (not all(one.complete for one in listings)),
@@ -195,17 +203,19 @@ class RecordsSource:
         for one in self._records.values():
             if one.is_due(poll) or (one.left_out and one.run in requested):
                 by_user[one.uid].append(one)
-        roomy = self._users_with_room()
+        full = self._users_without_room()
         turn = self._polls % 2  # if there is time for one alone, they take turns
         order = {uid: _in_order(of_one, turn) for uid, of_one in by_user.items()}
         may_read = never if meter.limited else always
         living = {one.uid for one in chain.from_iterable(by_user.values()) if one.alive}
         for uid, one in self._turns(order, meter, self._served, living):
-            one.read(poll, may_read=may_read, room=uid in roomy or one.run in requested)
+            one.read(poll, may_read=may_read, room=uid not in full or one.run in requested)
         late: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in self._records.values():
             if one.behind:
                 late[one.uid].append(one)
+        if not late:
+            return
         meter.allow_rest()
         living_first = {
             uid: iter(sorted(of_one, key=lambda one: not one.alive)) for uid, of_one in late.items()
@@ -230,7 +240,7 @@ class RecordsSource:
         turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
         heapq.heapify(turns)
         began, begun = meter.measure() if len(turns) > 1 else 0.0, False
-        while turns and not (begun and meter.is_over(urgent=True)):
+        while turns:
             spent, other, dead, last, uid = heapq.heappop(turns)
             one = next(order[uid], None)
             if one is None or (begun and meter.is_over(urgent=not spent and one.urgent)):
@@ -241,14 +251,13 @@ class RecordsSource:
             spent, began = spent + max(1e-6, now - began), now
             heapq.heappush(turns, (spent, other, dead, last, uid))
 
-    def _users_with_room(self) -> frozenset[int]:
-        """The users whose left-out records may come back, since the answer may have room for
+    def _users_without_room(self) -> frozenset[int]:
+        """The users whose left-out records may not come back, since the answer has no room for
         them."""
-        users = {one.uid for one in self._records.values()}
         if sum(self._shown.values()) < SHOWN:
-            return frozenset(users)
-        equal = SHOWN // len(users) if users else 0
-        return frozenset(uid for uid in users if self._shown.get(uid, 0) < equal)
+            return frozenset()
+        users = {one.uid for one in self._records.values()}
+        return frozenset(uid for uid in users if self._shown.get(uid, 0) >= SHOWN // len(users))
 
     def _leave_out(self, requested: frozenset[str]) -> tuple[frozenset[int], bool]:
         """Show no more of a user, and of all, than fits into an answer.
@@ -299,7 +308,7 @@ def _shown_ranks(
     records: Collection[FollowedRecord], now_ns: int
 ) -> tuple[Mapping[Start, set[int]], Mapping[tuple[Start, int], tuple[bool, int]]]:
     """The ranks of each start that is shown, and when the newest process of each of them began."""
-    if all(one.is_shown_at(now_ns) for one in records):
+    if not any(one.until_ns < now_ns for one in records):
         return {}, {}  # none is missing
     shown: defaultdict[Start, set[int]] = defaultdict(set)
     for one in records:
@@ -357,5 +366,5 @@ class _Meter:
         took = time.monotonic() - self._began_at  # never less than the CPU time
         if took > POLL_LONGEST:
             return True
-        allowed = URGENT_SECONDS if urgent else self._allowed
+        allowed = URGENT_SECONDS if urgent else min(self._allowed, URGENT_SECONDS)
         return took > allowed and self.measure() > allowed
