@@ -15,6 +15,7 @@ NAMES = (
     "compile_events",
     "nvml",
     "daemon",
+    "polls",
     "memory",
     "command",
     "exports",

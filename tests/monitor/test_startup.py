@@ -62,7 +62,7 @@ OF_CLICK = {"click.shell_completion", "shlex", "locale"}
 OF_A_RUN = {
     *("warmwatch.shared.record", "warmwatch.shared.verdict", "json"),
     *("warmwatch_monitor.model.figures", "warmwatch_monitor.status.words.run"),
-    *("warmwatch_monitor.pipeline.analysis", "warmwatch_monitor.sources.records.followed_record"),
+    *("warmwatch_monitor.pipeline.judging", "warmwatch_monitor.sources.records.followed_record"),
 }
 LISTENING = {"httptools", "warmwatch_monitor.client.events"}
 HISTORY = {"sqlite3", "warmwatch_monitor.history.store"}

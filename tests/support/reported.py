@@ -21,7 +21,7 @@ from warmwatch_monitor.model.run_summary import (
     Samples,
     Wrapping,
 )
-from warmwatch_monitor.status.rank import rank as answer_of
+from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_sentence
 
 FORWARD = Compiled(

@@ -294,11 +294,11 @@ def compile_limit_ns(facts: Facts) -> int | None:
 def judge(facts: Facts, now_ns: int) -> Judgement:
     over = _ended(facts)
     judged = over or _living(facts, now_ns)
-    holds = _conditions(facts, now_ns, living=over is None)
+    holds = conditions(facts, now_ns, living=over is None)
     return judged._replace(conditions=holds) if holds else judged
 
 
-def _conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
+def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
     """The CONDITIONS that hold, in any state."""
     holds = Conditions(
         thrashing=_thrashing(facts),

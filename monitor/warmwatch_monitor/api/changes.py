@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from warmwatch.shared.states import ENDED, State
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.status.rank import compilation, ending, underway, warmup_span
+from warmwatch_monitor.status.run import compilation, ending, underway, warmup_span
 from warmwatch_monitor.status.schema.events import (
     AttachedEvent,
     CompilationEvent,

@@ -23,7 +23,7 @@ from warmwatch_monitor.api.last_hour import (
     Series,
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.status.rank import compilation
+from warmwatch_monitor.status.run import compilation
 from warmwatch_monitor.status.schema.events import (
     SampledGpu,
     SampledRank,

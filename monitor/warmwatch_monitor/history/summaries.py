@@ -36,7 +36,7 @@ from warmwatch_monitor.sources.records.parsed_journal import (
     ParsedJournal,
     parse_journal,
 )
-from warmwatch_monitor.status.rank import rank as answer_of
+from warmwatch_monitor.status.run import rank as answer_of
 from warmwatch_monitor.status.words.run import run_sentence
 
 _ID_BYTES = 5  # 8 letters and digits

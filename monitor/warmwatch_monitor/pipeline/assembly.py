@@ -1,4 +1,4 @@
-"""Combines the latest readings, and the runs that ``analysis`` makes of them, into one Snapshot."""
+"""Combines the latest readings, and the runs that ``judging`` makes of them, into one Snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warmwatch_monitor.sources.listed import HOST, NVML, OBSERVED, RECORDS, Read
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RankHistory
-    from warmwatch_monitor.pipeline.analysis import Analysed, Analysis
+    from warmwatch_monitor.pipeline.judging import Analysed, Analysis
     from warmwatch_monitor.sources.records.source import RecordsReading
 
 # Thousands of stray files must not make /status megabytes long.
@@ -84,7 +84,7 @@ class Assembly:
         if self._analysis is None:
             if not records:
                 return None
-            from warmwatch_monitor.pipeline.analysis import Analysis
+            from warmwatch_monitor.pipeline.judging import Analysis
 
             self._analysis = Analysis(self._settings)
         return self._analysis.of(

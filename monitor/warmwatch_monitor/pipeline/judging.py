@@ -1,12 +1,19 @@
-"""Judges records at each poll, and stores the state for the next one.
+"""From records to runs: judge, add up energy, find what limits the speed, estimate the time left.
 
-A record that cannot be judged becomes one refusal and does not affect the others.
+Each step runs in isolation. A record that cannot be judged becomes one refusal. A step that raises
+leaves its part out and is reported as a problem.
+
+Below: :class:`Analysis` with the order of the steps, :class:`Judging` with the state of the records
+between two polls, the work of a rank.
+
+Loaded with the first record: a host without records needs none of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,9 +35,100 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.model.causes import surroundings_of
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 from warmwatch_monitor.pipeline import memory, speed
-from warmwatch_monitor.pipeline.energy import is_present
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, is_present, retained
+from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
+from warmwatch_monitor.pipeline.limits import Windows, with_limits
 from warmwatch_monitor.pipeline.runs import Known, Start, group, numbered_conflicts, owned
+from warmwatch_monitor.settings import Settings
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.sources.host import HostAndProcesses
+
+T = TypeVar("T")
+
+_SHORTEST_RETENTION = 60.0
+_NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
+
+
+class Analysed(Struct, frozen=True, kw_only=True):
+    """The runs, the records that cannot be judged, and the problems, one sentence each."""
+
+    runs: tuple[RunView, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Analysis:
+    """Makes the runs of each Snapshot. Holds the state that spans several of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._retention_ns = round(max(settings.retention, _SHORTEST_RETENTION) * 1e9)
+        self._energy: dict[str, EnergyUsed] = {}
+        self._windows: Windows = {}
+        self._judging = Judging(round((settings.long_compile or 0.0) * 1e9))
+
+    def of(
+        self,
+        records: Collection[RecordReading],
+        present: Collection[str] | None,
+        host: HostAndProcesses | None,
+        gpus: tuple[GpuReading, ...],
+        histories: Mapping[str, RankHistory],
+        now_ns: int,
+    ) -> Analysed:
+        """The runs at ``now_ns``; ``present`` as for :meth:`Judging.of`."""
+        isolated = _IsolatedSteps()
+        around = _around(host, gpus, histories, now_ns)
+        runs, unjudged = isolated.run(
+            "judging the runs", partial(self._judging.of, records, around, present), _NOTHING
+        )
+        energy = retained(self._energy, present, now_ns, self._retention_ns)
+        self._energy, runs = isolated.run(
+            "adding up energy", partial(charge, energy, runs, now_ns), (energy, runs)
+        )
+        self._windows, runs = isolated.run(
+            "judging what limits the speed",
+            partial(with_limits, runs, self._windows, around.host, now_ns),
+            (self._windows, runs),
+        )
+        runs = isolated.run(
+            "estimating the time left", partial(with_estimates, runs, now_ns, histories), runs
+        )
+        return Analysed(runs=runs, refusals=unjudged, problems=tuple(isolated.problems))
+
+
+class _IsolatedSteps:
+    """Runs the steps of one analysis, each in isolation, and collects their problems."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+
+    def run(self, what: str, step: Callable[[], T], default: T) -> T:
+        """The result of ``step``; ``default`` if it raises."""
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - a failing step is a fact to show, not the end
+            self.problems.append(f"{what}: {described(error)}")
+            return default
+
+
+def _around(
+    host: HostAndProcesses | None,
+    gpus: tuple[GpuReading, ...],
+    histories: Mapping[str, RankHistory],
+    now_ns: int,
+) -> Around:
+    if host is None:
+        return Around(now_ns=now_ns, gpus=gpus, histories=histories)
+    return Around(
+        now_ns=now_ns,
+        processes=host.processes,
+        gpus=gpus,
+        host=host.machine,
+        oom_killed=host.oom_killed,
+        histories=histories,
+    )
 
 
 class Around(Struct, frozen=True, kw_only=True):

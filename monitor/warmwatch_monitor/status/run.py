@@ -1,24 +1,66 @@
-"""One run of the ``/status`` document: ranks, missing ranks, how far apart the ranks are."""
+"""One run of the ``/status`` document and its ranks: state, compiler, steps, pauses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
+from typing import TypeVar
 
-from warmwatch_monitor.model import RunView, all_warm, any_compiling, spread
-from warmwatch_monitor.status.rank import rank
-from warmwatch_monitor.status.schema import status as schema
+from msgspec import Struct
+
+from warmwatch.shared.advice import advice
+from warmwatch.shared.phrases import place
+from warmwatch.shared.reasons import plain
+from warmwatch_monitor.model import (
+    CACHES,
+    DTYPE,
+    Compilation,
+    Compile,
+    Figures,
+    FunctionCost,
+    LongStep,
+    Memory,
+    RankView,
+    RunView,
+    Steps,
+    Underway,
+    VaryingDim,
+    Warmups,
+    WarmupSpan,
+    Worth,
+    all_warm,
+    any_compiling,
+    beyond_steady_seconds,
+    families,
+    spread,
+)
+from warmwatch_monitor.model.steps import COUNTED
+from warmwatch_monitor.published import Process, copied
+from warmwatch_monitor.status.schema import compile as compile_schema
+from warmwatch_monitor.status.schema import rank as schema
+from warmwatch_monitor.status.schema import status as status_schema
+from warmwatch_monitor.status.words.conditions import conditions, inefficiencies
+from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
 from warmwatch_monitor.status.words.progress import deadline
+from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.run import differences, run_answer, speaker_of
+from warmwatch_monitor.status.words.states import end_of
 
+# entries of the lists of ``compile``
+MOST = 10  # functions
+LAST = 5  # compilations
+BREAKS = 20
+VARYING = 20
 # A record can claim any world size, and the seen ranks can have gaps between them.
 MOST_MISSING_LISTED = 100
+_FX = "inductor_fx"
+_Copied = TypeVar("_Copied", bound=Struct)
 
 
-def run_document(view: RunView) -> schema.Run:
+def run_document(view: RunView) -> status_schema.Run:
     missing = view.missing_ranges
     words = run_answer(view)
-    return schema.Run(
+    return status_schema.Run(
         run=view.run,
         name=view.who.name,
         owner=view.who.owner,
@@ -47,12 +89,12 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _skew(view: RunView) -> schema.Skew | None:
+def _skew(view: RunView) -> status_schema.Skew | None:
     """How far apart the ranks are; ``None`` for a single rank."""
     ranks = view.ranks
     if len(ranks) < 2:
         return None
-    return schema.Skew(
+    return status_schema.Skew(
         compile_seconds=spread(ranks, lambda one: one.figures.compile.seconds),
         compilations=spread(ranks, lambda one: one.figures.compile.graphs_compiled),
         graphs=spread(ranks, lambda one: one.figures.compile.graphs),
@@ -60,4 +102,351 @@ def _skew(view: RunView) -> schema.Skew | None:
         first_step_at=spread(ranks, lambda one: one.figures.steps.first_at),
         step_seconds=spread(view.living, lambda one: one.figures.steps.length),
         differences=differences(view),
+    )
+
+
+def optional(value: Struct | None, type: type[_Copied]) -> _Copied | None:
+    """The copy of a value that may be unknown."""
+    return None if value is None else copied(value, type)
+
+
+def warmup(warmups: Warmups) -> schema.Warmup:
+    """The latest warm-up, how many there were, and the first one."""
+    latest = warmup_span(warmups.latest)
+    return schema.Warmup(
+        ended=warmups.latest is not None,
+        ended_at=latest.ended_at,
+        seconds=latest.seconds,
+        steps=latest.steps,
+        count=warmups.count,
+        first=optional(warmups.first, schema.WarmupSpan),
+    )
+
+
+def warmup_span(span: WarmupSpan | None) -> schema.WarmupSpan:
+    """The length of a warm-up; null until it has ended."""
+    return optional(span, schema.WarmupSpan) or schema.WarmupSpan()
+
+
+def step_seconds(steps: Steps) -> schema.StepSeconds:
+    """Lengths of single steps and of clean steps."""
+    return schema.StepSeconds(
+        first=steps.first_seconds,
+        first_at=steps.first_at,
+        last=steps.last_seconds,
+        recent=steps.recent_seconds,
+        recent_steps=steps.recent_count,
+        median=steps.clean.median,
+        p99=steps.clean.p99,
+        typical=steps.clean.typical,
+        typical_uncertainty=steps.clean.typical_uncertainty,
+        median_low=steps.clean.median_low,
+        median_high=steps.clean.median_high,
+        clean_count=steps.clean.count,
+        clean_seconds=steps.clean.sum_seconds,
+    )
+
+
+def long_step(one: LongStep) -> schema.LongStep:
+    """A step that took far longer than usual without compilation, and its known causes."""
+    return copied(
+        one,
+        schema.LongStep,
+        checkpoint_seconds=one.saving_seconds,
+        evaluation_seconds=one.evaluating_seconds,
+        evaluation=is_evaluation(one),
+        words=words(one),
+    )
+
+
+def batches(steps: Steps) -> schema.Batches | None:
+    """Batches of DataLoaders, and the time waiting for them; ``None``: not known."""
+    if steps.batches is None:
+        return None
+    waited = steps.batch_wait_seconds if steps.batches else None
+    return schema.Batches(count=steps.batches, wait_seconds=waited)
+
+
+def pauses(view: RankView) -> schema.Pauses:
+    """Waits of the training other than compilation."""
+    known, given = view.figures.pauses, batches(view.figures.steps)
+    return copied(
+        known,
+        schema.Pauses,
+        data_seconds=given.wait_seconds if given else None,
+        checkpoint_seconds=known.saving_seconds,
+        evaluation_seconds=known.evaluating_seconds,
+    )
+
+
+def cost(steps: Steps) -> schema.Cost:
+    """Compile cost so far: how much longer the affected steps took than clean steps."""
+    return schema.Cost(
+        first_step_seconds=steps.first_seconds,
+        steady_step_seconds=steps.clean.median,
+        beyond_steady_seconds=beyond_steady_seconds(steps),
+        steps_touched=steps.touched.count,
+    )
+
+
+def baseline(figures: Figures) -> schema.Baseline | None:
+    """The eager baseline, if there is one, and the gain from compiling."""
+    eager, known = figures.baseline, figures.gain
+    if eager is None:
+        return None
+    return schema.Baseline(
+        steps=eager.steps,
+        seconds=eager.seconds,
+        speed_up=known.speed_up if known else None,
+        break_even_steps=known.break_even_steps if known else None,
+        paid_back_at_step=known.paid_back_at if known else None,
+    )
+
+
+def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
+    """A rank as JSON; ``ended_together`` is its run's."""
+    figures, judgement = view.figures, view.judgement
+    return schema.Rank(
+        rank=view.rank,
+        state=judgement.state,
+        attached_at=figures.who.attached_at,
+        since=figures.progress.state_since,
+        steps=figures.steps.count,
+        clean_steps=judgement.clean_steps,
+        last_step_age_seconds=figures.progress.last_step_age_seconds,
+        compile=compiler(view),
+        warm_by=judgement.warm_by,
+        warmup=warmup(figures.warmups),
+        step_seconds=step_seconds(figures.steps),
+        long_steps=[long_step(one) for one in figures.log.long_steps],
+        slower=view.slower,
+        slower_periods=list(view.slower_periods),
+        limited_by=view.limited_by,
+        memory_growing=view.memory_growth,
+        workers_memory=view.workers_memory,
+        batches=batches(figures.steps),
+        pauses=pauses(view),
+        cost=cost(figures.steps),
+        baseline=baseline(view.figures),
+        worth=_worth(view),
+        conditions=[
+            schema.Condition(condition=name, words=words) for name, words in conditions(view)
+        ],
+        gpus=list(view.gpu_uuids),
+        energy=_energy(view),
+        evidence=evidence(view),
+        pid=figures.life.pid,
+        host=figures.who.host,
+        attempt=figures.who.attempt,
+        collective_timeout_seconds=figures.who.collective_timeout_seconds,
+        collective_backend=figures.who.collective_backend,
+        alive=figures.life.alive,
+        end=ending(view, ended_together),
+        process=optional(view.process, Process),
+        torch_memory_bytes=_memory(figures.memory),
+        agent_errors=figures.agent.errors,
+        journal_unread_bytes=figures.agent.incomplete_bytes,
+    )
+
+
+def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
+    """Its end; ``None`` while it lives."""
+    ended, life = end_of(view), view.figures.life
+    if ended is None:
+        return None
+    return schema.End(
+        how=ended,
+        exit_code=life.exit_code,
+        exception=life.exception,
+        place=schema.Place(**life.raised._asdict()) if life.raised else None,
+        signal=life.signal,
+        out_of_memory=view.oom_killed,
+        ended_together=ended_together,
+    )
+
+
+def _worth(view: RankView) -> schema.Worth | None:
+    """Work per step and recent throughput; ``None``: the work is not known."""
+    worth, mfu = view.figures.worth, view.utilization
+    if worth == Worth():
+        return None
+    seconds = view.figures.steps.length
+    return schema.Worth(
+        tokens_per_second=worth.tokens / seconds if worth.tokens and seconds else None,
+        samples_per_second=worth.samples / seconds if worth.samples and seconds else None,
+        mfu_ratio=mfu.ratio if mfu else None,
+        tokens_per_step=worth.tokens,
+        samples_per_step=worth.samples,
+        flops_per_step=worth.operations,
+        formula=worth.origin,
+        excluded=list(worth.excluded) if worth.origin == COUNTED else [],
+        parameters=worth.parameters,
+        estimated=worth.estimated,
+        dtype=worth.dtype or DTYPE,
+        peak_flops=mfu.peak_flops if mfu else None,
+    )
+
+
+def _energy(view: RankView) -> schema.Energy | None:
+    """``covered_seconds`` is the compile time that ``compile_joules`` covers: less than the
+    rank's if the monitor started late.
+    """
+    if view.spending is None:
+        return None
+    return schema.Energy(
+        compile_joules=view.compile_joules,
+        covered_seconds=view.spending.compile_seconds,
+        joules_per_clean_step=view.joules_per_clean_step,
+    )
+
+
+def _memory(memory: Memory | None) -> schema.TorchMemory | None:
+    return None if memory is None else schema.TorchMemory(at=memory.at, **memory.bytes)
+
+
+def functions(costs: Sequence[FunctionCost] | None) -> list[compile_schema.Function] | None:
+    """The MOST most expensive functions, and the sum of the others; ``None``: not known."""
+    if costs is None:
+        return None
+    rest = costs[MOST:]
+    return [*map(_function, costs[:MOST]), *([_sum_of(rest)] if rest else ())]
+
+
+def _sum_of(rest: Sequence[FunctionCost]) -> compile_schema.Function:
+    phases: dict[str, float] = {}
+    for one in rest:
+        for name, seconds in one.cost.phase_seconds.items():
+            phases[name] = phases.get(name, 0.0) + seconds
+    return compile_schema.Function(
+        others=sum(one.others or 1 for one in rest),
+        compilations=sum(one.compilations for one in rest),
+        failures=sum(one.failures for one in rest),
+        seconds=sum(one.seconds for one in rest),
+        phase_seconds=phases,
+        slowest_kernels=[],
+        cache_hits=sum(one.cache_hits for one in rest),
+        cache_misses=sum(one.cache_misses for one in rest),
+    )
+
+
+def _function(one: FunctionCost) -> compile_schema.Function:
+    cost = one.cost
+    return copied(
+        one,
+        compile_schema.Function,
+        called=called(one.name, one.file, one.line),
+        phase_seconds=dict(cost.phase_seconds),
+        ops=cost.ops,
+        guards=cost.guards,
+        guard_seconds=cost.guard_seconds,
+        kernels=cost.kernels,
+        slowest_kernels=[
+            compile_schema.Kernel(name=name, seconds=took) for name, took in cost.slowest
+        ],
+        allocated_bytes=cost.allocated,
+        reserved_bytes=cost.reserved,
+    )
+
+
+def called(name: str | None, file: str | None, line: int | None) -> str | None:
+    """The function's label in sentences; ``None`` if not known."""
+    return place(name, file, line).replace("`", "") or None
+
+
+def compiler(view: RankView) -> compile_schema.Compile:
+    """The key ``compile``: the compiler's past and current activity."""
+    compile = view.figures.compile
+    hits, misses, caches = _caches(compile)
+    return copied(
+        compile,
+        compile_schema.Compile,
+        phase=view.judgement.phase,
+        limit_seconds=view.figures.progress.compile_limit_seconds,
+        idle_seconds=view.idle_seconds if view.judgement.compiling else None,
+        gpu_seconds=view.compile_gpu_seconds,
+        phase_seconds={name: spent for name, spent in compile.phase_seconds.items() if spent},
+        compilations=compile.graphs_compiled,
+        precompiled=None if compile.precompiled is None else list(compile.precompiled),
+        recompiles=compile.recompiles_total,
+        cache_hits=hits,
+        cache_misses=misses,
+        caches=caches,
+        progress=compile.open.counted if compile.open else None,
+        estimate=view.estimate if view.judgement.compiling else None,
+        underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
+        functions=functions(view.figures.log.functions),
+        last=_last(view.figures.log.compilations),
+        breaks=[
+            compile_schema.Break(
+                reason=one.reason, count=one.count, called=called(one.name, one.file, one.line)
+            )
+            for one in view.figures.log.breaks[:BREAKS]
+        ],
+        varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
+        inefficiencies=inefficiencies(view.figures),
+    )
+
+
+def _caches(
+    compile: Compile,
+) -> tuple[int | None, int | None, dict[str, compile_schema.CacheUse] | None]:
+    """Hits and misses of the cache of whole graphs, and of each cache."""
+    hits, misses = compile.cache_hits, compile.cache_misses
+    if hits is None or misses is None:
+        return None, None, None
+    by_name = {
+        name: compile_schema.CacheUse(hits=hits[name], misses=misses[name]) for name in CACHES
+    }
+    return hits[_FX], misses[_FX], by_name
+
+
+def _last(known: Sequence[Compilation]) -> list[compile_schema.PastCompilation]:
+    """The last compilations, each with the total cost of its family, as far as recorded."""
+    totals: dict[int, float] = {}
+    for family in families(known):
+        seconds = [took for at in family if (took := known[at].seconds) is not None]
+        if seconds:
+            totals[family[0]] = sum(seconds)
+    first = max(0, len(known) - LAST)
+    return [compilation(known[at], totals.get(at)) for at in range(first, len(known))]
+
+
+def compilation(one: Compilation, total: float | None = None) -> compile_schema.PastCompilation:
+    return copied(
+        one,
+        compile_schema.PastCompilation,
+        total_seconds=total,
+        plain=plain(one.reason, one.category),
+        advice=advice(
+            *(one.category, one.kind, one.reason), dynamic=one.dynamic, after_warm=one.after_warm
+        ),
+        called=called(one.name, one.file, one.line),
+    )
+
+
+def _varying(one: VaryingDim) -> compile_schema.Varying:
+    return copied(
+        one,
+        compile_schema.Varying,
+        values=list(one.values),
+        smallest=one.lowest,
+        largest=one.highest,
+        step_seconds_before=one.before_seconds,
+        step_seconds_since=since_seconds(one),
+        words=remedy(one),
+    )
+
+
+def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Underway | None:
+    """The compilation in progress, as far as it is known."""
+    if what is None:
+        return None
+    return copied(
+        what,
+        compile_schema.Underway,
+        called=called(what.name, what.file, what.line),
+        plain=plain(what.reason, what.category),
+        advice=advice(
+            *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=after_warm
+        ),
     )

@@ -33,7 +33,7 @@ from warmwatch_monitor.pipeline.limits import (
     with_limits,
 )
 from warmwatch_monitor.pipeline.runs import view as view_of
-from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.sentence import answer
 
 # averages of an H100, as shared recordings and `tests/gpu/limits.py` have them

@@ -16,7 +16,7 @@ from support.documents import status
 from support.sources import settings
 from support.values import replace
 from warmwatch.shared import states
-from warmwatch.shared.verdict import conditions
+from warmwatch.shared.verdict import judge
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
@@ -69,9 +69,9 @@ def test_a_warm_up_slower_by_less_than_half_a_minute_is_not_reported() -> None:
         facts(RecordReading(folder="/a", slot=b.WARM, alive=True)), earlier_warmups_ns=(10**10,)
     )
     quick = replace(b.WARM.compile.first_warmup, ended_ns=b.ago(250 - 39.9))
-    assert HOLDS in conditions(known, b.NOW)
+    assert HOLDS in judge(known, b.NOW).conditions
     shorter = replace(known, compile=replace(known.compile, first_warmup=quick))
-    assert HOLDS not in conditions(shorter, b.NOW)
+    assert HOLDS not in judge(shorter, b.NOW).conditions
 
 
 def test_there_is_no_comparison_before_the_first_warm_up_has_ended() -> None:

@@ -16,7 +16,7 @@ from warmwatch.shared.values import DTYPES
 from warmwatch_monitor.model import RankView, Worth
 from warmwatch_monitor.model.machine import PEAKS, Peaks, peak_flops
 from warmwatch_monitor.pipeline.slot_figures import worth_of
-from warmwatch_monitor.status.rank import rank
+from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.progress import throughput
 from warmwatch_monitor.terminal.table import lines
 

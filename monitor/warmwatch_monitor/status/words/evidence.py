@@ -135,7 +135,7 @@ def _workers(view: RankView) -> Iterator[str]:
 
 def _gpus(view: RankView) -> Iterator[str]:
     """What the GPUs do now; for a stalled rank also the possible cause."""
-    if not view.living:
+    if not view.living or not view.gpus:
         return
     if view.judgement.state is State.STALLED and (words := gpus.meanwhile(view.gpus)):
         yield words

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch.shared.phrases import counted
-from warmwatch_monitor.model import GpuReading, RankView, RunView
+from warmwatch_monitor.model import GpuReading, RunView
 from warmwatch_monitor.model.machine import HARMLESS, IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
 
 FULL_RATIO = 0.9
@@ -72,16 +71,6 @@ def computing(gpus: Sequence[GpuReading]) -> str:
         return ""
     figures = ", ".join(part for part in (_use(busy), _power(busy)) if part)
     return f"its GPU works ({figures})" if len(busy) == 1 else f"its GPUs work ({figures})"
-
-
-def workers(view: RankView) -> str:
-    """``16 compile workers idle``; empty without a pool."""
-    pool = view.figures.workers
-    if pool is None or not pool.count:
-        return ""
-    if pool.busy:
-        return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
-    return f"{counted(pool.count, 'compile worker')} idle"
 
 
 def evidence(gpus: Sequence[GpuReading]) -> Iterator[str]:

@@ -124,10 +124,21 @@ def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
         yield Clause(left(speaker), Importance.WAIT)
         activity = speaker.figures.compile.open
         since = activity.seconds if activity else 0.0
-        yield Clause(gpus.waiting(speaker.gpus, since), Importance.CONTEXT)
-        yield Clause(gpus.workers(speaker), Importance.CONTEXT)
+        if speaker.gpus:
+            yield Clause(gpus.waiting(speaker.gpus, since), Importance.CONTEXT)
+        yield Clause(_workers(speaker), Importance.CONTEXT)
     elif run.state is State.STALLED:
         yield Clause(gpus.meanwhile(speaker.gpus), Importance.CONTEXT)
+
+
+def _workers(view: RankView) -> str:
+    """``16 compile workers idle``; empty without a pool."""
+    pool = view.figures.workers
+    if pool is None or not pool.count:
+        return ""
+    if pool.busy:
+        return f"{pool.busy} of {counted(pool.count, 'compile worker')} busy"
+    return f"{counted(pool.count, 'compile worker')} idle"
 
 
 def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
