@@ -22,7 +22,7 @@ from warmwatch.shared.record import CompileCounts
 from warmwatch_monitor.api.fast_path import create_app
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.model import RecordReading, Refusal, Snapshot, SourceHealth
-from warmwatch_monitor.pipeline import analysis, assembly
+from warmwatch_monitor.pipeline import assembly, judging
 from warmwatch_monitor.pipeline.assembly import REFUSALS, REFUSALS_OF_A_KIND, bounded
 from warmwatch_monitor.pipeline.poller import Poller
 
@@ -82,7 +82,7 @@ def test_a_step_that_raises_omits_only_its_own_part_and_is_named(
         raise ZeroDivisionError("x" * 10_000)
 
     watching = poller(GOOD)
-    monkeypatch.setattr(analysis, "charge", broken)
+    monkeypatch.setattr(judging, "charge", broken)
     snapshot = watching.poll_once()
     assert len(snapshot.runs) == 1
     down = publisher(snapshot)
@@ -176,7 +176,7 @@ def test_a_step_that_raises_makes_it_unready_and_not_unhealthy(
 ) -> None:
     """A restart would not help."""
     watching = poller(GOOD)
-    monkeypatch.setattr(analysis, "charge", lambda *_: 1 // 0)
+    monkeypatch.setattr(judging, "charge", lambda *_: 1 // 0)
     watching.poll_once()
     assert probe("/-/ready", watching.latest).status_code == 503
     assert probe("/-/healthy", watching.latest).status_code == 200
