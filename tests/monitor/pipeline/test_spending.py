@@ -17,7 +17,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, fold, retained
+from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, compile_ns_at, retained, updated
 
 SECOND = b.SECOND
 IDLE_WATTS, COMPILE_WATTS, TRAIN_WATTS = 80.0, 118.0, 600.0
@@ -92,7 +92,7 @@ def follow(past: Past, looks: Sequence[float], lag: float = 0.0) -> EnergyUsed:
     account = EnergyUsed()
     for look in looks:
         now = look + lag
-        account = fold(account, past.view(now, look), _ns(now))
+        account = updated(account, past.view(now, look), _ns(now))
     return account
 
 
@@ -179,7 +179,7 @@ def test_a_counter_that_falls_makes_only_its_window_unknown() -> None:
         assert gpu.energy_joules is not None
         start = TRAINING.joules(10.0) if look >= 10 else 0.0
         view = replace(view, gpus=(replace(gpu, energy_joules=gpu.energy_joules - start),))
-        account = fold(account, view, _ns(look))
+        account = updated(account, view, _ns(look))
     assert account.spending.compile_seconds == pytest.approx(36.0, abs=0.01)
     assert account.spending.compile_joules == pytest.approx(36.0 * COMPILE_WATTS, rel=0.01)
 
@@ -189,7 +189,7 @@ def test_two_gpus_are_two_times_the_joules_and_the_same_seconds() -> None:
     for look in every(1.0, TRAINING.end):
         view = TRAINING.view(look, look)
         other = replace(view.gpus[0], uuid="GPU-1", index=1)
-        account = fold(account, replace(view, gpus=(*view.gpus, other)), _ns(look))
+        account = updated(account, replace(view, gpus=(*view.gpus, other)), _ns(look))
     one = follow(TRAINING, every(1.0, TRAINING.end)).spending
     assert account.spending.compile_joules == pytest.approx(2 * one.compile_joules)
     assert account.spending.compile_seconds == pytest.approx(one.compile_seconds)
@@ -241,7 +241,7 @@ def test_costs_are_never_negative_never_shrink_and_never_exceed_the_total(
     account, before = EnergyUsed(), EnergyUsed().spending
     looks = every(interval, at)
     for look in looks:
-        account = fold(account, past.view(look + lag, look), _ns(look + lag))
+        account = updated(account, past.view(look + lag, look), _ns(look + lag))
         spent = account.spending
         assert spent.compile_joules >= before.compile_joules >= 0
         assert spent.clean_joules >= before.clean_joules >= 0
