@@ -34,7 +34,6 @@ from warmwatch_monitor.model import LongStep
 SLOWER_TIMES = 1.5
 FEW_SHARE = 0.05  # of the steps: such a level may be noise
 _FEW = 32  # steps
-_SAME_LEVEL = 1.2  # times as long: levels that differ by less count as one
 
 
 class CleanSteps(NamedTuple):
@@ -60,19 +59,23 @@ def level_before(slot: Slot) -> float | None:
     """The fast level in the histogram, in seconds; ``None`` if it cannot be found there.
 
     The histogram covers the whole run. After a later compilation, some steps in it are older than
-    that, and nobody knows which. So the level has to be the same if they are the fastest ones, and
-    if they are the slowest.
+    that, and nobody knows which: the fastest ones, at worst. Then the level is at most this.
     """
     recent_ns, bins = slot.recent_step_ns, slot.clean_bins
     if recent_ns is None:
         return None
     if slot.compile.warmups <= 1:
         return _fast_level(bins, recent_ns)
-    older = sum(bins) - slot.clean_since_activity[0]
-    slowest = _without_fastest(bins, older)
-    fastest = _without_fastest(bins[::-1], older)[::-1]
-    high, low = (_fast_level(left, recent_ns) for left in (slowest, fastest))
-    return high if high and low and high <= _SAME_LEVEL * low else None
+    since = _without_fastest(bins, sum(bins) - slot.clean_since_activity[0])
+    known = (_fast_level(since, recent_ns), _mean_before(slot))
+    return min((level for level in known if level), default=None)
+
+
+def _mean_before(slot: Slot) -> float | None:
+    """The mean of the clean steps since the last compilation, without the last 64, in seconds."""
+    (count, sum_ns), lengths = slot.clean_since_activity, record.recent_lengths(slot.recent)
+    count -= len(lengths)
+    return (sum_ns - sum(lengths)) / count / 1e9 if count >= _FEW else None
 
 
 def _without_fastest(bins: Sequence[int], count: int) -> list[int]:
