@@ -1,43 +1,52 @@
-"""docs/pictures/terminal.svg and top.svg: the answers of a real training, as a terminal shows them.
+"""docs/pictures/terminal.svg and top.svg: answers about a real training, as a terminal shows them.
 
-``cd tests && python -m pictures.terminal`` runs the training of the tutorial about recompiles.
+``cd tests && python -m pictures.terminal FOLDER`` trains ``gpt2.py`` for six minutes, and writes
+the pictures and the whole answers to FOLDER. It needs a GPU with 80 GB of memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import os
 import re
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from support import sessions, trainings
-from support.daemon import completed
-from support.screens import Answer, screen
+from support.screens import screen
+from warmwatch_monitor.client.answers import answer_source, past_of
 
 ROOT = Path(__file__).resolve().parents[2]
-TUTORIAL = ROOT / "docs" / "tutorials" / "first-recompile.md"
-PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"
-TOP = PICTURE.with_name("top.svg")
-WIDTH = 104  # of the longest sentence
-LOOKS = 80  # of `top`, one a second: its plot shows as many
-# a larger model: a step takes so long that other programs of the machine hardly change it
-SMALL = "nn.Linear(128, 512), nn.GELU(),"
-LARGE = "nn.Linear(128, 16384), nn.GELU(), nn.Linear(16384, 512), nn.GELU(),"
-# what is waited for, and the command whose answer is shown then; only its first lines, or from a
-# heading on
+FOLDER = ROOT / "docs" / "pictures"
+TRAINING = Path(__file__).with_name("gpt2.py")
+WIDTH = 118  # of the longest line
+
+
+class Moment(NamedTuple):
+    """What is waited for, the command that is shown then, and which part of its answer."""
+
+    state: str
+    seconds: float  # after the state is reached
+    command: str
+    part: slice | str  # lines, or a section with its heading
+
+
 SHOWN = (
-    ("warmwatch wait gpt --until compiling", "warmwatch status", slice(0, 3)),
-    ("warmwatch wait gpt --until recompiling", "warmwatch status", slice(0, 2)),
-    ("warmwatch wait gpt", "warmwatch status", slice(0, 3)),
-    ("kill -INT %1; wait", "warmwatch report gpt -v", "Recompiles"),
+    Moment("compiling", 43, "status", slice(0, 3)),
+    Moment("warm", 20, "status", slice(0, 5)),
+    Moment("recompiling", 20, "status", slice(0, 3)),
+    Moment("warm", 20, "status", slice(0, 1)),
+    Moment("warm", 0, "report gpt2 -v", "Recompiles"),
 )
 THEME = TerminalTheme(
     (24, 26, 31),
@@ -55,44 +64,86 @@ THEME = TerminalTheme(
 )
 
 
-def main() -> None:
-    """Run the training, ask, and draw."""
-    console = Console(record=True, width=WIDTH, file=sys.stdout, force_terminal=True)
-    with tempfile.TemporaryDirectory() as folder:
-        shell, records = sessions.Shell(Path(folder)), Path(folder) / ".records"
+def main(folder: Path) -> None:
+    """Train, ask, and draw."""
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place:
+        environ = environment(Path(place))
+        daemon = subprocess.Popen(
+            program("serve", "--address", "127.0.0.1:0"),
+            env=environ,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert daemon.stdout
+        found = re.search(r"http://([^/\s]+)", daemon.stdout.readline())
+        assert found
+        environ["WARMWATCH_ADDRESS"] = address = found[1]
+        log = (folder / "training.txt").open("w")
+        training = subprocess.Popen([sys.executable, str(TRAINING)], env=environ, stdout=log)
         try:
-            for name, text in sessions.files(TUTORIAL.read_text()).items():
-                (Path(folder) / name).write_text(
-                    text.replace("range(5)", "range(5000)").replace(SMALL, LARGE)
-                )
-            shell.run(f"export COLUMNS={WIDTH} FORCE_COLOR=1 WARMWATCH_RUN=gpt")
-            shell.run("python train.py &")
-            for wait, command, part in SHOWN:
-                if wait.startswith("kill"):
-                    asyncio.run(draw_top(partial(status, trainings.environment(records))))
-                shell.run(f"{wait} >/dev/null 2>&1")
-                console.print(Text(f"$ {command}", style="bold"))
-                for line in chosen(shell.run(command), part):
-                    console.print(Text.from_ansi(line))
-                console.print()
+            for number, moment in enumerate(SHOWN):
+                answer("wait", "gpt2", "--until", moment.state, environ=environ)
+                time.sleep(moment.seconds)
+                shown = answer(*moment.command.split(), environ=environ)
+                (folder / f"{number}.txt").write_text(shown)
+            top = asyncio.run(draw_top(address))
         finally:
-            shell.close()
-    PICTURE.write_text(without_fonts(console.export_svg(title="warmwatch", theme=THEME)))
-    sys.stdout.write(f"{PICTURE.relative_to(ROOT)}\n")
+            training.send_signal(signal.SIGINT)
+            training.wait()
+            daemon.terminate()
+    (folder / "top.svg").write_text(without_fonts(top))
+    draw_terminal(folder)
 
 
-def status(environment: Mapping[str, str]) -> Answer:
-    """The runs, from a process of its own: the shell runs one command at a time."""
-    return json.loads(completed("status", "--json", env=environment).stdout)
+def draw_terminal(folder: Path) -> None:
+    """The picture of the answers in ``folder``."""
+    console = Console(record=True, width=WIDTH, file=sys.stdout, force_terminal=True)
+    for number, moment in enumerate(SHOWN):
+        console.print(Text(f"$ warmwatch {moment.command}", style="bold"))
+        shown = (folder / f"{number}.txt").read_text()
+        for line in chosen(shown.splitlines(), moment.part):
+            console.print(Text.from_ansi(line))
+        console.print()
+    picture = console.export_svg(title="warmwatch", theme=THEME)
+    (folder / "terminal.svg").write_text(without_fonts(picture))
 
 
-async def draw_top(ask: Callable[[], Answer]) -> None:
-    async with screen(ask, (WIDTH, 30)) as shown:
-        for _ in range(LOOKS):
+def environment(place: Path) -> dict[str, str]:
+    """Records, history and compile caches of its own; this checkout's code; colours."""
+    roots = (ROOT, ROOT / "agent", ROOT / "monitor", os.environ.get("PYTHONPATH", ""))
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, map(str, roots))),
+        "WARMWATCH_DIR": str(place / "records"),
+        "WARMWATCH_STATE": str(place / "state"),
+        "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
+        "TRITON_CACHE_DIR": str(place / "triton"),
+        "COLUMNS": str(WIDTH),
+        "FORCE_COLOR": "1",
+    }
+
+
+def program(*words: str) -> list[str]:
+    return [sys.executable, "-m", "warmwatch_monitor", *words]
+
+
+def answer(*words: str, environ: Mapping[str, str]) -> str:
+    """What the command prints to its standard output."""
+    return subprocess.run(
+        program(*words), env=environ, stdout=subprocess.PIPE, text=True, check=False
+    ).stdout
+
+
+async def draw_top(address: str) -> str:
+    """The picture of ``warmwatch top`` with what the daemon has seen so far."""
+    ask = answer_source(None, address=address, dir=None, prometheus=None, access={})
+    past = partial(past_of, address=address, dir=None, prometheus=None, access={})
+    async with screen(ask, (WIDTH, 30), past) as shown:
+        for _ in range(10):
             await asyncio.sleep(1)
             await shown.look()
-        TOP.write_text(without_fonts(shown.app.export_screenshot(title="warmwatch top")))
-    sys.stdout.write(f"{TOP.relative_to(ROOT)}\n")
+        return shown.app.export_screenshot(title="warmwatch top")
 
 
 def chosen(lines: list[str], part: slice | str) -> list[str]:
@@ -111,4 +162,4 @@ def without_fonts(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))
