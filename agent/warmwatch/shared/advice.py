@@ -111,7 +111,7 @@ _MISMATCH = (
 # With an upper bound as well, the size may be above it. A comment follows the guard.
 _ZERO_OR_ONE = r"^\s*(?:!?[\d/_]+:\s*)?2 <= (?![^#]*<=)"
 # The places of a condition, after the guard: tracing sets those of the user's code.
-_OF_PYTORCH = r"# (?:[^#]* )?\(_(?!dynamo/)\w+/"
+_PYTORCH_PLACE = r"# (?:[^#]* )?\(_(?!dynamo/)\w+/"
 _SYMBOLIC = r"\.(?:size|stride)\(\)|\.shape\["
 _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
@@ -175,7 +175,7 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
     if found is None:
         if not re.search(_SYMBOLIC, first):
             return None
-        in_kernel = re.search(_OF_PYTORCH, first) and "(_dynamo/" not in first
+        in_kernel = re.search(_PYTORCH_PLACE, first) and "(_dynamo/" not in first
         return _OF_KERNEL if in_kernel else _OF_CONDITION
     if found["what"] != "size":
         return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
