@@ -85,8 +85,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
 
     @property
     def typical(self) -> float | None:
-        """Typical length of one of them; exact if all have one length."""
-        return record.typical(self.count, self.sum_seconds, self.median)
+        """Typical length of one of them (see ``record.typical``); exact if all have one length."""
+        return record.typical(self.count, self.sum_seconds, self.median, self.bins or ())
 
     @property
     def typical_uncertainty(self) -> float | None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import struct
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, get_origin
@@ -577,6 +578,21 @@ def test_steps_with_little_spread_have_their_mean_and_others_their_median(
     count: int | None, total: float | None, median: float | None, typical: float | None
 ) -> None:
     assert record.typical(count, total, median) == pytest.approx(typical)
+
+
+@pytest.mark.parametrize(
+    ("long", "expected"),
+    [(25, 0.75 * 33 + 0.25 * 200), (13, 0.87 * 33 + 0.13 * 200), (12, 33), (1, 33), (60, 133.2)],
+)
+def test_steps_of_several_lengths_have_their_mean(long: int, expected: float) -> None:
+    """Every fourth step waits for data: the median says nothing of that."""
+    bins = [0] * record.BINS
+    for ns, count in ((33_000_000, 100 - long), (200_000_000, long)):
+        bins[bisect_left(record.BOUNDS_NS, ns)] += count
+    total, median = (100 - long) * 0.033 + long * 0.2, record.quantile_ns(bins, 0.5)
+    assert median is not None
+    found = record.typical(100, total, median / 1e9, bins)
+    assert found == pytest.approx(expected / 1000, rel=0.025)
 
 
 def test_no_durations_have_no_quantile() -> None:

@@ -3,12 +3,12 @@
 All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning "not yet".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
-from warmwatch.shared.record.recent import FEWEST, level_ns, queued_ns, recent_lengths
+from warmwatch.shared.record.recent import FEWEST, level_ns, queued_ns, recent_lengths, vary
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -386,9 +386,9 @@ class Slot(NamedTuple):
 
     @property
     def typical_step_ns(self) -> float | None:
-        """The length of a clean step, exact if all are similar; ``None`` if there was none."""
+        """The length of a clean step of the whole run (see ``typical``); ``None`` without one."""
         count, median = sum(self.clean_bins), quantile_ns(self.clean_bins, 0.5)
-        return typical(count, self.clean_sum_ns, median)
+        return typical(count, self.clean_sum_ns, median, self.clean_bins)
 
     @property
     def recent_step_ns(self) -> float | None:
@@ -420,13 +420,17 @@ class Slot(NamedTuple):
         return before + since * worth if worth else None
 
 
-def typical(count: int | None, total: float | None, median: float | None) -> float | None:
+def typical(
+    count: int | None, total: float | None, median: float | None, bins: Sequence[int] = ()
+) -> float | None:
     """A typical duration of ``count`` steps with this ``total``; ``None`` if there are none.
 
-    If the steps are similar, their mean is exact; if a few took much longer (an evaluation, a
-    checkpoint), the median of the bins is the better value.
+    If the steps are similar, or have several lengths (see ``level_ns``), it is their mean. If a
+    few took much longer, the median is the better value. ``bins``: their histogram, if known.
     """
     if not median:
         return None
     mean = total / count if count and total else median
-    return mean if abs(mean - median) <= 2 * HALF_A_BIN * median else median
+    if abs(mean - median) <= 2 * HALF_A_BIN * median or vary(bins):
+        return mean
+    return median

@@ -63,8 +63,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     p99: Seconds | None = None
     """99th percentile; null before the first clean step."""
     typical: Seconds | None = None
-    """Over the whole run: mean of the clean steps if they are similar, else their median; null
-    before the first clean step.
+    """Over the whole run: mean of the clean steps if they are similar, or if over an eighth have
+    another length than the rest; else their median. Null before the first clean step.
     """
     typical_uncertainty: Seconds | None = None
     """Half the width of the 95 % confidence interval of `typical`."""
