@@ -32,6 +32,7 @@ class Now(Struct, frozen=True, kw_only=True):
         activity_seconds: of the compilation in progress. phase_seconds: of all compile time so far.
         compiled: what has ended, in order; ``None`` where not all of it is known.
         underway: what is compiled now, as far as that is known. own: earlier compilations.
+        evaluating: whether an evaluation is in progress.
     """
 
     activity_seconds: float
@@ -40,6 +41,7 @@ class Now(Struct, frozen=True, kw_only=True):
     compiled: tuple[Done, ...] | None = None
     underway: Done = Done()
     own: tuple[Done, ...] = ()
+    evaluating: bool = False
 
 
 def estimate(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
@@ -73,8 +75,11 @@ def _further(fitting: Sequence[EarlierWarmup]) -> list[EarlierWarmup]:
 def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     """The estimate of a recompile: earlier times of the same function, here or in earlier runs.
 
-    If a cache had an earlier compilation of this run, it may have this one: no miss counts.
+    If a cache had an earlier compilation of this run, it may have this one: no miss counts. An
+    evaluation compiles without gradients, often in a quarter of the time: no earlier one counts.
     """
+    if now.evaluating:
+        return None
     cached = any(one.cache == "hit" for one in now.own)
     mine = [one for one in now.own if one.cache != "hit"]
     known = (mine, *((*(each.compiled or ()), *each.later) for each in earlier))
@@ -90,7 +95,7 @@ def _times(what: Done, compiled: Sequence[Done]) -> Iterator[float]:
     """The times of ``what`` in ``compiled``, latest first: alone, then with its backward.
 
     A recompile with dynamic shapes includes the backward; the first compilation of a function does
-    not, and an evaluation has none.
+    not.
     """
     for place in reversed(range(len(compiled))):
         one = compiled[place]
@@ -257,6 +262,7 @@ def now_of(view: RankView, now_ns: int) -> Now:
         compiled=compiled if len(compiled) < MOST_EVENTS else None,
         underway=_underway(view),
         own=compiled,
+        evaluating=counts.evaluating_since_ns != 0,
     )
 
 

@@ -156,6 +156,7 @@ def test_a_recompile_is_estimated_from_the_same_function() -> None:
     hit = replace(own[0], cache="hit")
     assert estimate(replace(again, own=(hit,)), ()) is None
     assert estimate(replace(again, underway=Done()), [BEFORE]) is None
+    assert estimate(replace(again, evaluating=True), ()) is None, "without gradients: another graph"
 
 
 def test_after_a_cache_hit_of_this_run_no_cache_miss_is_used() -> None:
