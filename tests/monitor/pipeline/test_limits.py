@@ -22,16 +22,8 @@ from warmwatch_monitor.model import (
     RecordReading,
     limit_of,
 )
-from warmwatch_monitor.pipeline.limits import (
-    MARGIN,
-    OVERHEAD,
-    Load,
-    Window,
-    follow,
-    limited_by,
-    load_of,
-    with_limits,
-)
+from warmwatch_monitor.pipeline.limit_verdict import MARGIN, OVERHEAD, Load, limited_by
+from warmwatch_monitor.pipeline.limits import Window, follow, load_of, with_limits
 from warmwatch_monitor.pipeline.runs import view as view_of
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.sentence import answer

@@ -1,0 +1,273 @@
+"""What limits the speed, from averages of what was measured: a verdict, its share, the evidence.
+
+Pure. In this order:
+
+1. Overheads: time in which the GPU could have worked and did not. Saving, evaluation, waiting for
+   batches, and gaps between kernels (``host``). The largest one of at least OVERHEAD decides,
+   unless waiting in collectives takes longer.
+2. Else the GPU is what the training waits for, and one thing must explain that: reduced clocks,
+   another program on it, waiting in collectives, arithmetic, or memory bandwidth.
+
+There is no verdict where a reading is missing, or two explanations fit. Without GPM, utilization
+shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
+
+A verdict does not flap: the present one ends at lower limits than it began at, and another must
+exceed it by MARGIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from warmwatch_monitor.model import LimitedBy
+from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
+
+# Less than a fifth of the time is not worth a change of the program; profilers warn there too.
+OVERHEAD = 0.2
+MARGIN = 0.05
+# GPM's activity while such kernels run, on H200: matrix products 0.71 (TF32, GPT-2) to 0.97 (8192
+# square, bfloat16), streams 0.84 to 0.92. So activity over this is about the share of their time.
+_TENSOR_PEAK, _DRAM_PEAK = 0.8, 0.92
+SATURATED = 0.5  # of the time; what takes less is not what a step mostly waits for
+_LEAD = 0.15  # of one share over the other, as they are known to so much; else both explain it
+_LITTLE = 0.3  # the resource explains nothing
+_ALL_SMS = 0.8  # so many SMs busy with neither: other arithmetic
+# NCCL's kernels run on about a quarter of the SMs, on two H200 by NVLink; tiny kernels on 2 %.
+_NCCL_SMS, _FEWEST_SMS = 0.25, 0.1
+NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
+_CPU_BOUND = 0.7  # of a core: the thread that launches kernels does little else
+_CROWDED = 1.2  # runnable threads for each CPU
+_NEAR_LIMIT = 0.95
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """Averages of what may limit a rank; ``None`` is "not known".
+
+    Attributes:
+        waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
+        and evaluation that rest on a single pause, or on too little time.
+        fetched_ahead: whether another thread fetches the batches, so that waits are not known.
+        busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
+        nvlink_bytes: received in a second. others: share of the time in which kernels of processes
+        of other runs ran.
+        power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
+        by reason. cpu: cores that the process uses. queued: share of the time in which its main
+        thread had no CPU, of that in which it could run. crowded: runnable threads for each CPU.
+        gpus: how many it uses. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
+        mfu: Model FLOPs utilization.
+    """
+
+    waiting: float | None = None
+    saving: float | None = None
+    evaluating: float | None = None
+    by_chance: Collection[str] = ()
+    fetched_ahead: bool = False
+    busy: float | None = None
+    sm: float | None = None
+    tensor: float | None = None
+    dram: float | None = None
+    nvlink_bytes: float | None = None
+    others: float | None = None
+    power: float | None = None
+    watts: float | None = None
+    limit_watts: float | None = None
+    throttled: Mapping[str, float] = {}
+    cpu: float | None = None
+    queued: float | None = None
+    crowded: float | None = None
+    gpus: int = 0
+    ranks: int = 1
+    cudagraphs: str | None = None
+    mfu: float | None = None
+
+
+def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
+    """What limits a rank with this load; ``held`` is the verdict until now."""
+    overheads = [
+        one
+        for one in _overheads(load)
+        if one.share is not None and one.share >= OVERHEAD - _slack(one.verdict, held)
+    ]
+    of_gpu = next(_of_gpu(load, held), None)
+    if not overheads:
+        return of_gpu
+    if of_gpu is not None and of_gpu.verdict == "communication":  # costs the step like a gap
+        overheads.append(of_gpu)
+    found = max(overheads, key=lambda one: (one.share or 0.0) + _slack(one.verdict, held))
+    if found.verdict in load.by_chance:
+        return None
+    if (reduced := _reduced_clocks(load, OVERHEAD)) is not None:
+        found = replace(found, evidence=(*found.evidence, *reduced.evidence))
+    return found
+
+
+def _slack(verdict: str, held: str | None) -> float:
+    """How much lower the limits of a verdict are that holds already: so it does not flap."""
+    return MARGIN if verdict == held else 0.0
+
+
+def _overheads(load: Load) -> Iterator[LimitedBy]:
+    """The overheads that are known, whatever their share."""
+    if load.saving is not None:
+        words = f"{_percent(load.saving)} of the time saves checkpoints"
+        yield LimitedBy(verdict="saving", share=load.saving, evidence=(words,))
+    if load.evaluating is not None:
+        words = f"{_percent(load.evaluating)} of the time evaluates"
+        yield LimitedBy(verdict="evaluation", share=load.evaluating, evidence=(words,))
+    if (waiting := _waiting(load)) is not None:
+        words = f"{_percent(waiting)} of the time waits for batches"
+        busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
+        yield LimitedBy(verdict="input", share=waiting, evidence=(words, *busy))
+    if (gaps := _gaps(load)) is not None:
+        yield _host(load, gaps)
+
+
+def _waiting(load: Load) -> float | None:
+    """The share in which the loop waits for batches and the GPU has nothing left to do.
+
+    The CPU runs ahead of the GPU: a wait during which queued kernels run costs nothing. So it is
+    not known where the GPU is not.
+    """
+    if load.waiting is None or (load.gpus and load.busy is None):
+        return None
+    idle = _idle(load)
+    return load.waiting if idle is None else min(load.waiting, idle)
+
+
+def _idle(load: Load) -> float | None:
+    """The share in which surely no GPU of the rank runs a kernel: several may do so in turn.
+
+    Saves and evaluations are left out, as in ``busy``.
+    """
+    if load.busy is None:
+        return None
+    paused = (load.saving or 0.0) + (load.evaluating or 0.0)
+    return max(0.0, 1.0 - load.busy * max(1, load.gpus)) * max(0.0, 1.0 - paused)
+
+
+def _gaps(load: Load) -> float | None:
+    """The share in which no kernel runs and no batch is awaited, of a process that would work."""
+    idle = _idle(load)
+    if idle is None or load.cpu is None or load.fetched_ahead:
+        return None
+    # what it would use if it never waited for a CPU: a quota may leave it less than one
+    if load.cpu < _CPU_BOUND * (1.0 - (load.queued or 0.0)):
+        return None
+    return max(0.0, idle - (load.waiting or 0.0))
+
+
+def _lacks_cpu(load: Load) -> bool:
+    """Whether its main thread waits for a CPU: for its quota, or for others on the same CPUs."""
+    return load.queued is not None and load.queued >= OVERHEAD
+
+
+def _host(load: Load, gaps: float) -> LimitedBy:
+    # of a loader that is not PyTorch's, and of the start of workers, no wait is measured
+    besides = "" if load.waiting is None else ", besides the measured waits for batches"
+    words = [
+        f"no kernel runs {_percent(gaps)} of the time{besides}",
+        f"the process uses {load.cpu:.1f} cores",
+    ]
+    crowded = load.crowded is not None and load.crowded >= _CROWDED
+    if crowded or _lacks_cpu(load):
+        if _lacks_cpu(load):
+            waits = _percent(load.queued or 0.0)
+            words.append(
+                f"its main thread waits for a CPU {waits} of the time in which it could run"
+            )
+        if crowded:
+            words.append(f"{load.crowded:.1f} runnable threads for each CPU")
+        return LimitedBy(verdict="shared", share=gaps, evidence=tuple(words))
+    if load.cudagraphs == "off":
+        words.append('CUDA graphs are off: mode="reduce-overhead" may help')
+    elif load.cudagraphs == "skipped":
+        words.append("CUDA graphs were requested and skipped")
+    return LimitedBy(verdict="host", share=gaps, evidence=tuple(words))
+
+
+def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
+    """What explains that the GPU is busy, the most certain first."""
+    if load.busy is None or load.busy < SATURATED:
+        return
+    if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
+        yield reduced
+    if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
+        words = f"other programs use the GPU {_percent(load.others)} of the time"
+        yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
+    yield from _pipes(load, held)
+
+
+def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
+    """The reason that reduces the clocks most of the time, if that is a share of ``least``."""
+    reasons = [(share, name) for name, share in load.throttled.items() if name not in HARMLESS]
+    share, reason = max(reasons, default=(0.0, ""))
+    if share < least:
+        return None
+    words = f"reduced clocks {_percent(share)} of the time ({reason})"
+    return LimitedBy(verdict="throttled", share=share, evidence=(words,))
+
+
+def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:
+    """Arithmetic, memory bandwidth, or collectives, by GPM's activity."""
+    if load.sm is None or load.tensor is None or load.dram is None or load.busy is None:
+        return
+    tensor, dram = min(1.0, load.tensor / _TENSOR_PEAK), min(1.0, load.dram / _DRAM_PEAK)
+    sms = load.sm if load.sm >= _ALL_SMS else 0.0
+    measured = (
+        f"tensor cores {_percent(load.tensor)}, SMs {_percent(load.sm)}, "
+        f"memory bandwidth {_percent(load.dram)}"
+    )
+    compute = sms if max(tensor, dram) < _LITTLE else tensor
+    for verdict, share, other, evidence in (
+        ("compute", compute, dram, (measured, *_around(load))),
+        ("memory", dram, compute, (measured,)),
+    ):
+        slack = _slack(verdict, held)
+        if share >= SATURATED - slack and share - other >= _LEAD - slack:
+            yield LimitedBy(verdict=verdict, share=share, evidence=evidence)
+    if tensor < _LITTLE and dram < SATURATED:
+        share = _collective(load)
+        if share >= SATURATED - _slack("communication", held):
+            yield LimitedBy(verdict="communication", share=share, evidence=tuple(_kernels(load)))
+
+
+def _collective(load: Load) -> float:
+    """Share of the time in which NCCL's kernels fit what is measured; 0 if they do not.
+
+    They occupy few SMs, where other kernels occupy nearly all. They draw little power while they
+    wait, or they move data. Tiny kernels occupy fewer SMs.
+    """
+    if load.ranks < 2 or load.busy is None or load.sm is None or load.power is None:
+        return 0.0
+    waits = load.sm >= _FEWEST_SMS and load.power < LOW_POWER_RATIO
+    moves = load.nvlink_bytes is not None and load.nvlink_bytes >= NVLINK_BYTES
+    if not waits and not moves:
+        return 0.0
+    return max(0.0, min(load.busy, (load.busy - load.sm) / (1.0 - _NCCL_SMS)))
+
+
+def _kernels(load: Load) -> Iterator[str]:
+    """What collectives do on the GPU."""
+    busy, sms = _percent(load.busy or 0.0), _percent(load.sm or 0.0)
+    yield f"kernels run {busy} of the time, on {sms} of the SMs"
+    traffic = load.nvlink_bytes or 0.0
+    moved = f"NVLink receives {traffic / 1e9:.0f} GB/s, " if traffic > NVLINK_BYTES else ""
+    yield f"{moved}{_watts(load)}"
+
+
+def _around(load: Load) -> Iterator[str]:
+    if load.mfu is not None:
+        yield f"MFU {_percent(load.mfu)}"
+    if load.power is not None and load.power >= _NEAR_LIMIT:
+        yield f"at its power limit ({_watts(load)})"
+
+
+def _watts(load: Load) -> str:
+    return f"{load.watts or 0:.0f} of {load.limit_watts or 0:.0f} W"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
