@@ -35,8 +35,8 @@ SIGNS = {
 }
 
 
-def brief(report: Report, width: int) -> Iterator[RenderableType]:
-    """The lines, each for ``rich`` to wrap at ``width``."""
+def brief(report: Report, width: int, called: str) -> Iterator[RenderableType]:
+    """The lines, each for ``rich`` to wrap at ``width``; ``called``: a name for this start."""
     yield Text(answer(report), style=STYLES.get(report.state, "bold"))
     for warning in report.doubts:
         yield Text(f"Note: {warning}.", style="yellow")
@@ -49,7 +49,7 @@ def brief(report: Report, width: int) -> Iterator[RenderableType]:
     yield from _cost(report)
     for place, one in enumerate(report.do[:_MOST], 1):
         yield from _remedy(place, one, width)
-    yield _next(report)
+    yield _next(report, called)
 
 
 def _bar(report: Report, width: int) -> Iterator[Text]:
@@ -110,12 +110,14 @@ def _remedy(place: int, one: Remedy, width: int) -> Iterator[RenderableType]:
         yield Padding(Text(first), (0, 0, 0, 3))
 
 
-def _next(report: Report) -> Text:
-    shown = shlex.quote(report.run)  # the name may be another user's choice
+def _next(report: Report, called: str) -> Text:
+    shown = shlex.quote(called)  # the name may be another user's choice
     more = len(report.do) - _MOST
     left_out = f" ({more} more to do)" if more > 0 else ""
     words = f"All of it{left_out}: warmwatch report {shown} -v, or --html FILE."
     # Only if the history holds an earlier start: `compare` would not find it otherwise.
     if report.changed is not None and report.changed.run == report.run:
-        words += f" The start before: warmwatch compare {shown}~1 {shown}"
+        latest = called == report.run
+        before = f"{shown}~1" if latest else report.changed.id
+        words += f" The start before: warmwatch compare {before} {shown}"
     return Text(words, style="dim")

@@ -87,7 +87,8 @@ def report(
             from warmwatch_monitor.output.lines import printed
             from warmwatch_monitor.report.brief import brief
 
-            draw(printed(brief(made, width()), width=width(), colour=has_colour()))
+            shown = brief(made, width(), made.run if run is None else plain(run))
+            draw(printed(shown, width=width(), colour=has_colour()))
     seen.write()
 
 
