@@ -10,8 +10,9 @@ from msgspec import Struct
 from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.states import NEEDS_ATTENTION
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import own_words, percent, took
-from warmwatch_monitor.report.parts import Break, Cost, Priced, Recompiled, Remedy
+from warmwatch_monitor.output.amounts import own_words, took
+from warmwatch_monitor.report.goodput import CLEAN, DATA
+from warmwatch_monitor.report.parts import Break, Cost, Goodput, Priced, Recompiled, Remedy
 
 WARMUP, RECOMPILES, ALL = "warm-up", "recompiles", "compiling"
 _HOUR = 3600.0
@@ -122,18 +123,31 @@ def to_do(
     recompiled: Sequence[Recompiled],
     breaks: Sequence[Break],
     what: Provenance,
+    time: Goodput | None,
+    *,
+    first_run: bool,
 ) -> tuple[Remedy, ...]:
-    """Remedies: first what did not compile, then the rest, the largest saving first."""
+    """Remedies: first what did not compile, then the rest, the largest saving first.
+
+    ``time``: where it went. ``first_run``: no earlier comparable run is known, so its caches could
+    only be empty; advice for the next run comes last then.
+    """
+    caches = tuple(_caches(compiled, what, first_run=first_run))
     by_saving = sorted(
         [
             *_recompiles(recompiled),
-            *_caches(compiled, what),
-            *_data(rank),
+            *(() if first_run else caches),
+            *_data(time),
             *_tuning(compiled, what),
         ],
         key=lambda one: -(one.saves or 0.0),
     )
-    return (*_without_compiling(rank), *by_saving, *_of_unknown_saving(rank, breaks))
+    return (
+        *_without_compiling(rank),
+        *by_saving,
+        *_of_unknown_saving(rank, breaks),
+        *(caches if first_run else ()),
+    )
 
 
 def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
@@ -171,7 +185,7 @@ def _sentence(words: str) -> str:
     return words if words.endswith(".") else f"{words}."
 
 
-def _caches(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
+def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:
     cold = [name for name, state in what.caches.items() if state == "cold"]
     missed = sum(
         one.phase_seconds.get(phase, 0.0)
@@ -179,24 +193,30 @@ def _caches(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
         if one.cache == "miss"
         for phase in _CACHED
     )
-    if cold and missed >= _WORTH_SECONDS:
+    if not cold or missed < _WORTH_SECONDS:
+        return
+    about = f"cold compile caches ({', '.join(sorted(cold))})"
+    keep = "their directory from run to run (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR)"
+    if first_run:
         yield Remedy(
-            about=f"cold compile caches ({', '.join(sorted(cold))})",
-            what="Keep their directory from run to run (TORCHINDUCTOR_CACHE_DIR, "
-            "TRITON_CACHE_DIR). The next run shows how much of it a warm cache saves.",
+            about=f"{about}, as in a first run",
+            what=f"Keep {keep}: that saves the next run up to {took(missed)}.",
+        )
+    else:
+        yield Remedy(
+            about=about,
+            what=f"Keep {keep}. The next run shows how much of it a warm cache saves.",
             saves=missed,
         )
 
 
-def _data(rank: Mapping[str, Any]) -> Iterator[Remedy]:
-    waited, steps = rank["pauses"].get("data_seconds"), rank["step_seconds"].get("clean_seconds")
-    if not waited or not steps:
-        return
-    # the waits for the first batch and for the next one are not part of a clean step
-    waited = min(waited, steps)
-    if waited >= max(_WORTH_SECONDS, _DATA_SHARE * steps):
+def _data(time: Goodput | None) -> Iterator[Remedy]:
+    """The waits for data in clean steps, with the seconds of their share."""
+    spent = {one.name: one.seconds for one in time.shares} if time else {}
+    waited = spent.get(DATA, 0.0)
+    if waited >= max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0))):
         yield Remedy(
-            about=f"steps waited for data for {percent(waited / steps)} of their time",
+            about=DATA,
             what="Give the DataLoader more workers, or let them do less.",
             saves=waited,
         )

@@ -23,12 +23,16 @@ NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVI
 
 
 def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
-    """Compile time after the end of the first warm-up."""
-    first = rank["warmup"].get("first")
+    """Compile time after the end of the first warm-up.
+
+    That is at least the compile time that exceeds the warm-up's wall time: PyTorch's records lack
+    the time around them.
+    """
+    first, whole = rank["warmup"].get("first"), float(rank["compile"]["seconds"])
     if not first:
         return 0.0
     later = sum(one.seconds or 0.0 for one in compiled if is_after(one, first["ended_at"]))
-    return float(min(later, rank["compile"]["seconds"]))
+    return min(max(later, whole - float(first["seconds"])), whole)
 
 
 def span(rank: Mapping[str, Any], seen: float) -> float | None:
@@ -54,13 +58,16 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
     clean = rank["step_seconds"].get("clean_seconds")
     if clean is None and rank["steps"]:
         untold = (CLEAN, *untold)
-    shares = _shares(whole, clean or 0.0, compiled, rank, seen)
+    # compile time within evaluations, which their durations include
+    within = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
+    shares = _shares(whole, clean or 0.0, compiled, rank, seen, within)
     return Goodput(
         seconds=whole,
         shares=tuple(
             Share(name=name, seconds=shares[name], ratio=shares[name] / whole) for name in NAMES
         ),
         untold=untold,
+        evaluation_compile_seconds=min(within, pauses.get("evaluation_seconds") or 0.0),
     )
 
 
@@ -70,10 +77,9 @@ def _shares(
     compiled: Sequence[Priced],
     rank: Mapping[str, Any],
     seen: float,
+    evaluating: float,
 ) -> dict[str, float]:
     pauses, first = rank["pauses"], rank["warmup"].get("first")
-    # compile time within evaluations, which their durations include
-    evaluating = sum(one.seconds or 0.0 for one in compiled if one.evaluating)
     left = _Left(whole)
     stepping = left.take(clean)
     compiling = left.take(rank["compile"]["seconds"])

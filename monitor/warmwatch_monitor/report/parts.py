@@ -143,6 +143,8 @@ class Goodput(Struct, frozen=True, kw_only=True):
     """The parts."""
     untold: tuple[str, ...] = ()
     """Parts that nothing reported; their time is in `unaccounted` or in `clean steps`."""
+    evaluation_compile_seconds: float = 0.0
+    """Compile time within evaluations: part of `warm-up` and `recompiles`, not of `evaluation`."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):

@@ -128,7 +128,7 @@ def report(
     )
     if not summary.ranks:
         return whole
-    made = _with_ranks(whole, summary, price)
+    made = _with_ranks(whole, summary, price, first_run=before is None)
     return made if before is None else replace(made, changed=changed(summary, before, made.rank))
 
 
@@ -137,14 +137,16 @@ def slowest_of(summary: RunSummary) -> RankSummary:
     return max(summary.ranks, key=lambda one: (one.answer["compile"]["seconds"], -one.rank))
 
 
-def _with_ranks(whole: Report, summary: RunSummary, price: float | None) -> Report:
+def _with_ranks(
+    whole: Report, summary: RunSummary, price: float | None, *, first_run: bool
+) -> Report:
     ordered = sorted(summary.ranks, key=lambda one: -one.answer["compile"]["seconds"])
     slowest = slowest_of(summary)
     each = {one.rank: priced(one.compiled) for one in summary.ranks}
     again = [after_warm_seconds(one.answer, each[one.rank]) for one in summary.ranks]
     found = costs([one.answer for one in summary.ranks], again, summary.ranks.index(slowest), price)
     return replace(
-        _of_rank(whole, slowest, each[slowest.rank]),
+        _of_rank(whole, slowest, each[slowest.rank], first_run=first_run),
         conditions=_conditions(summary, slowest),
         limited_by=_limited_by(summary.ranks),
         costs=found,
@@ -162,7 +164,9 @@ def _limited_by(ranks: Sequence[RankSummary]) -> Mapping[str, Any] | None:
     return None if limit is None else to_builtins(limit)
 
 
-def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) -> Report:
+def _of_rank(
+    whole: Report, summary: RankSummary, compiled: tuple[Priced, ...], *, first_run: bool
+) -> Report:
     rank, compile = summary.answer, summary.answer["compile"]
     first, worth = rank["warmup"].get("first"), rank["worth"] or {}
     steady = _steady(rank)
@@ -172,6 +176,7 @@ def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) 
         for one in compile["breaks"]
     )
     memory = rank["torch_memory_bytes"] or {}
+    time = goodput(rank, compiled, whole.seen)
     return replace(
         whole,
         rank=summary.rank,
@@ -188,7 +193,7 @@ def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) 
         recompiles_after_warm=compile["recompiles_after_warm"],
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,
-        goodput=goodput(rank, compiled, whole.seen),
+        goodput=time,
         steady=steady,
         baseline=rank.get("baseline"),
         slower=tuple(rank.get("slower_periods") or ()),
@@ -204,7 +209,7 @@ def _of_rank(whole: Report, summary: RankSummary, compiled: tuple[Priced, ...]) 
         fallbacks=compile["fallbacks"],
         failures=compile["failures"],
         cudagraph_skips=compile["cudagraph_skips"],
-        do=to_do(rank, compiled, again, breaks, whole.what),
+        do=to_do(rank, compiled, again, breaks, whole.what, time, first_run=first_run),
     )
 
 

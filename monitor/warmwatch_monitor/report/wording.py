@@ -11,7 +11,8 @@ from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, limited, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.report.parts import Cost, RankLine, Remedy, Report
+from warmwatch_monitor.report.goodput import EVALUATION
+from warmwatch_monitor.report.parts import Cost, Goodput, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,
     broken,
@@ -148,13 +149,22 @@ def _lengths(report: Report) -> Iterator[str]:
         yield f"Slower than before {slower_period(period)}."
     if (limit := report.limited_by) is not None:
         words = limited(limit["verdict"], limit["share"], limit["evidence"])
-        yield f"Speed {words}."
+        yield f"Recent speed {words}."
     if eager := _baseline(report.baseline):
         yield eager
     yield f"Compiling: {_compiling(report)}."
+    if report.goodput is not None and report.goodput.evaluation_compile_seconds >= _SEEN:
+        yield _evaluations(report.goodput)
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_REPORTED[one] for one in untold)
         yield f"Not measured, so within clean steps or unaccounted: {names}."
+
+
+def _evaluations(known: Goodput) -> str:
+    """Their whole time, which is that of the other views, and the part that is in another row."""
+    compiled = known.evaluation_compile_seconds
+    share = sum(one.seconds for one in known.shares if one.name == EVALUATION)
+    return f"Evaluations: {took(share + compiled)}; {took(compiled)} of it counts as compiling."
 
 
 def _baseline(baseline: Mapping[str, Any] | None) -> str:
