@@ -465,15 +465,15 @@ MANY = Estimate(
         ),
         (
             replace(MANY, last_seconds=40.0, low=None),
-            "longer than last time (40 s): about 70 s left",
+            "slower than last time (40 s in all): about 70 s left",
         ),
         (
             replace(MANY, so_far_seconds=60.0, last_seconds=40.0, low=None),
-            "the whole warm-up takes longer than last time (40 s): about 70 s left",
+            "the whole warm-up is slower than last time (40 s in all): about 70 s left",
         ),
         (
             replace(MANY, last_seconds=300.0, low=None, of_rank=True),
-            "shorter than another rank (5 min): about 70 s left",
+            "faster than another rank (5 min in all): about 70 s left",
         ),
     ],
 )

@@ -57,15 +57,16 @@ _LEAST_SPREAD = 0.2  # of the time left: earlier runs that differ by less show n
 def left(view: RankView) -> str:
     """``last time 113 s: about 40 s left``; ``longer than last time (113 s)`` beyond all of it.
 
-    ``longer than last time (11 s): about 33 s left`` if this host is slower now: the time so far
-    and the time left do not add up to the last time.
+    ``slower than last time (11 s in all): about 33 s left`` if this host is slower now: the time so
+    far and the time left do not add up to the last time.
     """
     known = view.estimate
     if known is None or not view.judgement.compiling:
         return ""
     rest, clock = known.left_seconds, _clock(known, view.figures)
     if rest is None:
-        return _compared("longer", known, clock)
+        takes = f"{clock} takes " if clock else ""
+        return f"{takes}longer than {_other(known)} ({duration(known.last_seconds)})"
     left, whole = f"about {duration(rest)} left", known.so_far_seconds + rest
     differ = known.low is not None and rest > known.last_seconds  # more left than it all took
     if known.of == "function" and (_spread(known) or differ):  # not scaled to this host's speed
@@ -73,9 +74,9 @@ def left(view: RankView) -> str:
         return f"earlier {duration(low)} to {duration(high)}: {left}"
     left = f"{left}{_spread(known)}"
     if whole > _OTHER_LENGTH * known.last_seconds:
-        return f"{_compared('longer', known, clock)}: {left}"
+        return f"{_compared('slower', known, clock)}: {left}"
     if whole * _OTHER_LENGTH < known.last_seconds:
-        return f"{_compared('shorter', known, clock)}: {left}"
+        return f"{_compared('faster', known, clock)}: {left}"
     if known.of_rank:
         who = f"{clock} of another rank" if clock else "another rank"
         return f"{who} took {duration(known.last_seconds)}: {left}"
@@ -84,9 +85,13 @@ def left(view: RankView) -> str:
 
 
 def _compared(how: str, known: Estimate, clock: str) -> str:
-    other = "another rank" if known.of_rank else "last time"
-    takes = f"{clock} takes " if clock else ""
-    return f"{takes}{how} than {other} ({duration(known.last_seconds)})"
+    """The speed, not the time: it may have taken less than last time so far."""
+    subject = f"{clock} is " if clock else ""
+    return f"{subject}{how} than {_other(known)} ({duration(known.last_seconds)} in all)"
+
+
+def _other(known: Estimate) -> str:
+    return "another rank" if known.of_rank else "last time"
 
 
 def _clock(known: Estimate, figures: Figures) -> str:
