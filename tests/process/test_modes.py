@@ -238,6 +238,20 @@ def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
     assert "mode 2" not in done.stderr
 
 
+def test_a_command_that_trains_nothing_has_one_duration(records: Path, tmp_path: Path) -> None:
+    """The time until its end, not also a longer one that includes reading its records."""
+    options = ("--mode", "default", "--output", str(tmp_path / "out"))
+    done = subprocess.run(
+        [*MODES, *options, "--", "true"],
+        env=environment(records),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (ended,) = re.findall(r"^warmwatch: default: (.+) \(.+ in all\)$", done.stderr, re.MULTILINE)
+    assert (done.returncode, ended) == (1, "no step and no compilation was seen")
+
+
 def test_a_script_that_fails_before_a_step_is_tried_once(records: Path) -> None:
     script = records.parent / "fit.py"
     script.write_text("import sys\nprint('no data here')\nsys.exit(7)\n")

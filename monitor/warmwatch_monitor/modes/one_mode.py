@@ -241,7 +241,8 @@ class _Followed:
 
     def words(self) -> str:
         """Its state at the last poll, or its end if it ended by itself."""
-        return self._words(None if self._last is None else _main(self._last))
+        run = None if self._last is None else _main(self._last)
+        return "no step and no compilation was seen" if run is None else self._words(run)
 
     def _words(self, run: RunView | None) -> str:
         from warmwatch.shared.phrases import duration
