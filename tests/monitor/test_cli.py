@@ -71,6 +71,20 @@ def test_a_typo_exits_2_with_a_suggestion(words: list[str], hint: str) -> None:
     assert hint in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (["run", "--run", "n" * 201], 200),
+        (["check", "--baseline", "file", "--run", "n" * 201], 200),
+        (["modes", "--mode", "eager", "--run", "n" * 195], 194),  # each mode's run is NAME/MODE
+    ],
+)
+def test_a_name_that_the_record_would_cut_is_refused(words: list[str], most: int) -> None:
+    result = CliRunner().invoke(cli, [*words, "--", "true"])
+    long = f"the run's name has {len(words[-1])} characters; --run takes at most {most}"
+    assert (result.exit_code, result.stderr) == (2, f"warmwatch: {long}\n")
+
+
 def test_without_a_command_it_shows_the_runs_and_the_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

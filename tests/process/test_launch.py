@@ -81,6 +81,15 @@ def test_a_training_in_a_shell_script_is_attached_to_and_its_exit_code_passes(
     assert (slot.identity.run, slot.steps.steps) == ("mine", 5)
 
 
+def test_a_launchers_id_that_is_cut_is_reported_once(records: Path) -> None:
+    train = script(records.parent, MARKED)
+    env = environment(records, TORCHELASTIC_RUN_ID="j" * 300)
+    env.pop("WARMWATCH_RUN", None)
+    done = started(sys.executable, train, env=env)
+    assert done.stderr.count("the run's default name has") == 1, done.stderr
+    assert slots.read(slots.only(records)).identity.run == "j" * 200
+
+
 def test_only_ranks_are_ranks_not_launchers_or_compile_workers(records: Path) -> None:
     body = "import os\n" + PRELUDE + COMPILED_IN_RANK_1
     env = environment(records, TORCHINDUCTOR_COMPILE_THREADS="2")

@@ -18,7 +18,7 @@ from warmwatch.process.run_name import (
     program_name,
     working_directory,
 )
-from warmwatch.process.settings import Settings, plain_name
+from warmwatch.process.settings import CHANGED, Settings, plain_name
 from warmwatch.process.threads import SerialQueue
 from warmwatch.process.torch_state import distributed, gpus_in_use, shortest_timeout, versions
 from warmwatch.recorder import exit_status
@@ -95,6 +95,9 @@ class OwnRecord:
         """Create the record. If that fails, the agent continues in plain memory."""
         self.opened = True
         chosen = self._options.get("run") or self._settings.run or launcher_run(os.environ)
+        name = plain_name(default := chosen or _program())
+        if name != default:  # the launcher's id or the script's name: others were checked before
+            warn_once(f"the run's default name has {CHANGED}; the run is named {name!r}")
         child = child_name()
         self._child = f".{child}" if child and not own_rank(os.environ) else ""
         identity = identify(
@@ -106,7 +109,7 @@ class OwnRecord:
             expected_ranks=self._settings.expected_ranks,
             **_provenance(),
             **self._baseline,
-            **{**self._options, "run": plain_name(chosen or _program())},
+            **{**self._options, "run": name},
         )
         directories = places.directories(os.environ, os.geteuid())
         try:

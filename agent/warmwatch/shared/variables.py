@@ -13,7 +13,7 @@ class Training:
     """Read by the agent, from the environment only."""
 
     WARMWATCH_RUN = "the launcher's id, else the script's name"
-    """name of the run"""
+    """name of the run, at most 200 characters"""
     WARMWATCH_DIR = "`/run/warmwatch`, the user's runtime directory, or one in `/dev/shm` or `/tmp`"
     """directory of the records, the same in the training and in the monitor; use a tmpfs
     (docs/explanation/reliability.md)"""

@@ -176,10 +176,13 @@ def modes(
         raise UsageError("give either --json or --markdown, not both")
     if verbose and output is not None:
         raise UsageError("give either --verbose or --output, not both")
+    modes = _names(names, regional=regional, compared=limits["max_drift"] is not None)
+    name = name or os.environ.get("WARMWATCH_RUN", "").strip() or script_name(command)
+    check_name(name, room=max(len(f"/{mode}") for mode in modes))
     wanted = _Wanted(
         command=command,
-        modes=_names(names, regional=regional, compared=limits["max_drift"] is not None),
-        name=name or os.environ.get("WARMWATCH_RUN", "").strip() or script_name(command),
+        modes=modes,
+        name=name,
         output=None if verbose else _folder(output),
         keep_caches=caches == "keep",
         **limits,

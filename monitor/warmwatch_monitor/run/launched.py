@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from warmwatch.shared.values import TEXT_LIMIT
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note, plain
 
@@ -36,10 +37,13 @@ def boot() -> str:
     return os.path.abspath(place)  # noqa: PTH100 - pathlib would delay the start of the command
 
 
-def check_name(run: str | None) -> None:
-    """Raises UsageError if ``run`` is empty."""
+def check_name(run: str | None, *, room: int = 0) -> None:
+    """Raises UsageError if ``run`` is empty, or is too long with ``room`` more characters."""
     if run is not None and not run.strip():
         raise UsageError("--run: give the run a name, or leave the option out")
+    if run is not None and len(run) > TEXT_LIMIT - room:
+        most = TEXT_LIMIT - room
+        raise UsageError(f"the run's name has {len(run)} characters; --run takes at most {most}")
 
 
 @contextlib.contextmanager
