@@ -35,6 +35,7 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
     if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
+    from warmwatch_monitor.compare.other_load import neighbours
     from warmwatch_monitor.compare.other_starts import repeats
     from warmwatch_monitor.report.command import cleaned, show
     from warmwatch_monitor.report.summaries import as_written, run_summaries
@@ -48,8 +49,9 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
             f"{', '.join(run.run for run in found)}{one}"
         )
     with as_written(found):
-        starts = () if dir else repeats(found)
-        made = cleaned(compare_all(found, price_per_gpu_hour(os.environ), repeats=starts))
+        starts, beside = ((), {}) if dir else (repeats(found), neighbours(found))
+        price = price_per_gpu_hour(os.environ)
+        made = cleaned(compare_all(found, price, repeats=starts, neighbours=beside))
     if is_json:
         say(as_json(made))
         return

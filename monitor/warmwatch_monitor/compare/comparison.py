@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, hypot
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from warmwatch_monitor.report.parts import Report, Steady
 from warmwatch_monitor.report.whole import report, slowest_of
 
 SCHEMA_VERSION = 1
+_NONE: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})
 EAGER = "eager"  # in addition to the modes of torch.compile
 
 
@@ -35,6 +37,17 @@ class Measured(Struct, frozen=True, kw_only=True):
     uncertainty: float | None = None
     """Half the width of its 95 % confidence interval, with the noise between runs; null for a
     single measurement."""
+
+
+class Neighbour(Struct, frozen=True, kw_only=True):
+    """A run on the same host at the same time."""
+
+    id: str
+    """Its id in the history."""
+    run: str
+    """Its name."""
+    share: float
+    """The share of the compared run's time in which it ran too."""
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -99,6 +112,8 @@ class Side(Struct, frozen=True, kw_only=True):
     """Number of graph breaks."""
     slower: tuple[Mapping[str, Any], ...] = ()
     """Periods in which steps took longer than before, as in `/status`."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """Other runs in the history that ran on the same host at the same time, the longest first."""
 
 
 class BreakEven(Struct, frozen=True, kw_only=True):
@@ -225,17 +240,18 @@ def compare(
     *,
     labels: Sequence[str] | None = None,
     repeats: Sequence[Repeats] = (),
+    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NONE,
 ) -> Comparison:
     """All runs side by side. The baseline is the first eager run, else the first run.
 
     ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``repeats``: programs
-    that ran more than once, for the noise between runs.
+    that ran more than once, for the noise between runs. ``neighbours``: by the id of a run.
     """
     noise = noise_of(repeats)
     reports = [report(one, price) for one in summaries]
     labels = labels or _labels(reports)
     sides = [
-        _side(summary, made, label, noise)
+        replace(_side(summary, made, label, noise), neighbours=neighbours.get(summary.id, ()))
         for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
     baseline = next((one for one in sides if one.mode == EAGER), sides[0])

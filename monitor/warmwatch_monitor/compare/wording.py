@@ -14,6 +14,7 @@ from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import if_known, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 
+_SPEED = "speed"  # the row of the speed-up, which may be a slow-down
 _ABREAST = 3  # runs in one table; more runs take several tables
 _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     ("torch.compile", lambda one: one.mode),
@@ -29,7 +30,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
     (rows.STEADY, lambda one: _length(one.steady)),
     ("99 % within", lambda one: if_known(took, one.steady_p99_seconds)),
     ("clean steps", lambda one: if_known(amounts.number, one.clean_steps)),
-    (rows.SPEED_UP, lambda one: _times(one.speed_up)),
+    (_SPEED, lambda one: _times(one.speed_up)),
     (
         "tokens/s",
         lambda one: amounts.rate(one.tokens_per_second) if one.tokens_per_second else None,
@@ -46,7 +47,8 @@ def page(of: Comparison) -> Document:
     """The whole comparison. Differences come first, because they qualify the costs."""
     affected = dict.fromkeys(one.rows for one in of.incomparable)
     differs = [_differs(of, rows) for rows in affected]
-    first, *others = [*differs, *(sentence(one) for one in of.break_even)]
+    speeds = {one.label: one.speed_up for one in of.sides}
+    first, *others = [*differs, *(sentence(one, speeds.get(one.run)) for one in of.break_even)]
     return Document(
         title="Warmwatch comparison: " + ", ".join(one.label for one in of.sides),
         state="",
@@ -61,8 +63,9 @@ def page(of: Comparison) -> Document:
     )
 
 
-def sentence(one: BreakEven) -> str:
+def sentence(one: BreakEven, speed_up: Measured | None = None) -> str:
     """``compiling costs 17 s and saves 17 ms a step: break-even at step 1,016``."""
+    times = f", {amounts.faster(speed_up.value)}" if speed_up else ""
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
@@ -73,10 +76,10 @@ def sentence(one: BreakEven) -> str:
         return f"{head}: {costs}; their steps do not differ beyond noise: {apart} {way}."
     if one.saves.value < 0:
         slower = _length(replace(one.saves, value=-one.saves.value))
-        text = f"{head}: {costs} and makes each step {slower} longer"
+        text = f"{head}: {costs} and makes each step {slower} longer{times}"
         until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never breaks even"
         return f"{text}: {until}."
-    saves = f"{costs} and saves {_length(one.saves)} a step"
+    saves = f"{costs} and saves {_length(one.saves)} a step{times}"
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
     return f"{head}: {saves}: break-even at step {one.step:,}{_between(one)}."
@@ -127,6 +130,13 @@ def _warnings(of: Comparison) -> Iterator[str]:
             several = f" in {len(one.slower)} periods, the worst" if len(one.slower) > 1 else ""
             text = f"{one.label} was slower than before{several} {slower_period(worst)}"
             yield f"{text}; its {rows.STEADY} and break-even include these steps"
+        if one.neighbours:
+            most, more = one.neighbours[0], len(one.neighbours) - 1
+            other = f"{most.run} ({most.id})" + (
+                f" and {counted(more, 'other run')}" if more else ""
+            )
+            share = f"{100 * most.share:.0f} % of its time: it may be slower by that"
+            yield f"{one.label} ran beside {other} on the same host, {share}"
 
 
 def _differs(of: Comparison, affected: tuple[str, ...]) -> str:
@@ -137,7 +147,8 @@ def _differs(of: Comparison, affected: tuple[str, ...]) -> str:
             pairs = zip(of.sides, one.values, strict=True)
             values = ", ".join(f"{value} in {side.label}" for side, value in pairs)
             differing.append(f"{one.what}: {values}")
-    names = "all times, memory and energy" if affected == rows.ALL else ", ".join(affected)
+    shown = ", ".join(_SPEED if name == rows.SPEED_UP else name for name in affected)
+    names = "all times, memory and energy" if affected == rows.ALL else shown
     return f"Not the same {'; '.join(differing)}; this affects {names}."
 
 
@@ -160,7 +171,7 @@ def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
 
 def _method(of: Comparison) -> Section:
     """How the figures were determined, and their limits."""
-    items = [Item(f"Speed-up and break-even are against {of.baseline}.")]
+    items = [Item(f"Speed and break-even are against {of.baseline}.")]
     if any(one.steady for one in of.sides):
         items.append(Item(f"± is {INTERVAL}."))
     items.append(
@@ -192,5 +203,4 @@ def _length(of: Measured | None) -> str | None:
 def _times(of: Measured | None) -> str | None:
     if of is None:
         return None
-    off = "" if of.uncertainty is None else f" ± {of.uncertainty:.2g}"
-    return f"{of.value:.3g}{off}"
+    return amounts.faster(of.value, of.uncertainty)

@@ -80,7 +80,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name, host: shell patterns.
-        since: earliest time at which the run was last seen.
+        since: earliest time at which the run was last seen. until: latest time at which it began.
         state: its last state. id: prefix of its id.
         shown: exact name as displayed. called: exact name without the owner.
         script: its base name. warm: whether it became warm.
@@ -90,6 +90,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     name: str | None = None
     host: str | None = None
     since: float | None = None
+    until: float | None = None
     state: str | None = None
     id: str | None = None
     shown: str | None = None
@@ -144,6 +145,7 @@ def _where(wanted: Wanted) -> tuple[str, list[Any]]:
         ("(run GLOB ? OR name GLOB ?)", _glob(wanted.name), _glob(wanted.name)),
         ("host GLOB ?", _glob(wanted.host)),
         ("seen >= ?", wanted.since),
+        ("began <= ?", wanted.until),
         ("state = ?", wanted.state),
         ("run = ?", _spelled(wanted.shown)),
         ("name = ?", _spelled(wanted.called)),

@@ -18,7 +18,7 @@ from warmwatch_monitor.modes.table import (
     Row,
 )
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import if_known, took
+from warmwatch_monitor.output.amounts import faster, if_known, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 
 _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
@@ -385,7 +385,10 @@ def _two_digits(value: float) -> str:
 def _times(one: Row) -> str | None:
     if one.speed_up is None or not one.captured:
         return None
-    return _WITHIN_NOISE if _is_no_difference(one) else f"{one.speed_up.value:.3g}"
+    if _is_no_difference(one):
+        return _WITHIN_NOISE
+    value = one.speed_up.value
+    return f"{value:.3g}" if value > 1 else faster(value)
 
 
 def _differs(one: Row) -> bool:

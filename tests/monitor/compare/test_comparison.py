@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -99,6 +100,20 @@ def test_a_run_that_was_slower_for_a_while_is_a_warning() -> None:
         "17x); load 8.9 on 2 CPUs; its steady step and break-even include these steps"
     )
     assert not any("slower" in one for one in page(compare((compiled, eager))).warnings)
+
+
+def test_a_slower_run_is_called_slower() -> None:
+    """Nobody reads a speed-up of 0.135 as 7.4 times slower."""
+    slow = break_even(side("default", 20.0, 0.39), EAGER)
+    assert "longer, 7.4 times slower: never" in sentence(slow, Measured(value=0.0527 / 0.39))
+    compiled, eager = two()
+    (rank,) = compiled.ranks
+    steps = {**rank.answer["step_seconds"], "typical": 0.192, "typical_uncertainty": 1e-3}
+    answer = {**rank.answer, "step_seconds": steps}
+    made = compare((replace(compiled, ranks=(replace(rank, answer=answer),)), eager))
+    assert made.sides[0].speed_up is not None
+    assert made.sides[0].speed_up.value == pytest.approx(0.25, rel=0.02)
+    assert re.search(r"speed .* 4 ± 0\.\d+ times slower", lines(page(made), width=80, colour=False))
 
 
 def test_an_eager_run_is_the_baseline_at_every_position() -> None:

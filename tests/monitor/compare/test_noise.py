@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from math import exp, log
 from pathlib import Path
@@ -89,6 +90,23 @@ def test_other_starts_of_a_compared_run_show_the_noise(history: Store) -> None:
     assert "gpt2: 36 ms in start0, 40 ms in start1, 44 ms in start2" in shown
     assert "their steps do not differ beyond noise: 6 ms ± " in shown
     assert "break-even at step" not in shown
+
+
+def test_a_run_beside_another_one_on_its_host_has_a_warning(history: Store) -> None:
+    mine = start(0)
+    assert mine.ended is not None
+    took = mine.ended - mine.began
+    beside = start(1, run="beside", began=mine.began + 0.75 * took)
+    before = start(2, run="before", began=mine.began - took, ended=mine.began)
+    elsewhere = start(3, run="elsewhere", host="node2", began=mine.began)
+    history.save([mine, beside, before, elsewhere])
+    shown = compared("start0", "before")
+    load = "beside beside (start1) on the same host, 25 % of its time: it may be slower by that"
+    assert f"Note: gpt2 ran {load}" in shown
+    assert shown.count("on the same host") == 1
+    (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
+    (neighbour,) = found["neighbours"]
+    assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}
 
 
 def test_without_other_starts_a_bound_is_assumed(history: Store) -> None:
