@@ -278,3 +278,57 @@ for step in range(12):
     (again,) = made["recompiled"]
     assert (again["category"], again["after_warm"], again["advice"]) == ("grad_mode", 0, None)
     assert (made["do"], made["conditions"]) == ([], {})
+
+
+EVALUATES_FIRST = """
+import time
+{imports}
+model = make().append(torch.nn.Dropout(.1))
+def optimizer(): return torch.optim.SGD(model.parameters(), lr=.1)
+def slow(graph, inputs): time.sleep(.05); return graph
+def compiled(): return torch.compile(model, backend=slow)
+def evaluate(n=4):
+    with torch.no_grad():
+        for size in (n, n, n - 1): c(torch.randn(size, 8))
+def validate(n=4):
+    model.eval(); evaluate(n); model.train()
+{body}
+before = time.monotonic_ns()
+train(c, o, 1)
+first = time.monotonic_ns() - before
+train(c, o, 3)
+result([before, first])
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c = compiled(); o = optimizer(); validate()",
+        # as nanoGPT: the optimizer's constructor imports Dynamo
+        "o = optimizer(); c = compiled(); validate()",
+        "c = compiled(); o = optimizer()\nwith warmwatch.evaluating(): evaluate()",
+        # it has no optimizer yet
+        "c = compiled(); validate(); o = optimizer()",
+        "c = compiled(); evaluate(); o = optimizer()",
+    ],
+    ids=["eval", "optimizer first", "reported", "optimizer last", "no eval"],
+)
+def test_step_1_does_not_include_an_evaluation_before_it(records: Path, body: str) -> None:
+    script = EVALUATES_FIRST.format(imports="import warmwatch", body=body)
+    before, first = result_of(records, script, plain=True)
+    slot = slots.read(slots.only(records))
+    began = slot.compile.first_step_ns - slot.compile.first_duration_ns
+    assert began >= before, "the evaluation is within it"
+    assert 0 < slot.compile.first_duration_ns <= first
+    assert slot.compile.before_first_step_ns >= 2 * 50e6, "it compiled for two sizes"
+    from click.testing import CliRunner
+
+    from warmwatch_monitor.cli import cli
+
+    environ = {"COLUMNS": "200", "WARMWATCH_STATE": "off"}
+    output = CliRunner().invoke(cli, ["report", "-v", "--dir", str(records)], env=environ).output
+    assert "(shape, before step 1)" in output
+    (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
+    assert rank.figures.steps.first_seconds == slot.compile.first_duration_ns / 1e9
+    assert rank.figures.steps.before_first_compile_seconds is not None

@@ -12,6 +12,7 @@ from typing import Any
 
 from warmwatch.hooks.phases import is_preparation, phase_of
 from warmwatch.ledger.counters import CounterStore, PytorchState
+from warmwatch.ledger.first_step import FirstStep
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 from warmwatch.shared.record import PHASES
@@ -26,9 +27,9 @@ _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 class Activities:
     """Open activities of each thread, and the counters that follow from them."""
 
-    def __init__(self, counters: CounterStore, state: PytorchState) -> None:
+    def __init__(self, counters: CounterStore, state: PytorchState, first_step: FirstStep) -> None:
         self._counters, self._block, self._store = counters, counters.block, counters.store
-        self._state = state
+        self._state, self._first_step = state, first_step
         # In the order of the threads' begins: the first has been compiling longest.
         self._stacks: dict[int, _Stack] = {}
         self._background: dict[int, _Stack] = {}  # stacks that a step has passed
@@ -49,6 +50,7 @@ class Activities:
                 block[AT["begun"]] += 1
                 self._counters.on_begin()  # after the count, so that the callback sees it
                 block[AT["first_begin_ns"]] = block[AT["first_begin_ns"]] or now
+                self._first_step.activity_began(now)
                 self._opened_episode = not block[AT["episode_began_ns"]]
                 if self._opened_episode:
                     block[AT["episode_began_ns"]] = now

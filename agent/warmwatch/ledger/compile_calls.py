@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warmwatch.ledger.counters import CounterStore, PytorchState
+from warmwatch.ledger.first_step import FirstStep
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 _MOST_WAYS = 20
@@ -32,8 +33,9 @@ class PendingCalls:
 class CompileCalls:
     """Reports what ``torch.compile`` was called with, once there is a record."""
 
-    def __init__(self, counters: CounterStore, state: PytorchState) -> None:
+    def __init__(self, counters: CounterStore, state: PytorchState, first_step: FirstStep) -> None:
         self._block, self._store, self._state = counters.block, counters.store, state
+        self._first_step = first_step
         self._ways = PendingCalls()
         self._is_open = False
 
@@ -62,6 +64,7 @@ class CompileCalls:
     def optimizer_made(self) -> None:
         if not self._block[AT["optimizers"]]:
             self._block[AT["optimizers"]] = 1
+            self._first_step.optimizer_made()
             self._store.publish(self._block)
 
     def precompiled(self, kinds: Iterable[str]) -> None:

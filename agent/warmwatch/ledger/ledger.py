@@ -18,6 +18,7 @@ from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls
 from warmwatch.ledger.counters import CounterStore, Pytorch, PytorchState, Store, counter
+from warmwatch.ledger.first_step import FirstStep
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End
@@ -89,11 +90,13 @@ class Ledger:
         self.block = counters.block
         self.block[AT["quiet_ns"]] = quiet_ns
         self._state = state = PytorchState(counters, pytorch, redact_break)
-        self._activities = Activities(counters, state)
+        first_step = FirstStep(self.block)
+        self._activities = Activities(counters, state, first_step)
         self._compilations = Compilations(counters, state, self._activities)
-        self.pausing = Pausing(counters, pytorch)
-        self._compile_calls, self._run = CompileCalls(counters, state), Run(counters, state)
-        self.marks = StepFacts(counters, state, self.pausing, self._queue, clock)
+        self.pausing = Pausing(counters, pytorch, first_step)
+        self._compile_calls = CompileCalls(counters, state, first_step)
+        self._run = Run(counters, state)
+        self.marks = StepFacts(counters, state, self.pausing, first_step, self._queue, clock)
         self._compiling = Compiling()
         self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
         self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation

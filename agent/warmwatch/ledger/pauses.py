@@ -10,6 +10,7 @@ import threading
 from array import array
 
 from warmwatch.ledger.counters import CounterStore, Pytorch
+from warmwatch.ledger.first_step import FirstStep
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 SAVING, EVALUATING = "saving", "evaluating"
@@ -195,9 +196,9 @@ class Pausing:
         pauses: those since the last step. training: the thread that marks the steps.
     """
 
-    def __init__(self, counters: CounterStore, pytorch: Pytorch) -> None:
+    def __init__(self, counters: CounterStore, pytorch: Pytorch, first_step: FirstStep) -> None:
         self._counters, self._block, self._store = counters, counters.block, counters.store
-        self._pytorch = pytorch
+        self._pytorch, self._first_step = pytorch, first_step
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
@@ -217,6 +218,7 @@ class Pausing:
         if changed := self.pauses.ended(what, thread, now, steps):
             self._counters.on_begin()  # the step around it is not regular
             if self._block[AT["evaluations"]] > evaluations:
+                self._first_step.evaluated(now)
                 self._evaluated()
         self._paused(changed)
 

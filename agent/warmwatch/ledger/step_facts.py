@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch.ledger.counters import CounterStore, PytorchState
+from warmwatch.ledger.first_step import FirstStep
 from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
@@ -141,12 +142,18 @@ class StepFacts:
         counters: CounterStore,
         state: PytorchState,
         pausing: Pausing,
+        first_step: FirstStep,
         queue: SerialQueue,
         clock: Callable[[], int],
     ) -> None:
         self._counters, self._queue, self._clock = counters, queue, clock
         self._pausing, self._pauses = pausing, pausing.pauses
+        self._first_step = first_step
         self._steps = IrregularSteps(counters, state, pausing.pauses)
+
+    def first_began(self) -> int:
+        """When step 1 began, if something has compiled."""
+        return self._first_step.began_ns
 
     def resumed(self, now: int, last: int, duration: int) -> int:
         """The length of a clean step that is not the first, without its pauses.

@@ -31,7 +31,6 @@ from warmwatch.steps.long_steps import is_long, slow_from_ns, usual_ns
 
 _BEGUN = COMPILE_INDEX["begun"]
 _SINCE = COMPILE_INDEX["active_since_ns"]
-_FIRST_BEGIN = COMPILE_INDEX["first_begin_ns"]
 _BACKGROUND, _BACKGROUND_SINCE = COMPILE_INDEX["background"], COMPILE_INDEX["background_since_ns"]
 _BACKGROUND_ENDED = COMPILE_INDEX["background_ended_ns"]
 # A step this much longer than usual may have waited for an activity that ended in it.
@@ -59,6 +58,9 @@ Buffer = bytearray | mmap.mmap
 
 class StepMarks(Protocol):
     """Receives the steps that are not regular. The ledger implements it."""
+
+    def first_began(self) -> int:
+        """When step 1 began, if something has compiled."""
 
     def resumed(self, now: int, last: int, duration: int) -> int:
         """The length of a clean step, which is not the first, without its pauses."""
@@ -209,7 +211,7 @@ class _WarmUp:
             return None
         self.early += 1
         now = now if now > last else last
-        start = last or (block[_FIRST_BEGIN] if touched else 0)
+        start = last or (self.ledger.marks.first_began() if touched else 0)
         duration = now - start if start else 0
         rest = duration - (total - self.compiled_ns) if last else 0
         self.compiled_ns, self.waited = total, waited

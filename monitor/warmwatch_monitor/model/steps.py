@@ -115,6 +115,8 @@ class Steps(Struct, frozen=True, kw_only=True):
     Attributes:
         count: all of them. first_at, last_at: when they ended.
         first_seconds, last_seconds: their length, ``None`` where nothing marked their beginning.
+        before_first_compile_seconds: compile time before step 1, as in an evaluation; ``None`` if
+        not known.
         recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
         64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
         where there are fewer, or the record is of a release that did not store them.
@@ -132,6 +134,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     last_at: float | None = None
     first_seconds: float | None = None
     last_seconds: float | None = None
+    before_first_compile_seconds: float | None = None
     recent_seconds: float | None = None
     recent_count: int | None = None
     clean: Lengths = Lengths()

@@ -109,6 +109,7 @@ def steps_of(
         first_at=epoch(header, counts.first_step_ns),
         last_at=epoch(header, steps.last_step_ns),
         first_seconds=seconds(counts.first_duration_ns),
+        before_first_compile_seconds=seconds(counts.before_first_step_ns),
         last_seconds=seconds(steps.last_duration_ns),
         recent_seconds=seconds(recent_ns) if recent else None,
         recent_count=len(recent) or None,

@@ -21,6 +21,12 @@ _REASON = 160
 _Function = tuple[str | None, str | None, int | None]
 
 
+def first_step_began(steps: Mapping[str, Any]) -> float | None:
+    """When step 1 began, from ``step_seconds`` of a rank; ``None`` if its length is not known."""
+    at, length = steps.get("first_at"), steps.get("first")
+    return None if at is None or length is None else float(at - length)
+
+
 def is_after(one: Priced, moment: float | None) -> bool:
     """Whether it ended after ``moment``, the end of an activity; its journal line comes later."""
     return moment is not None and one.began > moment
@@ -110,12 +116,15 @@ def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
 
 
 def recompiled(
-    of: Iterable[Priced], varying: Sequence[Mapping[str, Any]], warm_at: float | None
+    of: Iterable[Priced],
+    varying: Sequence[Mapping[str, Any]],
+    warm_at: float | None,
+    first_began: float | None = None,
 ) -> tuple[Recompiled, ...]:
     """Recompiles by function, category and cause, most expensive first.
 
     ``varying``: dimensions that changed, as in ``/status``. ``warm_at``: when the first
-    warm-up was over.
+    warm-up was over. ``first_began``: when step 1 began.
     """
     every = tuple(of)
     trained = frozenset(one.id for one in every if one.id and "backward" in one.kinds)
@@ -123,7 +132,8 @@ def recompiled(
     for one in every:
         if one.category:
             without = "backward" not in one.kinds and _is_without_grad(one.reason or "", trained)
-            between_steps = one.evaluating or without
+            before = first_began is not None and one.ended <= first_began
+            between_steps = one.evaluating or without or before
             why = cause(one.category, one.kinds[0], one.reason)
             found.setdefault((_whose(one), one.category, between_steps, why), []).append(one)
     made = (_group(*key[:3], times, varying, warm_at) for key, times in found.items())

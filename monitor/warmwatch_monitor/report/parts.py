@@ -89,7 +89,8 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     steps: tuple[int, ...] = ()
     """Number of steps completed before each: it was in the step after."""
     between_steps: bool = False
-    """Whether they were in calls without gradients, such as an evaluation, not in steps."""
+    """Whether they were in no step: before step 1, or in calls without gradients, such as an
+    evaluation."""
     reasons: tuple[str, ...] = ()
     """Each reason once, in plain words if available, else in PyTorch's."""
     advice: str | None = None

@@ -14,7 +14,14 @@ from warmwatch_monitor.model import CATEGORIES, LimitedBy, limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step, took
 from warmwatch_monitor.report.changes import changed
-from warmwatch_monitor.report.compilations import added, functions, places, priced, recompiled
+from warmwatch_monitor.report.compilations import (
+    added,
+    first_step_began,
+    functions,
+    places,
+    priced,
+    recompiled,
+)
 from warmwatch_monitor.report.costs import costs, to_do
 from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
 from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
@@ -170,7 +177,12 @@ def _of_rank(
     rank, compile = summary.answer, summary.answer["compile"]
     first, worth = rank["warmup"].get("first"), rank["worth"] or {}
     steady = _steady(rank)
-    again = recompiled(compiled, compile["varying"], first["ended_at"] if first else None)
+    again = recompiled(
+        compiled,
+        compile["varying"],
+        first["ended_at"] if first else None,
+        first_step_began(rank["step_seconds"]),
+    )
     breaks = tuple(
         Break(reason=one["reason"], count=one["count"], advice=break_remedy(one["reason"]))
         for one in compile["breaks"]

@@ -585,6 +585,16 @@ def test_compilations_of_an_evaluation_are_between_steps() -> None:
     assert "(grad_mode, before step 1" in output
 
 
+def test_what_compiled_before_step_1_is_not_in_it() -> None:
+    """As in an evaluation that nothing reported: step 1 began later."""
+    answers = {"step_seconds.first_at": a.AGAIN.ended + 20, "step_seconds.first": 15.0}
+    early = replace(a.AGAIN, step=0)
+    for at, when in ((early.ended, "before step 1"), (early.ended + 10, "in step 1")):
+        compiled = [a.FORWARD, replace(early, ended=at)]
+        output = " ".join(text(a.finished(compiled=compiled, answers=answers)).split())
+        assert f"(shape, {when})" in output
+
+
 def test_a_warm_cache_leaves_open_whether_an_evaluation_ran_within_a_step() -> None:
     """The backward of the training's own graph came out of a cache: no record of it, and none of
     the direction in which the grad mode changed.

@@ -8,6 +8,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.phrases import duration, step_length
 from warmwatch.shared.reasons import plain
+from warmwatch.shared.record import Slot
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.status.words.evidence import evidence
@@ -411,6 +412,24 @@ def test_evidence_of_a_warming_rank_is_its_clean_steps_and_the_parts_of_step_1()
         "1 clean step since the last activity ended",
         "step 1 held 113.2 s of compile activity",
     ]
+
+
+def _evaluated_first(state: Slot, **counts: int) -> Slot:
+    """``state``, with 20 s of its compile time in an evaluation before step 1."""
+    counts = {"before_first_step_ns": 20 * b.SECOND, **counts}
+    return replace(state, compile=replace(state.compile, **counts))
+
+
+def test_compilation_before_step_1_is_no_part_of_it() -> None:
+    short = b.WARMING.compile.first_duration_ns - 20 * b.SECOND
+    assert evidence_of(b.view(_evaluated_first(b.WARMING, first_duration_ns=short)))[-1] == (
+        "step 1 held 93.2 s of compile activity, 20.0 s came before it"
+    )
+
+
+def test_compilation_before_a_step_1_that_is_under_way_is_no_part_of_it() -> None:
+    waits = _evaluated_first(between(0.1).record.slot)
+    assert "first step under way, 8.0 s of it compiling" in summary(b.snapshot(b.view(waits)))
 
 
 def test_step_1_does_not_include_later_compilation() -> None:

@@ -8,7 +8,9 @@ So the hook's code is marked as skipped, once, and only its rare calls are wrapp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -45,7 +47,8 @@ def install_created(listener: Listener) -> Installed:
     """Report each new optimizer, from the method that every constructor and unpickling calls.
 
     Separates a new training's optimizer from one that alternates with the leader. One that compiled
-    code creates is not reported: Dynamo traces the report away.
+    code creates is not reported: Dynamo traces the report away. The first constructor of a process
+    may import Dynamo, which calls this function, after it has called that method.
     """
     global _on_created, _original, _is_compiling
     with look_up():
@@ -64,7 +67,18 @@ def install_created(listener: Listener) -> Installed:
         _original = original
     _is_compiling, _on_created = is_compiling, listener.created
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
+    for optimizer in _under_construction(Optimizer.__init__.__code__):
+        quietly("hooks.optimizer", listener.created, optimizer)
     return Installed(uninstall=uninstall)
+
+
+def _under_construction(constructor: CodeType) -> Iterator[Any]:
+    """The optimizers whose constructor the calling thread runs."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code is constructor:
+            yield frame.f_locals["self"]
+        frame = frame.f_back
 
 
 def _patch_step_function(optimizer: Any) -> None:

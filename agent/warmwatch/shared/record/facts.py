@@ -112,7 +112,8 @@ class CompileCounts(NamedTuple):
             activity has begun since.
         activities_seen: ``begun`` at the last irregular step; if it differs now, activity has begun
             since and there are no clean steps.
-        first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1.
+        first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1, which begins as
+            ``warmwatch.ledger.first_step`` decides.
         irregular_step_ns: mark of the last step that was the first or had activity; all since were
             clean. clean_sum_ns: total length of the clean steps before it.
         compile_step_sum_ns: total length of steps with activity. longest_rest_ns: the longest of
@@ -174,6 +175,8 @@ class CompileCounts(NamedTuple):
         clean_sum_before_ns: ``clean_sum_ns`` at step ``clean_after``.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
+        before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
+            if that step is not marked.
     """
 
     begun: int = 0
@@ -264,6 +267,7 @@ class CompileCounts(NamedTuple):
     evaluation_batches_ns: int = 0
     requested_at: int = 0
     clean_sum_before_ns: int = 0
+    before_first_step_ns: int = 0
 
 
 class Identity(NamedTuple):

@@ -46,7 +46,9 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """Lengths of steps. Median and p99 are of clean steps, within 2.5 % of the true ones."""
 
     first: Seconds | None = None
-    """Length of step 1, with most of the compile time."""
+    """Length of step 1, from its first compile activity; without an evaluation before it. Null if
+    nothing compiled.
+    """
     first_at: Epoch | None = None
     """When the first step ended; null before it."""
     last: Seconds | None = None

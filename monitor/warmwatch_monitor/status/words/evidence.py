@@ -149,9 +149,14 @@ def _first_step(view: RankView) -> Iterator[str]:
         return
     if compile.last_end_at > steps.first_at:
         return
-    inside = steps.first_seconds is not None and compile.seconds <= steps.first_seconds
-    held = f"{compile.seconds:.1f} s of compile activity"
-    yield f"step 1 held {held}" if inside else f"{held} before the end of step 1, none after it"
+    before = steps.before_first_compile_seconds or 0.0
+    held = compile.seconds - before
+    if steps.first_seconds is None or held > steps.first_seconds:
+        whole = f"{compile.seconds:.1f} s of compile activity"
+        yield f"{whole} before the end of step 1, none after it"
+        return
+    earlier = f", {before:.1f} s came before it" if before else ""
+    yield f"step 1 held {held:.1f} s of compile activity{earlier}"
 
 
 def _throughput(view: RankView) -> Iterator[str]:

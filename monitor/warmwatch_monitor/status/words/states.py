@@ -166,10 +166,12 @@ def _off(view: RankView) -> tuple[Clause, ...]:
 
 
 def _no_step_yet(view: RankView) -> StateText:
-    quiet, spent = view.figures.progress.quiet_seconds, view.figures.compile.seconds
+    quiet = view.figures.progress.quiet_seconds
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
-        held = f"{duration(spent)} of it compiling"
-        return f"first step under way, {held}; nothing compiles at this moment", ()
+        before = view.figures.steps.before_first_compile_seconds or 0.0
+        spent = view.figures.compile.seconds - before
+        held = f", {duration(spent)} of it compiling" if spent > 0 else ""
+        return f"first step under way{held}; nothing compiles at this moment", ()
     if view.figures.steps.optimizer:
         return f"no step yet; nothing has compiled for {duration(quiet)}", ()
     if view.figures.warmups.quiet_limit_seconds is not None:

@@ -1,0 +1,80 @@
+"""When step 1 began: not with what compiled in an evaluation, or before there was an optimizer."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.ranks import Rank
+
+
+def compile(rank: Rank, seconds: float, kind: str = "forward") -> None:
+    rank.ledger.begin("dynamo")
+    rank.wait(seconds)
+    rank.ledger.compilation(kind, {"id": "0/0"})
+    rank.ledger.end("dynamo")
+
+
+def evaluate(rank: Rank, compiling: float) -> None:
+    rank.ledger.pause_began("evaluating")
+    if compiling:
+        compile(rank, compiling)
+    rank.wait(3)
+    rank.ledger.pause_ended("evaluating")
+
+
+def first(rank: Rank) -> tuple[float, float]:
+    """The length of step 1, and the compile time before it."""
+    rank.wait(1)
+    rank.step()
+    counts = rank.slot().compile
+    return counts.first_duration_ns / 1e9, counts.before_first_step_ns / 1e9
+
+
+@pytest.mark.parametrize("evaluations", [1, 2])
+def test_an_evaluation_before_it_is_no_part_of_step_1(evaluations: int) -> None:
+    rank = Rank()
+    for _ in range(evaluations):
+        evaluate(rank, 20)
+        rank.wait(5)
+    compile(rank, 10)
+    assert first(rank) == (11, 20 * evaluations)
+
+
+def test_it_begins_with_the_end_of_the_evaluation_if_nothing_compiles_after_it() -> None:
+    rank = Rank()
+    evaluate(rank, 20)
+    rank.wait(5)
+    assert first(rank) == (6, 20)
+
+
+def test_an_eager_evaluation_changes_nothing() -> None:
+    rank = Rank()
+    evaluate(rank, 0)
+    compile(rank, 10)
+    assert first(rank) == (11, 0)
+
+
+def test_it_does_not_begin_before_there_is_an_optimizer() -> None:
+    rank = Rank()
+    compile(rank, 20)
+    rank.ledger.optimizer_made()
+    rank.wait(5)
+    compile(rank, 10)
+    rank.ledger.optimizer_made()  # of a second model
+    assert first(rank) == (11, 20)
+
+
+def test_an_optimizer_may_be_made_within_it() -> None:
+    rank = Rank()
+    compile(rank, 20)
+    compile(rank, 10, "backward")
+    rank.ledger.optimizer_made()
+    compile(rank, 2)
+    assert first(rank) == (33, 0)
+
+
+def test_an_optimizer_after_all_compilations_leaves_the_first_one_as_its_begin() -> None:
+    rank = Rank()
+    compile(rank, 20)
+    rank.ledger.optimizer_made()
+    assert first(rank) == (21, 0)
