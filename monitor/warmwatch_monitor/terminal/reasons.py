@@ -23,20 +23,45 @@ class _Reason(NamedTuple):
     head: str
     advice: str
     times: int
+    seconds: float = 0.0
 
 
-def reasons(runs: Sequence[dict[str, Any]], most: int = _MOST) -> list[tuple[str, str]]:
+def reasons(
+    runs: Sequence[dict[str, Any]], most: int = _MOST, *, remedies: int | None = None
+) -> list[tuple[str, str]]:
     """The last ``most`` of each kind, without duplicates, the worst run first, and how many more.
 
-    Several may have the same advice: only the last of these has it.
+    Several may have the same advice: only the last of these has it. ``remedies``: how many to show,
+    those against the most compile time; a line counts the others.
     """
     ordered = sorted(runs, key=lambda run: (place(run["state"]), run["run"]))
     found = [
         *_lines(ordered, most, _recompiles, "recompiles", "recompile"),
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
-    last = {advice: at for at, (_, advice) in enumerate(found)}
-    return [(words, advice * (last[advice] == at)) for at, (words, advice) in enumerate(found)]
+    last = {one.advice: at for at, (_, one) in enumerate(found) if one.advice}
+    cost = dict.fromkeys(last, 0.0)
+    for _, one in found:
+        if one.advice:
+            cost[one.advice] += one.seconds
+    shown = set(sorted(cost, key=lambda advice: -cost[advice])[:remedies])
+    texts = [
+        (words, one_line(one.advice, _LONGEST_ADVICE))
+        if one.advice in shown and last[one.advice] == at
+        else (words, "")
+        for at, (words, one) in enumerate(found)
+    ]
+    if more := len(cost) - len(shown):
+        texts.append(
+            (f"and {counted(more, 'more remedy', 'more remedies')}: {_report_of(runs)}", "")
+        )
+    return texts
+
+
+def _report_of(runs: Sequence[dict[str, Any]]) -> str:
+    from shlex import quote  # few answers leave something out
+
+    return f"warmwatch report {quote(runs[0]['run']) if len(runs) == 1 else 'RUN'}"
 
 
 def _lines(
@@ -45,7 +70,7 @@ def _lines(
     of_rank: Callable[[Rank], Iterator[_Reason]],
     total: str,
     what: str,
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, _Reason]]:
     """Each reason of a run once, in the words of the first rank that has it."""
     known: dict[tuple[str, str], _Reason] = {}
     more = 0
@@ -55,7 +80,7 @@ def _lines(
             of_it: dict[str, _Reason] = {}
             for one in of_rank(rank):
                 before = of_it.get(one.text)
-                of_it[one.text] = before._replace(times=before.times + one.times) if before else one
+                of_it[one.text] = _both(before, one) if before else one
             listed = sum(one.times for one in of_it.values())
             unlisted = max(unlisted, (rank["compile"].get(total) or 0) - listed)
             for text, one in of_it.items():
@@ -65,16 +90,14 @@ def _lines(
     every = list(known.items())
     for (run_name, text), one in every[:most]:
         whose = f"{run_name}: " if len(runs) > 1 else ""
-        yield (
-            f"{whose}{one.head}: {one_line(text, _LONGEST)}",
-            one_line(one.advice, _LONGEST_ADVICE),
-        )
+        yield f"{whose}{one.head}: {one_line(text, _LONGEST)}", one
     more += sum(one.times for _, one in every[most:])
     if every and more:
-        from shlex import quote  # few answers leave out a reason
+        yield f"and {counted(more, f'more {what}')}: {_report_of(runs)} -v", _Reason("", "", "", 0)
 
-        name = quote(runs[0]["run"]) if len(runs) == 1 else "RUN"
-        yield f"and {counted(more, f'more {what}')}: warmwatch report {name} -v", ""
+
+def _both(one: _Reason, other: _Reason) -> _Reason:
+    return one._replace(times=one.times + other.times, seconds=one.seconds + other.seconds)
 
 
 def _recompiles(rank: Rank) -> Iterator[_Reason]:
@@ -83,7 +106,9 @@ def _recompiles(rank: Rank) -> Iterator[_Reason]:
             seconds = one.get("total_seconds", one["seconds"])
             took = "" if seconds is None else f" in {duration(seconds)}"
             head = f"recompiled{took} ({one['category']}){_what(one)}"
-            yield _Reason(one.get("plain") or one["reason"], head, one["advice"] or "", 1)
+            yield _Reason(
+                one.get("plain") or one["reason"], head, one["advice"] or "", 1, seconds or 0.0
+            )
 
 
 def _what(one: dict[str, Any]) -> str:

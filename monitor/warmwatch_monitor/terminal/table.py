@@ -183,12 +183,12 @@ def lines(
     """The whole picture. ``wrap``: break the sentences at ``width`` too; the table always does."""
     text_lines = wrapped(overview(answer), width if wrap else None)
     for words in answer.get("details", ()):
-        text_lines += wrapped(words, width if wrap else None, indent="  ")
+        text_lines += wrapped(words, width if wrap else None, indent="  ", hanging="    ")
     if answer["runs"]:
         text_lines += table(answer["runs"], now, width, colour=colour, every_rank=every_rank)
     for words in _worth(answer["runs"]):
         text_lines += wrapped(words, width if wrap else None)
-    for words, advice in reasons(answer["runs"]):
+    for words, advice in reasons(answer["runs"], remedies=1):
         text_lines += wrapped(words, width if wrap else None)
         text_lines += wrapped(advice, width if wrap else None, indent="    ") if advice else []
     return text_lines
@@ -279,8 +279,10 @@ def line(
     return _GAP.join(parts).rstrip()
 
 
-def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """``text`` in lines of ``width``, if there is a width."""
+def wrapped(
+    text: str, width: int | None, indent: str = "", hanging: str | None = None
+) -> list[str]:
+    """``text`` in lines of ``width``, if there is a width. ``hanging``: of all but the first."""
     if width is None:
         return [indent + text]
     import textwrap  # a pipe has no width
@@ -288,7 +290,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
     return textwrap.wrap(
         *(text, max(width, 20)),
         initial_indent=indent,
-        subsequent_indent=indent or "  ",
+        subsequent_indent=hanging or indent or "  ",
         break_on_hyphens=False,
         break_long_words=False,
     ) or [""]

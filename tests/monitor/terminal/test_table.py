@@ -21,6 +21,7 @@ from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankV
 from warmwatch_monitor.output.states import STYLES, overview
 from warmwatch_monitor.status.words.conditions import conditions
 from warmwatch_monitor.terminal.functions import functions
+from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import lines
 
 NOW = b.EPOCH
@@ -218,6 +219,30 @@ def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None
     advice = output.index(next(line for line in output if line.startswith("    ")))
     assert not [line for line in output[:advice][-2:] if not line.startswith("recompiled")]
     assert not [line for line in output[advice:] if line.startswith("recompiled")], "once"
+
+
+def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counted() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    compile = answer["runs"][0]["ranks"][0]["compile"]
+    last = compile["last"][0]
+    compile["last"] = [
+        {**last, "plain": plain, "advice": advice, "seconds": seconds, "total_seconds": seconds}
+        for plain, advice, seconds in [("a", "cheap", 3.0), ("b", "dear", 2.0), ("c", "dear", 2.0)]
+    ]
+    compile["recompiles"] = 3
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert [line for line in output if line.startswith("    ")] == ["    dear"]
+    assert output[-1] == "and 1 more remedy: warmwatch report gpt2"
+    assert [advice for _, advice in reasons(answer["runs"]) if advice] == ["dear", "cheap"]
+
+
+def test_a_wrapped_detail_has_a_hanging_indent() -> None:
+    answer = {**status(b.snapshot(b.in_every_state()["warm"])), "details": ["word " * 30, "next"]}
+    output = lines(answer, now=NOW, width=80, wrap=True, colour=False)
+    details = [
+        line for line in output if line.startswith("  ") and ("word" in line or "next" in line)
+    ]
+    assert [len(line) - len(line.lstrip()) for line in details] == [2, 4, 2]
 
 
 @pytest.mark.parametrize(("recompiles", "more"), [(2, None), (3, "1 more recompile"), (9, "7 m")])
