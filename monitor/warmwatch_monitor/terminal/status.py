@@ -135,6 +135,8 @@ def status(
             _mention_report(error, history)
         raise
     seen.write()
+    if view.watch is None and (why := _why_trouble(answer)):
+        note(why)
     ctx.exit(exit_code(answer))
 
 
@@ -228,15 +230,37 @@ def exit_code(answer: Answer | None) -> int:
     if answer is None or not answer["runs"]:
         unread = answer is not None and why_incomplete(answer, os.geteuid())
         return UNREAD if unread else NO_RUN
-    if any(_needs_a_person(rank) for run in answer["runs"] for rank in run["ranks"]):
+    if any(map(_needs_attention, answer["runs"])):
         return TROUBLE
     state = least_advanced(State(run["state"]) for run in answer["runs"])
     return next(code for code, states in CODES.items() if state in states)
 
 
-def _needs_a_person(rank: Answer) -> bool:
-    holds = {one["condition"] for one in rank["conditions"]}
-    return State(rank["state"]) not in ENDED and bool(holds & NEEDS_ATTENTION)
+def _why_trouble(answer: Answer | None) -> str:
+    """Which of several runs make the exit code 4; empty if it is another code, or all runs do."""
+    if answer is None or exit_code(answer) != TROUBLE:
+        return ""
+    runs = answer["runs"]
+    attention = [(run, known) for run in runs if (known := _needs_attention(run))]
+    ended = all(State(run["state"]) in ENDED for run in runs)
+    broken = [run for run in runs if State(run["state"]) in CODES[TROUBLE]]
+    counted = [run for run in broken if ended or State(run["state"]) not in ENDED]
+    parts = [
+        f"{plain(run['run'])} needs attention ({', '.join(known)})" for run, known in attention
+    ]
+    parts += [f"{plain(run['run'])} {run['state']}" for run in counted if not _needs_attention(run)]
+    if len(parts) == len(runs):
+        return ""
+    more = [f"{len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
+    why = ", ".join([*parts[:_NAMED], *more])
+    return f"exit code {TROUBLE}: {why}; warmwatch status RUN has the code of one run"
+
+
+def _needs_attention(run: Answer) -> list[str]:
+    """The conditions of its living ranks that need attention."""
+    living = [rank for rank in run["ranks"] if State(rank["state"]) not in ENDED]
+    holds = {one["condition"] for rank in living for one in rank["conditions"]}
+    return sorted(holds & NEEDS_ATTENTION)
 
 
 def _split(answer: Answer, *, ended: bool) -> tuple[Answer, list[Answer]]:

@@ -95,6 +95,20 @@ def test_with_several_runs_the_code_is_that_of_the_least_advanced_one(tmp_path: 
         assert run("a", "--dir", str(tmp_path)).exit_code == 0
 
 
+def test_a_code_of_4_by_some_of_several_runs_names_them(tmp_path: Path) -> None:
+    write_record(tmp_path, ended(warm("good"), "finished"), name="good")
+    write_record(tmp_path, ended(warm("bad"), "failed"), name="bad")
+    whole, good, bad = (run(*name, "--dir", str(tmp_path)) for name in ([], ["good"], ["bad"]))
+    assert (whole.exit_code, good.exit_code, bad.exit_code) == (4, 0, 4)
+    assert whole.stderr == (
+        "exit code 4: bad failed; warmwatch status RUN has the code of one run\n"
+    )
+    assert (good.stderr, bad.stderr) == ("", "")
+    with held(write_record(tmp_path, warm("living"), name="living")):
+        alive = run("--dir", str(tmp_path))
+    assert (alive.exit_code, alive.stderr) == (0, "")
+
+
 def test_the_table_has_a_row_for_each_rank(tmp_path: Path) -> None:
     one = write_record(tmp_path, warm(rank=0), name="0")
     two = write_record(tmp_path, compiling(rank=1), name="1")
