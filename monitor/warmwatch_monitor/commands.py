@@ -18,7 +18,7 @@ COMMANDS = {
     "run": ("warmwatch_monitor.run.command", "Run a training with the agent attached."),
     "report": ("warmwatch_monitor.report.command", "Where the time of a run went."),
     "compare": ("warmwatch_monitor.compare.command", "Runs side by side, and the break-even."),
-    "runs": ("warmwatch_monitor.terminal.runs", "List earlier runs, newest first."),
+    "runs": ("warmwatch_monitor.terminal.runs", "List runs: the living, then earlier ones."),
     "export": ("warmwatch_monitor.export.command", "A run as a Perfetto trace, CSV or Parquet."),
     "modes": ("warmwatch_monitor.modes.command", "Measure a script in each mode of torch.compile."),
     "check": ("warmwatch_monitor.check.command", "Fail in CI if a training compiles more."),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from warmwatch.shared.values import printable
-from warmwatch_monitor.history.rows import RowError
-from warmwatch_monitor.model.run_summary import Epoch
+from warmwatch_monitor.history.rows import RowError, run_row
+from warmwatch_monitor.model.run_summary import Epoch, RunSummary
 
 if TYPE_CHECKING:
     import sqlite3  # which not every Python has
@@ -99,6 +100,20 @@ class Wanted(Struct, frozen=True, kw_only=True):
     warm: bool | None = None
     limit: int = 0
     skip: int = 0
+
+
+def entry(summary: RunSummary) -> Listed:
+    """The list entry of a run that may not be in the history."""
+    row = run_row(summary)
+    return Listed(**{name: row[name] for name in Listed.__struct_fields__})
+
+
+def is_wanted(one: Listed, wanted: Wanted) -> bool:
+    """Whether a run matches, as the query of the database does: by name, host, time and state."""
+    named = wanted.name is None or any(fnmatchcase(x, wanted.name) for x in (one.run, one.name))
+    hosted = wanted.host is None or fnmatchcase(one.host or "", wanted.host)
+    recent = wanted.since is None or one.seen >= wanted.since
+    return named and hosted and recent and wanted.state in (None, one.state)
 
 
 def count(connection: sqlite3.Connection, wanted: Wanted) -> int:

@@ -1,4 +1,4 @@
-"""``warmwatch runs``: lists earlier runs, newest first."""
+"""``warmwatch runs``: lists the living runs, then earlier ones, newest first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
@@ -20,9 +20,13 @@ from warmwatch_monitor.errors import StoreError, UsageError
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.console import as_json, draw, has_colour, plain, say, width
-from warmwatch_monitor.settings import NO_SQLITE, load_history_settings
+from warmwatch_monitor.output.summary import shortened
+from warmwatch_monitor.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.table import brief, cell_width, fitting, header, line
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.history.store import Store
 
 Run = dict[str, Any]
 
@@ -35,7 +39,7 @@ class RunsDocument(Struct, frozen=True, kw_only=True):
     database: str
     """Path of the history."""
     runs: list[Listed]
-    """The runs, newest first."""
+    """The runs: living ones first, then earlier ones, newest first."""
 
 
 _LEFT = frozenset({"id", "run", "state", "began", "host", "mode"})
@@ -66,7 +70,7 @@ def _row(run: Run, now: float) -> dict[str, str]:
     a_step = run["step_seconds"]
     return {
         "id": run["id"],
-        "run": run["run"],
+        "run": shortened(run["run"]),
         "state": f"{run['state']}?" if is_unseen(run, now) else run["state"],
         "began": _when(run["began"], now),
         "took": brief(max(0.0, ended - run["began"])),
@@ -108,13 +112,13 @@ def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:
 _LIMIT = 20
 _MOST = 1_000_000_000
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_HELP = f"""List earlier runs, newest first.
+_HELP = f"""List the living runs, then earlier ones, newest first.
 
-A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `report`,
-`run --watch` and `run --report` store the runs whose end they see. Other commands accept a run's
-id, the beginning of its id, its name (the latest start), or NAME~1 (the start before). Nothing
-leaves this machine. docs/reference/history.md describes what is stored, where and for how long
-(WARMWATCH_STATE).
+A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `runs`,
+`report`, `run --watch` and `run --report` store the runs whose end they see. Other commands accept
+a run's id, the beginning of its id, its name (the latest start), or NAME~1 (the start before).
+Nothing leaves this machine. docs/reference/history.md describes what is stored, where and for how
+long (WARMWATCH_STATE).
 
 \b
 Exit code: 0 listed; also if the history is empty
@@ -178,14 +182,53 @@ def runs(
     store = Store(settings)
     most = _LIMIT if limit is None else limit
     wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
-    listed = store.listed(wanted)
+    living = _living(settings)
+    listed, in_all = _with_living(store, wanted, living)
     filtered = any(one is not None for one in (name, host, since, state))
     if is_json:
         say(as_json(RunsDocument(database=str(store.path), runs=listed)))
     else:
         found = [plain(asdict(one)) for one in listed]
-        _show(found, store.count(wanted), store.path, filtered=filtered)
+        _show(found, in_all, store.path, filtered=filtered)
+        if any(
+            lives(one) and one["id"] not in living and not is_unseen(one, time.time())
+            for one in found
+        ):
+            say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
     ctx.exit(5 if filtered and not listed else 0)
+
+
+def _living(settings: HistorySettings) -> Mapping[str, Listed]:
+    """The living runs by id, from their records. Writes those that have ended to the history."""
+    from warmwatch_monitor.client.answers import make_poller, settings_from
+    from warmwatch_monitor.history.listing import entry
+    from warmwatch_monitor.history.summaries import summarize_run
+    from warmwatch_monitor.history.writer import HistoryWriter
+
+    ended = HistoryWriter(settings)
+    snapshot = make_poller(settings_from(observe="off")).poll_once()
+    ended.take(snapshot)
+    ended.write()
+    found = (entry(summarize_run(run, snapshot)) for run in snapshot.runs if run.living)
+    return {one.id: one for one in found}
+
+
+def _with_living(
+    store: Store, wanted: Wanted, living: Mapping[str, Listed]
+) -> tuple[list[Listed], int]:
+    """The runs to show, the living ones first, and how many there are regardless of the limit."""
+    from msgspec.structs import replace
+
+    from warmwatch_monitor.history.listing import is_wanted
+
+    first = [one for one in living.values() if is_wanted(one, wanted)]
+    first.sort(key=lambda one: -one.began)
+    most = wanted.limit and wanted.limit + len(living)
+    stored = store.listed(replace(wanted, limit=most))
+    earlier = [one for one in stored if one.id not in living]
+    again = sum(store.count(replace(wanted, id=id)) for id in living)  # as they were a minute ago
+    shown = [*first, *earlier]
+    return shown[: wanted.limit or None], store.count(wanted) - again + len(first)
 
 
 def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, filtered: bool) -> None:
@@ -194,8 +237,6 @@ def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, filtered
         more = f"{len(found)} of {all_of_them} runs (--limit 0: all)"
         whole = "1 run" if all_of_them == 1 else f"{all_of_them} runs"
         say(f"{more if len(found) < all_of_them else whole}, in {path}")
-        if any(lives(run) and not is_unseen(run, time.time()) for run in found):
-            say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
     elif filtered:
         say(f"no such run in {path}; `warmwatch runs` lists the runs")
     else:

@@ -74,6 +74,30 @@ def test_a_live_run_s_entry_may_be_a_minute_old(tmp_path: Path) -> None:
     )
 
 
+def test_living_runs_come_first_as_they_are_now_and_match_the_filters(tmp_path: Path) -> None:
+    filled(tmp_path / "state")
+    paths = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path / "records")}
+    write_record(tmp_path / "records", ended(warm("over"), "finished"), name="over")
+
+    def shown(*words: str) -> list[list[str]]:
+        done = warmwatch("runs", *words, COLUMNS="80", **paths)
+        assert done.stderr == ""
+        return [line.split()[1:3] for line in done.stdout.splitlines()[1:]]
+
+    with held(write_record(tmp_path / "records", compiling("l" * 60), name="living")):
+        cut = f"{'l' * 24}...{'l' * 13}"
+        assert shown()[:2] == [[cut, "compiling"], ["over", "finished"]]
+        assert shown("--limit", "1") == [[cut, "compiling"], ["of", "5"]]
+        assert shown("--state", "compiling") == [[cut, "compiling"], ["run,", "in"]]
+        assert shown("--name", "bert", "--host", "node*")[0] == ["bert", "warm?"]
+        # the history may have it as it was a minute ago
+        document = json.loads(warmwatch("runs", "--json", "--limit", "1", **paths).stdout)
+        (living,) = document["runs"]
+        a.store(tmp_path / "state").save([a.living(living["id"], run="l" * 60, seen=time.time())])
+        assert shown("--limit", "1") == [[cut, "compiling"], ["of", "5"]]
+        assert [row[0] for row in shown()].count(cut) == 1
+
+
 def test_filters_select_runs_and_json_has_every_field(tmp_path: Path) -> None:
     filled(tmp_path)
 
