@@ -55,7 +55,7 @@ def figures(
             clean=Lengths(
                 count=(series.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
                 sum_seconds=series.values("step_seconds_sum", ("clean",)).get("clean"),
-                median=series.value("steady_step_seconds"),
+                reported=series.value("steady_step_seconds"),
             ),
             tokens=series.count("tokens_total"),
             samples=series.count("samples_total"),

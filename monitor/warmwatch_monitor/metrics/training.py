@@ -143,8 +143,9 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_steady_step_seconds",
-        "Median length of the clean steps of the whole run, within 2.5 % of the true one.",
-        lambda view: view.figures.steps.clean.median,
+        "Length of a clean step of the whole run: their mean if they are similar or have several "
+        "lengths in turn, else their median.",
+        lambda view: view.figures.steps.clean.typical,
     ),
     gauge(
         "warmwatch_recent_step_seconds",

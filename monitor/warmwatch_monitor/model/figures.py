@@ -152,7 +152,7 @@ class Gain(Struct, frozen=True, kw_only=True):
 
 def beyond_steady_seconds(steps: Steps) -> float | None:
     """Cost of the compiler: how much longer the affected steps took than clean steps."""
-    steady, touched = steps.clean.median, steps.touched
+    steady, touched = steps.clean.typical, steps.touched
     if steady is None or not touched.count or touched.sum_seconds is None:
         return None
     return touched.sum_seconds - touched.count * steady

@@ -45,6 +45,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
         count, sum_seconds: how many, and together.
         median, longest: seconds, to the accuracy of a bin; ``None`` where no step is known.
         bins: their histogram, for the properties, which few polls need; ``None`` if not known.
+        reported: ``typical``, from a source that has no median.
     """
 
     count: int | None = None
@@ -52,6 +53,7 @@ class Lengths(Struct, frozen=True, kw_only=True):
     median: float | None = None
     longest: float | None = None
     bins: Sequence[int] | None = None
+    reported: float | None = None
 
     @property
     def upto(self) -> tuple[int, ...] | None:
@@ -86,6 +88,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
     @property
     def typical(self) -> float | None:
         """Typical length of one of them (see ``record.typical``); exact if all have one length."""
+        if self.reported is not None:
+            return self.reported
         return record.typical(self.count, self.sum_seconds, self.median, self.bins or ())
 
     @property

@@ -183,7 +183,7 @@ def cost(steps: Steps) -> schema.Cost:
     """Compile cost so far: how much longer the affected steps took than clean steps."""
     return schema.Cost(
         first_step_seconds=steps.first_seconds,
-        steady_step_seconds=steps.clean.median,
+        steady_step_seconds=steps.clean.typical,
         beyond_steady_seconds=beyond_steady_seconds(steps),
         steps_touched=steps.touched.count,
     )

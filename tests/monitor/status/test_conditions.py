@@ -151,10 +151,11 @@ def test_a_background_compilation_is_not_called_warm() -> None:
 
 def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_ones() -> None:
     (rank,) = status(b.snapshot(b.view(b.WARM)))["runs"][0]["ranks"]
-    cost, steady = rank["cost"], rank["step_seconds"]["median"]
+    cost, steady = rank["cost"], rank["step_seconds"]["typical"]
     touched = sum(b.WARM.compile_bins)
     total = b.WARM.compile.compile_step_sum_ns / 1e9
     assert cost["steps_touched"] == touched > 0
+    assert cost["steady_step_seconds"] == steady
     assert cost["beyond_steady_seconds"] == pytest.approx(total - touched * steady)
 
 

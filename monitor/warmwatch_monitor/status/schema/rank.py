@@ -145,7 +145,7 @@ class Cost(Struct, frozen=True, kw_only=True):
     first_step_seconds: Seconds | None = None
     """Length of step 1."""
     steady_step_seconds: Seconds | None = None
-    """Median length of the clean steps."""
+    """Length of a clean step: `typical` of `step_seconds`."""
     beyond_steady_seconds: Seconds | None = None
     """How much longer the steps with compile activity took than clean ones would."""
     steps_touched: int | None = None
