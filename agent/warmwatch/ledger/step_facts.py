@@ -175,16 +175,18 @@ class StepFacts:
         seen: int,
         touched: bool,
         baseline: bool = False,
-    ) -> int:
+    ) -> tuple[int, int]:
         """An irregular step was marked: the first one, one with activity, or a ``baseline``'s.
 
         ``seen``: the number of activities begun by then. ``touched``: some were within this step,
-        which took ``rest`` nanoseconds without them. Returns ``rest`` without pauses.
+        which took ``rest`` nanoseconds without them. Returns ``duration`` and ``rest`` without
+        pauses.
         """
-        before = now - duration if steps > 1 else 0
+        before, whole = now - duration if steps > 1 else 0, rest
         # a gap with an explanation does not measure a stall; compile time inside a pause is
-        # subtracted twice
+        # subtracted twice, so only what is left of ``rest`` counts
         rest = max(0, rest - self._pauses.length_since(before))
+        duration -= whole - rest
         self._pausing.training = training_thread()
         self._queue.post(self._steps.irregular, now, before, seen)
         if touched:
@@ -200,7 +202,7 @@ class StepFacts:
             self._queue.post(self._counters.noted, "step", now, values)
         else:
             self._queue.post(self._counters.store.publish, self._counters.block)
-        return rest
+        return duration, rest
 
     def passed(self, seen: int) -> None:
         """A clean step was marked when ``seen`` activities had begun: it waited for none."""

@@ -75,8 +75,11 @@ class StepMarks(Protocol):
         seen: int,
         touched: bool,
         baseline: bool = False,
-    ) -> int:
-        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s."""
+    ) -> tuple[int, int]:
+        """An irregular step was marked: the first one, one with activity, or a ``baseline``'s.
+
+        Returns ``duration`` and ``rest`` without pauses.
+        """
 
     def passed(self, seen: int) -> None:
         """A clean step was marked when ``seen`` activities had begun: it waited for none."""
@@ -339,13 +342,13 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
             mark(now)
             return
         count, now, duration, rest, seen, first, touched, baseline = step
+        whole = duration
         try:
             if touched or baseline or count == 1:
-                rest = judged.ledger.marks.step(
+                duration, rest = judged.ledger.marks.step(
                     count, now, duration, rest=rest, seen=seen, touched=touched, baseline=baseline
                 )
-            index = bin_of(edges, duration)
-            word = packed(duration, clean=False)
+            index, word = bin_of(edges, duration), packed(duration, whole - duration, clean=False)
         finally:
             judged.early -= 1
         ring[done % 64] = word

@@ -115,7 +115,7 @@ def _warmup(view: RankView) -> float | None:
 
 
 def _step(view: RankView) -> float | None:
-    return view.figures.steps.clean.median
+    return view.figures.steps.clean.typical
 
 
 def _ratio(view: RankView) -> float | None:

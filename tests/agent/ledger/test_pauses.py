@@ -11,6 +11,7 @@ from support.ranks import SECOND, Rank
 from warmwatch.ledger.pauses import Pauses
 from warmwatch.shared import record, verdict
 from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
+from warmwatch.shared.record.recent import gap_ns
 
 
 @pytest.mark.parametrize("compiles", [0, 30])
@@ -42,6 +43,27 @@ class Elsewhere(Thread):
         super().__init__(target=act)
         self.start()
         self.join()
+
+
+def test_a_step_that_compiled_has_its_length_without_its_pauses() -> None:
+    """Else all of an evaluation that compiles at its begin would be compile cost."""
+    rank = Rank()
+    for _ in range(8):
+        rank.wait(1)
+        rank.step()
+    rank.ledger.pause_began("evaluating")
+    rank.ledger.begin("dynamo")
+    rank.wait(30)
+    rank.ledger.end("dynamo")
+    rank.wait(570)
+    rank.ledger.pause_ended("evaluating")
+    rank.wait(1)
+    rank.step()
+    slot = rank.slot()
+    assert slot.compile.compile_step_sum_ns == slot.steps.last_duration_ns == 30 * SECOND
+    assert record.quantile_ns(slot.compile_bins, 0.5) == pytest.approx(30 * SECOND, rel=0.03)
+    assert [values["seconds"] for event, _, values in rank.store.notes if event == "step"][-1] == 30
+    assert gap_ns(slot.recent[0]) == 601 * SECOND
 
 
 def test_a_save_on_another_thread_is_a_background_save_and_not_a_pause() -> None:

@@ -116,8 +116,8 @@ class CompileCounts(NamedTuple):
             ``warmwatch.ledger.first_step`` decides.
         irregular_step_ns: mark of the last step that was the first or had activity; all since were
             clean. clean_sum_ns: total length of the clean steps before it.
-        compile_step_sum_ns: total length of steps with activity. longest_rest_ns: the longest of
-            them, without its compile activity.
+        compile_step_sum_ns: total length of steps with activity, without pauses. longest_rest_ns:
+            the longest of them, without its compile activity.
         warmups: how many times the rank became warm.
         episode_began_ns, episode_began_steps: begin of the warm-up now open, steps before it.
         end_code: position in ENDS; ``ended_ns`` is when.

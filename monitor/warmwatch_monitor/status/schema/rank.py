@@ -147,7 +147,9 @@ class Cost(Struct, frozen=True, kw_only=True):
     steady_step_seconds: Seconds | None = None
     """Length of a clean step: `typical` of `step_seconds`."""
     beyond_steady_seconds: Seconds | None = None
-    """How much longer the steps with compile activity took than clean ones would."""
+    """How much longer the steps with compile activity took than clean ones would, without their
+    saves and evaluations.
+    """
     steps_touched: int | None = None
     """Steps with compile activity."""
 
