@@ -14,6 +14,7 @@ import pytest
 from support.daemon import completed
 from support.records import environment as records_environment
 from support.trainings import PRELUDE, environment
+from warmwatch.shared.advice import ADVICE
 
 CHECK = [sys.executable, "-m", "warmwatch_monitor", "check"]
 HERE = Path(__file__).parent / "checked"
@@ -75,7 +76,7 @@ def test_an_exceeded_baseline_fails_with_reasons_and_update_accepts_it(records: 
     assert done.returncode == 1, done.stderr
     assert done.stdout == "mine\n" * 10  # all that is there is the command's own
     assert "failed: 4 numbers grew beyond base.toml" in done.stderr
-    assert re.search(r"\b4\b.*\b5\b.*\n      Pad the size that changes", done.stderr)
+    assert re.search(rf"\b4\b.*\b5\b.*\n      {re.escape(ADVICE['shape'])}", done.stderr)
     assert re.search(r"graph breaks: 1, was 0\n    `loss_of` \(train\.py:\d+\): ", done.stderr)
     printed = json.loads((place / "out.json").read_text())
     grew = [one["measure"] for one in printed["compared"] if one["grew"]]

@@ -295,7 +295,7 @@ RECOMPILATION = Compilation(
     cache="miss",
     after_warm=True,
 )
-WHY = plain(RECOMPILATION.reason, RECOMPILATION.category)  # "batch size (dim 0 of `i`) ..."
+WHY = plain(RECOMPILATION.reason, RECOMPILATION.category) or ""
 RECOMPILE = Recompile(
     at_ns=ago(2),
     reason="0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14",

@@ -18,6 +18,7 @@ from warmwatch.notify import console
 from warmwatch.notify.console import Announcer
 from warmwatch.process.ending import End
 from warmwatch.shared import record
+from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record import Slot
 
@@ -117,7 +118,7 @@ def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
     line = output.getvalue()
     assert "recompiled `forward` (model.py:31) in step " in line
     why = plain(f"{RECOMPILE['reason']}", "shape")
-    assert f"in 2.1 s: {why}. Pad the size" in line
+    assert f"in 2.1 s: {why}. {ADVICE['shape']}" in line
     announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
     assert output.getvalue() == line
 

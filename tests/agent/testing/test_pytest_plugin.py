@@ -8,7 +8,8 @@ import pytest
 
 from support.torch_versions import TORCH
 from support.trainings import Training, environment, started
-from warmwatch.shared.reasons import plain
+from warmwatch.shared.advice import ADVICE, OF_BREAK
+from warmwatch.shared.reasons import plain, plain_break
 
 pytest_plugins = ["pytester"]
 PytestOf = Callable[..., pytest.RunResult]
@@ -291,11 +292,11 @@ def test_a_failure_has_reason_and_remedy_after_the_tests_own_error(
         "  2 graphs, expected 1",
         "  1 recompile, expected 0",
         f"    `double` (test_it.py:14): {AGAIN}",
-        "      Pad the size that changes, or bucket it",
+        f"      {ADVICE['shape']}",
         "  1 graph break, expected 0",
         "    `broken` (test_it.py:20): ",
-        "      Take it out of the compiled function",
-        "    `branched` (test_it.py:26): it branches on a tensor's value",
+        f"      {OF_BREAK}",
+        f"    `branched` (test_it.py:26): {plain_break('generic_jump')}",
         "ValueError: its own",
         "ValueError: of the block",
         "  1 graph, expected 7",

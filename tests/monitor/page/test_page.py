@@ -20,6 +20,7 @@ from support.records import ended, held, ranks_of, wait_until, warm, write_recor
 from support.training_standin import training
 from support.values import replace
 from support.web import ask
+from warmwatch.shared.advice import ADVICE
 from warmwatch_monitor.api import page_files
 from warmwatch_monitor.api.page_files import FILES
 
@@ -450,7 +451,7 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     assert "`" not in words
     assert "In model.py, line 31, called from train.py:7" in words
     assert "The guard checks a value of layer.py:9 in mix" in words
-    assert "Pad the size that changes" in words
+    assert ADVICE["shape"] in words
     assert "other sizes usually need no recompile" in words
 
 

@@ -17,6 +17,7 @@ from support import builders as b
 from support import reported as a
 from support.builders import EPOCH
 from support.values import replace
+from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
@@ -164,7 +165,7 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert (group.count, group.seconds, group.after_warm) == (3, 42.0, 3)
     assert group.reasons == (plain(a.AGAIN.reason, "shape"),)
     assert group.advice
-    assert "Pad the size" in group.advice
+    assert ADVICE["shape"] in group.advice
 
 
 def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
@@ -173,7 +174,7 @@ def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
     made = report(a.finished(compiled=(*a.TWICE, later)))
     assert [(one.category, one.count) for one in made.recompiled] == [("shape", 1), ("shape", 1)]
     size, stride = (one.advice or "" for one in made.recompiled)
-    assert "Pad the size" in size
+    assert ADVICE["shape"] in size
     assert "layout" in stride
     drawn = icicle(made, {})
     assert drawn is not None
@@ -447,7 +448,7 @@ def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -
 def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
     made = cleaned(report(a.finished(compiled=a.TWICE)))
     page_of = html(page(made, moment), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
-    assert "<i>Remedy:</i> Pad the size that changes" in page_of
+    assert f"<i>Remedy:</i> {ADVICE['shape']}" in page_of
     (linked,) = re.findall(r'<a href="out/index.html#%5B0/1%5D">(.*?)</a>', page_of, re.DOTALL)
     assert set(re.findall(r'<rect class="([a-z_]*)"', linked)) == {"dynamo", "inductor"}
 
@@ -516,7 +517,7 @@ def test_advice_is_given_once_and_lengths_to_the_second() -> None:
     made = report(a.finished(answers=answers))
     for document in (page(made, moment), short(made)):
         output = " ".join(picture(document, made).split())
-        assert output.count("Pad the size that changes") == 1
+        assert output.count(ADVICE["shape"]) == 1
         assert "118 s" in output
 
 
