@@ -90,7 +90,8 @@ class Lengths(Struct, frozen=True, kw_only=True):
         """Typical length of one of them (see ``record.typical``); exact if all have one length."""
         if self.reported is not None:
             return self.reported
-        return record.typical(self.count, self.sum_seconds, self.median, self.bins or ())
+        bins = self.bins or ()
+        return record.typical(self.count, self.sum_seconds, self.median, bins, unit_ns=10**9)
 
     @property
     def typical_uncertainty(self) -> float | None:

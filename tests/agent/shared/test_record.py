@@ -591,7 +591,7 @@ def test_steps_of_several_lengths_have_their_mean(long: int, expected: float) ->
         bins[bisect_left(record.BOUNDS_NS, ns)] += count
     total, median = (100 - long) * 0.033 + long * 0.2, record.quantile_ns(bins, 0.5)
     assert median is not None
-    found = record.typical(100, total, median / 1e9, bins)
+    found = record.typical(100, total, median / 1e9, bins, unit_ns=10**9)
     assert found == pytest.approx(expected / 1000, rel=0.025)
 
 

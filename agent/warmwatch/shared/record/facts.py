@@ -425,16 +425,22 @@ class Slot(NamedTuple):
 
 
 def typical(
-    count: int | None, total: float | None, median: float | None, bins: Sequence[int] = ()
+    count: int | None,
+    total: float | None,
+    median: float | None,
+    bins: Sequence[int] = (),
+    *,
+    unit_ns: int = 1,
 ) -> float | None:
     """A typical duration of ``count`` steps with this ``total``; ``None`` if there are none.
 
     If the steps are similar, or have several lengths (see ``level_ns``), it is their mean. If a
     few took much longer, the median is the better value. ``bins``: their histogram, if known.
+    ``unit_ns``: the unit of ``total``, ``median`` and the result, in nanoseconds.
     """
     if not median:
         return None
     mean = total / count if count and total else median
-    if abs(mean - median) <= 2 * HALF_A_BIN * median or vary(bins):
+    if abs(mean - median) <= 2 * HALF_A_BIN * median or vary(bins, median * unit_ns):
         return mean
     return median

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 
-from warmwatch.shared.record.histogram import BOUNDS_NS, quantile_ns
+from warmwatch.shared.record.histogram import BOUNDS_NS
 
 RING = 64
 _LENGTH_BITS, _PAUSE_BITS = 48, 15
@@ -145,12 +145,13 @@ def launch_ns(lengths: Sequence[int]) -> float | None:
     return median_ns(lengths[: len(lengths) - odd])
 
 
-def vary(bins: Sequence[int]) -> bool:
-    """Whether so many of the steps in ``bins`` have another length that none is the usual one."""
-    count, median = sum(bins), quantile_ns(bins, 0.5) if bins else None
-    if not median:
-        return False
+def vary(bins: Sequence[int], median: float) -> bool:
+    """Whether so many of the steps in ``bins`` have another length that none is the usual one.
+
+    ``median``: of ``bins``, in nanoseconds.
+    """
     low, high = (bisect_left(BOUNDS_NS, median * times) for times in (1 / _LONG_TIMES, _LONG_TIMES))
+    count = sum(bins)
     return count - sum(bins[low : high + 1]) > _ODD * count
 
 
