@@ -22,6 +22,7 @@ from warmwatch.hooks.compilers import cpp_extension, triton_kernels
 from warmwatch.hooks.dynamo import (
     compilations,
     compile_calls,
+    compiled_code,
     disabled,
     events,
     fallbacks,
@@ -47,7 +48,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("callbacks", events.install_callbacks),
     ("compilations", compilations.install),
     *compilations.REQUIRED,
-    ("compiled_code", events.require),
+    ("compiled_code", compiled_code.install),
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", fallbacks.install),
     ("flex_attention", fallbacks.check_flex_attention),
