@@ -176,7 +176,8 @@ CASES = {
     "co_name": lambda: field("co_name"),
     "unique_graphs": lambda: patch.object(utils, "counters", Renamed("stats", "unique_graphs")),
     "_compile": lambda: patch.object(compiled_code, "_FUNCTION", "_compile_frame"),
-    "locals of _compile": lambda: patch.object(compiled_code, "_LOCALS", ("code_object", "compile_id")),
+    "locals of _compile": lambda: patch.object(
+        compiled_code, "_LOCALS", ("code_object", "compile_id")),
     "events": unknown_events,
     "limit": lambda: patch.object(
         torch._dynamo, "convert_frame", Owner(convert_frame, *fallbacks.NAMES)),

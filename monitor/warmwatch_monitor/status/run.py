@@ -43,7 +43,7 @@ from warmwatch_monitor.status.words.conditions import conditions, inefficiencies
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
 from warmwatch_monitor.status.words.progress import deadline
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
-from warmwatch_monitor.status.words.run import differences, run_answer, speaker_of
+from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer
 from warmwatch_monitor.status.words.states import end_of
 
 # entries of the lists of ``compile``
@@ -78,7 +78,7 @@ def run_document(view: RunView) -> status_schema.Run:
         missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
         missing_count=sum(map(len, missing)),
         skew=_skew(view),
-        deadline=deadline(view, speaker_of(view)),
+        deadline=deadline(view, decisive_rank(view)),
         ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
     )
 

@@ -31,7 +31,7 @@ def reading(
     )
 
 
-def speaker(*rivals: RecordReading) -> str:
+def chosen(*rivals: RecordReading) -> str:
     (run,) = group(rivals, Known(now_ns=NOW))
     (rank,) = run.ranks
     return rank.reading.folder
@@ -70,7 +70,7 @@ def test_runs_are_sorted_by_name_and_ranks_by_number() -> None:
 )
 def test_the_best_record_of_a_rank_is_shown(loser: RecordReading, winner: RecordReading) -> None:
     """A live record first, then one with facts, then the newest."""
-    assert speaker(loser, winner) == speaker(winner, loser) == winner.folder
+    assert chosen(loser, winner) == chosen(winner, loser) == winner.folder
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_helper_never_replaces_a_rank(
     child = {"launch": launch, "world_size": world_size}
     newer = reading("newer", attached=10, steps=TELLING, **child)
     newer = replace(newer, slot=replace(newer.slot, identity=replace(newer.slot.identity, pid=pid)))
-    assert speaker(rank, newer) == speaker(newer, rank) == ("rank" if helps else "newer")
+    assert chosen(rank, newer) == chosen(newer, rank) == ("rank" if helps else "newer")
 
 
 def of(pid: int, folder: str, **known: object) -> RecordReading:
@@ -119,14 +119,14 @@ RANK: dict[str, object] = {"world_size": 2, "steps": TELLING}
 def test_a_parent_that_waits_for_its_ranks_is_not_a_rank(*, alive: bool) -> None:
     """It outlives them and imported PyTorch's compiler before it started them."""
     rank = of(8, "rank", alive=alive, attached=20, **RANK)
-    assert speaker(PARENT, rank) == speaker(rank, PARENT) == "rank"
+    assert chosen(PARENT, rank) == chosen(rank, PARENT) == "rank"
 
 
 def test_the_last_of_consecutively_started_ranks_is_shown() -> None:
     first = of(8, "a rank that died", alive=False, attached=20, **RANK)
     again = of(9, "a restarted rank", alive=False, attached=10, **RANK)
     for order in permutations((PARENT, first, again)):
-        assert speaker(*order) == "a restarted rank"
+        assert chosen(*order) == "a restarted rank"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_live_record_is_not_replaced_by_a_dead_one_of_another_start(
 ) -> None:
     """The dead one attached earlier, or belongs to another launch."""
     dead = of(8, "dead", alive=False, **RANK, **other)
-    assert speaker(PARENT, dead) == speaker(dead, PARENT) == "parent"
+    assert chosen(PARENT, dead) == chosen(dead, PARENT) == "parent"
 
 
 def test_the_chosen_record_does_not_depend_on_their_order() -> None:
@@ -147,7 +147,7 @@ def test_the_chosen_record_does_not_depend_on_their_order() -> None:
         of(8, "rank", attached=20, alive=False, **RANK),
         of(9, "helper", attached=10, steps=TELLING),
     )
-    assert {speaker(*order) for order in permutations(rivals)} == {"rank"}
+    assert {chosen(*order) for order in permutations(rivals)} == {"rank"}
 
 
 def test_a_run_has_the_state_of_its_least_advanced_living_rank() -> None:

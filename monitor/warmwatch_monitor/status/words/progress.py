@@ -125,20 +125,20 @@ def slower_than_before(figures: Figures) -> str:
     return f"warm-up took {duration(first.seconds)}, {before} {when}"
 
 
-def without_steps(run: RunView, speaker: RankView, *, in_head: bool) -> str | None:
+def without_steps(run: RunView, decisive: RankView, *, in_head: bool) -> str | None:
     """``no step for 61 s; batches go on: an evaluation?``; ``None`` where steps go on.
 
     ``in_head``: the head of the sentence already has the missing step; add only what moves.
     """
-    progress = speaker.figures.progress
+    progress = decisive.figures.progress
     limit = progress.stall_limit_seconds
-    if run.state is State.STALLED or not speaker.figures.steps.count or not speaker.living:
+    if run.state is State.STALLED or not decisive.figures.steps.count or not decisive.living:
         return None
-    if speaker.judgement.compiling or limit is None or progress.quiet_seconds <= limit:
+    if decisive.judgement.compiling or limit is None or progress.quiet_seconds <= limit:
         return None
     no_step = f"no step for {duration(progress.quiet_seconds)}"
-    others = [view for view in run.living if view is not speaker]
-    seen = next(_signs(speaker), None) or next(_held_up_by(others), None)
+    others = [view for view in run.living if view is not decisive]
+    seen = next(_signs(decisive), None) or next(_held_up_by(others), None)
     if seen is None and any(next(_signs(view), None) for view in others):
         seen = "another rank works"
     return "; ".join(part for part in ("" if in_head else no_step, seen) if part)
@@ -265,10 +265,10 @@ _IN_WHOLE_SECONDS = 1000.0
 _LEAST_USABLE = 1.0  # seconds: less is too short to act in
 
 
-def deadline(run: RunView, speaker: RankView) -> Deadline | None:
-    """The nearest deadline of the ranks that wait for ``speaker``; ``None`` if there is none."""
-    activity, progress = speaker.figures.compile.open, speaker.figures.progress
-    if activity is None or not speaker.judgement.compiling:
+def deadline(run: RunView, decisive: RankView) -> Deadline | None:
+    """The nearest deadline of the ranks that wait for ``decisive``; ``None`` if there is none."""
+    activity, progress = decisive.figures.compile.open, decisive.figures.progress
+    if activity is None or not decisive.judgement.compiling:
         return None
     longest = max(activity.seconds, progress.open_seconds or 0.0)
     found = []

@@ -57,11 +57,11 @@ _LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 def run_answer(run: RunView) -> Headline:
     """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
-    speaker = speaker_of(run)
-    head, of_state = describe_state(speaker)
+    decisive = decisive_rank(run)
+    head, of_state = describe_state(decisive)
     sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
-    others = (clause for source in sources for clause in source(run, speaker))
-    return headline(run.run, f"{head}{_which(run, speaker)}", [*of_state, *others])
+    others = (clause for source in sources for clause in source(run, decisive))
+    return headline(run.run, f"{head}{_which(run, decisive)}", [*of_state, *others])
 
 
 def run_sentence(run: RunView) -> str:
@@ -69,24 +69,24 @@ def run_sentence(run: RunView) -> str:
     return run_answer(run).summary
 
 
-def _ended(run: RunView, speaker: RankView) -> Iterator[Clause]:
+def _ended(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """How it ended, and whether compilation achieved nothing."""
     yield from end_of_run(run)
-    for name, words in conditions(speaker):
+    for name, words in conditions(decisive):
         if name in _LEADS.values():
             yield Clause(words, Importance.ATTENTION)
 
 
-def _waiting(run: RunView, speaker: RankView) -> Iterator[Clause]:
+def _waiting(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Ranks that wait for the one that compiles, and when their collective gives up."""
     same = _in_its_state(run)
     waiting = len(run.living) - same
-    holds_back = speaker.judgement.compiling or run.state is State.STALLED
-    if waiting < 1 or not holds_back or _world(run, speaker) < 2 or run.state in WARM:
+    holds_back = decisive.judgement.compiling or run.state is State.STALLED
+    if waiting < 1 or not holds_back or _world(run, decisive) < 2 or run.state in WARM:
         return
     verb = "rank waits" if waiting == 1 else "ranks wait"
     yield Clause(f"{waiting} {verb} for {'it' if same == 1 else 'them'}", Importance.WAIT)
-    known = deadline(run, speaker)
+    known = deadline(run, decisive)
     if known is not None and known.left_seconds < NEAR * known.timeout_seconds:
         yield deadline_words(known)
 
@@ -95,40 +95,40 @@ def _is_stopped(view: RankView) -> bool:
     return view.process is not None and view.process.stopped
 
 
-def _stopped(run: RunView, speaker: RankView) -> Iterator[Clause]:
+def _stopped(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """Ranks whose process is stopped: they would look slow or hung."""
     ranks = [view.rank for view in run.living if _is_stopped(view)]
-    if ranks and ranks != [speaker.rank]:
+    if ranks and ranks != [decisive.rank]:
         yield Clause(_of_ranks("is stopped", ranks), Importance.WAIT)
-    elif ranks and "long_compile" not in speaker.judgement.conditions:  # else its words contain it
+    elif ranks and "long_compile" not in decisive.judgement.conditions:  # else its words contain it
         short = "its process is stopped"
         yield Clause(f"{short} (SIGSTOP, Ctrl-Z, a debugger)", Importance.WAIT, short)
 
 
-def _meanwhile(run: RunView, speaker: RankView) -> Iterator[Clause]:
+def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """What else moves or waits: missing steps, GPUs, compile workers."""
-    if _is_stopped(speaker):
+    if _is_stopped(decisive):
         return
-    quiet = without_steps(run, speaker, in_head=leads_with(speaker) == "silent")
+    quiet = without_steps(run, decisive, in_head=leads_with(decisive) == "silent")
     if quiet is not None:
         yield Clause(quiet, Importance.WAIT)
         return
-    yield Clause(pausing(speaker), Importance.WAIT)
+    yield Clause(pausing(decisive), Importance.WAIT)
     if run.state in WARM:
-        progress = speaker.figures.progress
-        silent = "silent" in speaker.judgement.conditions  # the figures are of that silence
+        progress = decisive.figures.progress
+        silent = "silent" in decisive.judgement.conditions  # the figures are of that silence
         known = (progress.compiler_quiet_seconds, None if silent else progress.gap_seconds)
         since = min((one for one in known if one is not None), default=None)
         yield Clause(gpus.training(gpus.of_run(run), since), Importance.CONTEXT)
-    elif speaker.judgement.compiling:
-        yield Clause(left(speaker), Importance.WAIT)
-        activity = speaker.figures.compile.open
+    elif decisive.judgement.compiling:
+        yield Clause(left(decisive), Importance.WAIT)
+        activity = decisive.figures.compile.open
         since = activity.seconds if activity else 0.0
-        if speaker.gpus:
-            yield Clause(gpus.waiting(speaker.gpus, since), Importance.CONTEXT)
-        yield Clause(_workers(speaker), Importance.CONTEXT)
+        if decisive.gpus:
+            yield Clause(gpus.waiting(decisive.gpus, since), Importance.CONTEXT)
+        yield Clause(_workers(decisive), Importance.CONTEXT)
     elif run.state is State.STALLED:
-        yield Clause(gpus.meanwhile(speaker.gpus), Importance.CONTEXT)
+        yield Clause(gpus.meanwhile(decisive.gpus), Importance.CONTEXT)
 
 
 def _workers(view: RankView) -> str:
@@ -141,7 +141,7 @@ def _workers(view: RankView) -> str:
     return f"{counted(pool.count, 'compile worker')} idle"
 
 
-def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """What limits its speed, and the only rank or the number of ranks that have this limit."""
     if (known := run.limited_by) is None:
         return
@@ -156,7 +156,7 @@ def _limit(run: RunView, _speaker: RankView) -> Iterator[Clause]:
     yield Clause(words, Importance.CONTEXT, alone=whole, in_full=True)
 
 
-def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+def _losses(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """Ranks that failed or were lost while others live."""
     broken: dict[str, list[int]] = {}
     for view in run.ranks:
@@ -166,31 +166,31 @@ def _losses(run: RunView, _speaker: RankView) -> Iterator[Clause]:
         yield Clause(_of_ranks(how, ranks), Importance.LOSS)
 
 
-def _conditions(run: RunView, speaker: RankView) -> Iterator[Clause]:
-    """Each condition once, in the words of the speaker, else of the first rank it holds for."""
-    words = dict(short_conditions(speaker)) if speaker.living else {}
+def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
+    """Each condition once, in the words of the decisive rank, else of the first that has it."""
+    words = dict(short_conditions(decisive)) if decisive.living else {}
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    for condition in (_LEADS.get(run.state, ""), leads_with(speaker)):
-        if condition in speaker.judgement.conditions:
+    for condition in (_LEADS.get(run.state, ""), leads_with(decisive)):
+        if condition in decisive.judgement.conditions:
             words.pop(condition, None)  # the sentence starts with it
     for name, clause in words.items():
         short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
 
 
-def _changing(_run: RunView, speaker: RankView) -> Iterator[Clause]:
+def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:
     """The changing size that prevents the first warm-up.
 
     After the first warm-up, the recompile reason and ``thrashing`` report it.
     """
-    if not speaker.figures.warmups.count:
-        known = (remedy(one) for one in reversed(speaker.figures.log.varying))
+    if not decisive.figures.warmups.count:
+        known = (remedy(one) for one in reversed(decisive.figures.log.varying))
         yield Clause(next(filter(None, known), ""), Importance.ATTENTION)
 
 
-def _differences(run: RunView, _speaker: RankView) -> Iterator[Clause]:
+def _differences(run: RunView, _decisive: RankView) -> Iterator[Clause]:
     """What differs between ranks, and which ranks are not visible here."""
     for words in (main_difference(run), missing(run)):
         yield Clause(words or "", Importance.NOTE)
@@ -210,8 +210,8 @@ SOURCES: tuple[Callable[[RunView, RankView], Iterator[Clause]], ...] = (
 _SOURCES_OF_ENDED = (_ended,)
 
 
-def speaker_of(run: RunView) -> RankView:
-    """The rank that the run's state is about: compiling for longest, else quiet for longest.
+def decisive_rank(run: RunView) -> RankView:
+    """The rank that decides the state of the run: compiling for longest, else quiet for longest.
 
     Among warm ranks, one with a condition comes first.
     """
@@ -225,21 +225,21 @@ def speaker_of(run: RunView) -> RankView:
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)
 
 
-def _world(run: RunView, speaker: RankView) -> int:
-    return speaker.figures.who.world_size or len(run.ranks)
+def _world(run: RunView, decisive: RankView) -> int:
+    return decisive.figures.who.world_size or len(run.ranks)
 
 
 def _in_its_state(run: RunView) -> int:
     return sum(view.judgement.state is run.state for view in run.ranks)
 
 
-def _which(run: RunView, speaker: RankView) -> str:
-    total, same = _world(run, speaker), _in_its_state(run)
+def _which(run: RunView, decisive: RankView) -> str:
+    total, same = _world(run, decisive), _in_its_state(run)
     if total < 2 or run.state in WARM or run.state is State.FINISHED:
         return ""
     if run.state is State.LOST and same == total:
         return ""
-    return f", rank {speaker.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
+    return f", rank {decisive.rank} of {total}" if same == 1 else f", {same} of {total} ranks"
 
 
 def _of_ranks(how: str, ranks: list[int]) -> str:
@@ -250,10 +250,10 @@ def _of_ranks(how: str, ranks: list[int]) -> str:
 
 
 def brief(run: RunView) -> str:
-    speaker = speaker_of(run)
-    if not speaker.judgement.compiling:
+    decisive = decisive_rank(run)
+    if not decisive.judgement.compiling:
         return run.state.value
-    return f"{run.state.value} for {elapsed(speaker)}"
+    return f"{run.state.value} for {elapsed(decisive)}"
 
 
 _LISTED = 8

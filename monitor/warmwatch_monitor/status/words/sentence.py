@@ -37,7 +37,7 @@ _RECORDS = "records"
 
 
 def answer(snapshot: Snapshot) -> Headline:
-    """The headline of all runs: what lives first, the least advanced before all."""
+    """The headline of all runs: living runs first, the least advanced of them before the others."""
     if snapshot.awaited and _unread(snapshot) is None:
         ended = sum(run.state in ENDED for run in snapshot.runs)
         if ended == len(snapshot.runs):
