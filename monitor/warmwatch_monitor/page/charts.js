@@ -299,13 +299,22 @@ export class Charts {
   }
 
   #times() {
-    return { ...this.#axis(), size: BELOW, space: 1, splits: (_, at, from, until) => this.#moments(from, until), filter: (_, splits) => splits, values: (_, splits) => splits.map((at) => this.#when(at)) };
+    return {
+      ...this.#axis(), size: BELOW, space: 1, filter: (_, splits) => splits,
+      splits: (u, at, from, until) => {
+        const begin = this.begin ?? 0; // in an overlay, round times since the start
+        return moments(from - begin, until - begin, u.width - this.side).map((at) => at + begin);
+      },
+      values: (_, splits) => this.#labels(splits),
+    };
   }
 
-  // three labels of the time axis; in an overlay, round times since the start
-  #moments(from, until) {
-    const begin = this.begin ?? 0;
-    return moments(from - begin, until - begin).map((at) => at + begin);
+  // whole minutes without seconds
+  #labels(splits) {
+    const seconds = (at) => Math.round(at - (this.begin ?? 0));
+    const minutes = splits.every((at) => seconds(at) % 60 === 0);
+    if (this.begin === null) return splits.map(minutes ? as.minute : as.moment);
+    return splits.map((at) => (minutes || !seconds(at) ? this.#when(at) : `${seconds(at)} s`));
   }
 
   #axis() {

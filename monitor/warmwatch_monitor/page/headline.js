@@ -81,12 +81,14 @@ export function showAnswer(newest, place) {
   const living = runs.filter((one) => !ENDED.has(one.state));
   const awaited = living.length === 0 && /^waiting for [^;]+/.exec(newest.summary ?? "");
   const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
+  const tallied = !one && !missing && !awaited && runs.length > 0;
   const state = one ? shadeOf(one) : worst(living.length || awaited ? living : runs);
   const headline = missing ? `${place.run} is not seen here. ${newest.summary}` : one ? `${one.run}: ${worded(one, newest)}` : awaited ? "Waiting for the command" : counted(living, runs);
   words(document.getElementById("headline"), unbroken(headline));
+  document.getElementById("headline").classList.toggle("tally", tallied);
   const sentence = document.getElementById("summary");
   words(sentence, one ? beyond(one, worded(one, newest)) : newest.summary);
-  sentence.hidden = missing || !sentence.textContent || (!one && !awaited && runs.length > 0); // with several runs, each has its own sentence below
+  sentence.hidden = missing || !sentence.textContent || tallied; // with several runs, each has its own sentence below
   stated(document.getElementById("answer"), state);
   const details = document.getElementById("details");
   items(details, (one ? one.details : []) ?? []);
@@ -108,8 +110,9 @@ export function beyond(run, words) {
   const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
   let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:;,]? /, "");
   if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
-  if (figure) rest = rest.replace(`: ${figure} is the real speed`, ": this is the real speed").replace(`; ${figure}`, "");
-  return figure.startsWith("for ") ? rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1") : rest;
+  if (figure) rest = rest.replace(`${figure} is the real speed`, "this is the real speed").replace(`; ${figure}`, "");
+  if (figure.startsWith("for ")) rest = rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1").replace(/ for [\d.]+ \w+ \((\w+)\)/, ", $1");
+  return rest;
 }
 
 const rank = (state) => (ORDER.includes(state) ? ORDER.indexOf(state) : ORDER.length);

@@ -5,6 +5,8 @@ import { ENDED } from "./headline.js";
 import { stretches } from "./past.js";
 
 const MOST = 64; // maximum lanes; with more ranks, only the first rank of each run has one
+const MARKS = 9; // pixels above the bar of a lane: a recompile is marked there, where it hides no letter
+const ROOMY = 26; // pixels: a lower lane has its recompiles on the bar, and no letters
 const CAP = 8; // pixels: the end of a run is a moment, and the lane is free for the next start
 const THIN = 12; // pixels: in a lower lane, a phase covers the state
 
@@ -17,7 +19,7 @@ export function chosenLanes(ranks) {
 }
 
 export function laneHeight(lanes) {
-  return Math.max(6, Math.min(30, Math.floor(420 / Math.max(1, lanes))));
+  return Math.max(6, Math.min(40, Math.floor(420 / Math.max(1, lanes))));
 }
 
 export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
@@ -27,9 +29,10 @@ export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
     const end = plot.scales.x.max;
     const cap = ((end - plot.scales.x.min) * CAP * devicePixelRatio) / bbox.width;
     const thin = lane < THIN * devicePixelRatio;
+    const above = lane < ROOMY * devicePixelRatio ? 0 : MARKS * devicePixelRatio;
     ranks.forEach((rank, at) => {
-      const top = bbox.top + at * lane + gap / 2;
-      const high = lane - gap;
+      const top = bbox.top + at * lane + gap / 2 + above;
+      const high = lane - gap - above;
       ctx.globalAlpha = chosen === null || String(rank.rank) === chosen ? 1 : 0.35;
       const states = stretches(rank.states, end).map(([begin, until, name]) => [begin, ENDED.has(name) ? Math.min(until, begin + cap) : until, name]);
       if (states.length > 1 && ENDED.has(states[0][2])) states.shift(); // it ended before the first sample
@@ -37,12 +40,12 @@ export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
       const phases = stretches(rank.phases, end);
       for (const [begin, until, name] of stretches(rank.pauses, end)) {
         const compiles = phases.some(([from, to]) => from < until && to > begin); // in the upper half
-        pause(plot, begin, until, name, [top, high, compiles ? high / 2 : 0], colours);
+        pause(plot, begin, until, name, [top, high, !above ? high : compiles ? high / 2 : 0], colours);
       }
       paint(plot, phases, top, thin ? high : high * 0.5, colours);
       for (const [begin, until] of periodsOf(rank)) below(plot, begin, until, top + high, colours("bad"));
       for (const start of restarts(rank, times)) paint(plot, [[start - cap / 4, start + cap / 4, "ground"]], top, high, colours);
-      for (const one of rank.recompiles) recompile(plot, one.at, top, Math.min(9, high * 0.45), colours);
+      for (const one of rank.recompiles) recompile(plot, one.at, top, above || high * 0.6, above, colours);
     });
   });
 }
@@ -80,7 +83,7 @@ function paint(plot, list, top, high, colours) {
 }
 
 // evaluations and saves are gaps with a letter, because they are not states; `covered`: height of
-// what hides the upper part
+// the upper part without room for it
 function pause(plot, begin, until, name, [top, high, covered], colours) {
   const { ctx } = plot;
   const [left, wide] = across(plot, begin, until);
@@ -103,16 +106,16 @@ function below(plot, begin, until, bottom, colour) {
   plot.ctx.fillRect(left, bottom - 2, wide, 3);
 }
 
-// a triangle that points to the moment at which the recompile ended
-function recompile(plot, at, top, size, colours) {
+// a triangle that points to the moment at which the recompile ended; `above`: the part over the bar
+function recompile(plot, at, top, size, above, colours) {
   const { ctx } = plot;
   const x = plot.valToPos(at, "x", true);
   ctx.fillStyle = colours("text");
   ctx.strokeStyle = colours("ground");
   ctx.beginPath();
-  ctx.moveTo(x - size, top - 1);
-  ctx.lineTo(x + size, top - 1);
-  ctx.lineTo(x, top + size * 1.3);
+  ctx.moveTo(x - size * 0.75, top - above);
+  ctx.lineTo(x + size * 0.75, top - above);
+  ctx.lineTo(x, top - above + size);
   ctx.closePath();
   ctx.fill();
   ctx.stroke();

@@ -3,7 +3,7 @@
 import { ENDED, beyond, shadeOf, tally, worded, worst } from "./headline.js";
 import { union } from "./lanes.js";
 import { SHORTEST, stepped } from "./scales.js";
-import { fill, stated, text } from "./show.js";
+import { as, fill, stated, text } from "./show.js";
 import { earliest, stretches } from "./past.js";
 
 const POINTS = 100; // of a sparkline
@@ -40,14 +40,15 @@ function list(id, runs, newest, past, place) {
   while (root.children.length > runs.length) root.lastElementChild.remove();
 }
 
-// the first rank's steps, shaded while it compiles
+// the first rank's steps, shaded while it compiles; the same as text for the pointer and screen readers
 function spark(svg, rank, past) {
   const line = rank ? stepped(rank, past.at) : [];
   const newest = past.at[past.at.length - 1] ?? 0;
   const begin = Math.max(newest - past.range, Math.min(newest - SHORTEST, earliest([...past.ranks.values()])));
   const x = (at) => ((at - begin) / (newest - begin)) * 100;
   const every = Math.max(1, Math.ceil(line.length / (POINTS * 2)));
-  const top = Math.max(...line.filter((value) => value > 0), 0);
+  const lengths = line.filter((value) => value > 0);
+  const top = Math.max(...lengths, 0);
   let path = "", open = false;
   line.forEach((value, at) => {
     if (value === null) open = false;
@@ -55,18 +56,24 @@ function spark(svg, rank, past) {
     path += `${open ? "L" : "M"}${x(past.at[at]).toFixed(1)} ${(19 - (value / top) * 17).toFixed(1)}`;
     open = true;
   });
-  const shades = rank ? union(stretches(rank.phases, newest)).filter(([, end]) => end > begin) : [];
-  while (svg.children.length > shades.length + 1) svg.lastElementChild.remove();
-  for (let at = 0; at <= shades.length; at += 1) {
-    const wanted = at ? "rect" : "path";
-    if (!svg.children[at]) svg.appendChild(document.createElementNS(SVG, wanted));
-  }
-  if (svg.children[0].getAttribute("d") !== path) svg.children[0].setAttribute("d", path);
+  const shades = rank ? union(stretches(rank.phases, newest)).map(([from, end]) => [Math.max(from, begin), end]).filter(([from, end]) => end > from) : [];
+  const wanted = ["title", "path", ...shades.map(() => "rect")];
+  while (svg.children.length > wanted.length) svg.lastElementChild.remove();
+  wanted.forEach((name, at) => svg.children[at] ?? svg.appendChild(document.createElementNS(SVG, name)));
+  text(svg.children[0], described(lengths, shades, newest - begin));
+  if (svg.children[1].getAttribute("d") !== path) svg.children[1].setAttribute("d", path);
   shades.forEach(([from, end], at) => {
-    const rect = svg.children[at + 1];
-    const left = Math.max(0, x(from));
+    const rect = svg.children[at + 2];
+    const left = x(from);
     for (const [name, value] of [["x", left], ["y", 0], ["width", Math.max(0.5, x(end) - left)], ["height", 20]]) {
       rect.setAttribute(name, value.toFixed ? value.toFixed(1) : value);
     }
   });
+}
+
+function described(lengths, shades, seconds) {
+  const [least, most] = [Math.min(...lengths), Math.max(...lengths)].map((value) => (lengths.length ? as.length(value) : ""));
+  const steps = !lengths.length ? "no step without compilation" : least === most ? `${least} a step` : `${least} to ${most} a step`;
+  const compiled = shades.reduce((sum, [from, end]) => sum + end - from, 0);
+  return `The last ${as.duration(seconds)}: ${steps}${compiled ? `; shaded: ${as.duration(compiled)} of compilation` : ""}`;
 }

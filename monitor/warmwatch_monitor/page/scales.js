@@ -1,19 +1,21 @@
-// Axes with about three labelled ticks, and the columns of the charts.
+// Round labels of axes, and the columns of the charts.
 
 import { ENDED } from "./headline.js";
 
-const TIMES = [
-  1, 2, 3, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1200, 1800, 3600, 7200, 21600, 86400,
-];
+// seconds between two labels of a time axis; those in between are for an axis with room for three labels
+const ROUND = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 172800, 432000];
+const TIMES = [...ROUND, 3, 4, 6, 8, 12, 20, 25, 40, 45, 180, 1200, 10800, 14400].sort((a, b) => a - b);
+const APART = 130; // pixels between two labels of a wide time axis
 export const SHORTEST = 60; // minimum seconds of a time axis
 const FACTORS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10]; // their halves have two digits, as labels do
 
-// the last three round times in a range, so that they keep their distance while it moves
-export function moments(from, until) {
-  const step = TIMES.findLast((one) => one * 3 <= until - from) ?? TIMES[0];
-  const last = Math.floor(until / step) * step;
-  const every = Math.max(1, Math.floor((last - from) / step / 2)) * step;
-  return [last - 2 * every, last - every, last].filter((at) => at >= from);
+// The round times in a range: as many as its width has room for, but three at least. They are spread
+// over the whole range, so less than a third of it is without a label at either end.
+export function moments(from, until, width) {
+  const fits = ROUND.find((one) => one >= ((until - from) * APART) / width);
+  const step = fits * 3 <= until - from ? fits : TIMES.findLast((one) => one * 3 <= until - from) ?? 1;
+  const first = Math.ceil(from / step), count = Math.floor(until / step) - first + 1;
+  return Array.from({ length: count }, (_, at) => (first + at) * step);
 }
 
 // the smallest round number that is at least `value`
@@ -39,8 +41,8 @@ const STILL = new Set(["stalled", ...ENDED]);
 const LATE = 2.5; // seconds that the next sample may take
 
 // The step duration at each moment with a new one. `undefined`: no new value, the line continues.
-// `null` ends the line: at a compilation or a pause, without a measurement, or if a rank is
-// gone or restarts. A step with a compilation has no point: it does not show the speed. Neither
+// `null` ends the line until the next value: at a compilation or a pause, without a measurement,
+// or if a rank is gone or restarts. A step with a compilation has no point: it does not show the speed. Neither
 // has the last step of a rank that had ended or stalled when it was first seen: it was earlier.
 export function stepped({ steps, step_seconds: lengths, phases = [], pauses = [], states = [] }, at) {
   const compiling = spans(phases), paused = spans(pauses);
@@ -53,7 +55,8 @@ export function stepped({ steps, step_seconds: lengths, phases = [], pauses = []
     const restarted = earlier !== null && (count === null || count < earlier);
     const length = count > 0 && count !== earlier && place !== old ? lengths[place] || null : null;
     if (length === null) {
-      line[place] = restarted ? null : undefined;
+      // uPlot would draw the end of a gap that is `undefined`
+      line[place] = restarted || line[place - 1] === null ? null : undefined;
       if (restarted) last = null;
       continue;
     }

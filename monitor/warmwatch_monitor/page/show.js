@@ -6,6 +6,7 @@ const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 
 export const as = {
   moment: (value) => clock.format(new Date(value * 1000)),
+  minute: (value) => clock.format(new Date(value * 1000)).slice(0, 5),
   length, duration,
   spent: (value) => (value ? duration(value) : "none"),
   percent: (value) => `${Math.round(value * 100)} %`,

@@ -9,6 +9,7 @@ const MOST_FUNCTIONS = 20;
 // `newest` is the newest sample
 export function showTables(answer, newest, place) {
   // ended runs are collapsed as in the list above, which is hidden if no run is alive
+  document.querySelector("main").dataset.several = String(answer.runs.length > 1);
   const part = document.getElementById("ended-part");
   const collapsed = !part.hidden && !part.open;
   const shownRuns = answer.runs.filter(({ run, state }) => place.run === null ? !(collapsed && ENDED.has(state)) : run === place.run || run === place.with);

@@ -218,15 +218,25 @@ def test_a_clock_set_back_reloads_the_history(browser: Browser, tmp_path: Path) 
     assert added == [True, True, True, False]
 
 
+RECOMPILE = {
+    **{"t": 5, "event": "compilation", "kind": "forward", "id": "0/1", "seconds": 13.0},
+    **{"name": "forward", "reason": "0/0: words of a PyTorch to come", "category": "other"},
+}
+
+
 def test_many_ranks_fit_a_phone(browser: Browser, tmp_path: Path) -> None:
     with ExitStack() as stack:
         living, *_ = ranks_of(tmp_path, 64)
         stack.enter_context(held(living))  # ranks that had ended before have no lane
+        write_record(tmp_path, ended(warm("old"), "finished"), name="old", events=[RECOMPILE])
         url = stack.enter_context(daemon(tmp_path))
         phone = {"width": 320, "height": 700}
         page = stack.enter_context(visit(browser, url, viewport=phone))
         page.until("document.querySelectorAll('#ranks tbody tr').length === 64")
         page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= 320
+        page.page.click("#ended-part summary")
+        page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
         assert page.page.evaluate("document.documentElement.scrollWidth") <= 320
         assert page.errors == []
 
@@ -264,7 +274,9 @@ HEADLINES = """async () => {
       "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
       "warm since step 4: 24 ms a step is the real speed; limited by input",
       "runs eagerly but slower: 310 ms a step since step 9",
-      "eager: no compile activity; 2 s a step", "finished after 9 steps (interrupted)",
+      "eager: no compile activity; 2 s a step",
+      "eager: no compile activity in 9 steps: the model runs eagerly; 2 s a step is the real speed",
+      "finished after 9 steps (interrupted)",
     ].map((words) => {
       const state = /eager|finished/.exec(words)?.[0] ?? "warm";
       const run = { run: "gpt2", state, summary: `gpt2: ${words}` };
@@ -274,6 +286,11 @@ HEADLINES = """async () => {
     beyond(
       { run: "gpt2", state: "compiling", summary: "gpt2: compiling for 8 s (inductor), now f" },
       "compiling for 8 s",
+    ),
+    beyond(
+      { run: "gpt2", state: "recompiling",
+        summary: "gpt2: recompiling `f` (t.py:5) for 8 s (inductor); evaluating for 8 s" },
+      "recompiling for 8 s",
     ),
     beyond(
       { run: "gpt2", state: "starting", summary: "gpt2: starting; no step in the 9 s" },
@@ -299,8 +316,11 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             "warm, 24 ms a step (warm): since step 4: this is the real speed; limited by input",
             "eager but slower, 310 ms a step (doubtful): since step 9",
             "eager, 2 s a step (eager): no compile activity",
+            "eager, 2 s a step (eager): no compile activity in 9 steps: the model runs eagerly;"
+            " this is the real speed",
             "finished after 9 steps (finished): (interrupted)",
             "inductor, now f",
+            "`f` (t.py:5), inductor; evaluating for 8 s",
             "no step in the 9 s",
         ]
 
@@ -336,6 +356,10 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         assert page.page.is_visible("#ended li")
         page.until("document.getElementById('ranks').innerText.includes('old')")
         assert "old" in page.text("#ended")
+        spark = "#runs li:first-child svg"
+        assert page.page.text_content(spark).startswith("The last 60 s: no step without comp")
+        assert page.page.get_attribute(spark, "role") == "img"
+        assert "compilation" in page.text("#runs + .keys")
         for width in (320, 800, 1400):
             page.page.set_viewport_size({"width": width, "height": 900})
             assert page.page.evaluate(CROWDED) == [], width
@@ -709,9 +733,9 @@ def test_the_line_of_steps_does_not_join_one_start_of_a_run_to_the_next(
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
         counted, immediate, gone, stalled, over = page.page.evaluate(STARTS)
-    assert counted == [9, "on", 2, "on", None, "on", 8]
+    assert counted == [9, "on", 2, "on", None, None, 8]
     assert immediate == [2, None, 9, 3]
-    assert gone == [9, 2, None, "on", 2, 4]
+    assert gone == [9, 2, None, None, 2, 4]
     assert stalled == ["on", "on", "on", 3]
     assert over == ["on", "on"], "its last step was before the daemon started"
 
@@ -749,6 +773,35 @@ def test_each_start_of_a_run_has_its_own_bar(browser: Browser, tmp_path: Path) -
     assert direct == [["warm", 0, 300], ["compiling", 300, 700], ["ground", 298, 4]]
     assert earlier == [["warm", 600, 400]]
     assert shifted == [100]
+
+
+MARKED = """async () => {
+  const { drawLanes } = await import("/page/lanes.js");
+  const draw = (height) => {
+    const letters = [], tips = [];
+    const ctx = new Proxy({}, { get: (of, name) => of[name] ?? (name === "fillText"
+      ? (words, x, y) => letters.push([words, y - parseInt(of.font) / 2]) : name === "lineTo"
+      ? (x, y) => tips.push(y) : () => {}) });
+    const plot = { ctx, bbox: { left: 0, top: 0, width: 1000, height },
+      scales: { x: { min: 0, max: 1000 } }, valToPos: (at) => at };
+    const rank = { rank: 0, states: [[0, "warm"]], steps: [1], phases: [],
+      pauses: [[100, "evaluation"], [120, null]], recompiles: [{ at: 110 }] };
+    drawLanes(plot, [rank], [100], (name) => name, null, () => []);
+    return [letters, Math.max(...tips)];
+  };
+  return [draw(40 * devicePixelRatio), draw(20 * devicePixelRatio)];
+}"""
+
+
+def test_a_recompile_does_not_hide_the_letter_of_an_evaluation(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        (letters, tip), (low, _) = page.page.evaluate(MARKED)
+    ((letter, top),) = letters
+    assert letter == "E"
+    assert tip <= top
+    assert low == []
 
 
 SPANS = """async () => {
@@ -880,6 +933,7 @@ GAPS = """async () => {
     line({ steps: [1, 2, 2, 2, 2, 2, 2, 3], step_seconds: lengths }, at),
     line({ steps: [1, 2, 2, 2, 2, 2, 2, 3], step_seconds: Array(8).fill(6) }, at),
     line({ steps: [1, 2, 2, 3, 4, 5, 6, 7], step_seconds: lengths, pauses: paused }, at),
+    line({ steps: [1, 2, 3, 4, 4, 4, 4, 5], step_seconds: lengths, phases: within }, at),
   ];
 }"""
 
@@ -888,28 +942,42 @@ def test_no_line_of_steps_crosses_a_compilation_a_pause_or_a_gap(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        compiled, within, silent, long, paused = page.page.evaluate(GAPS)
+        compiled, within, silent, long, paused, ends = page.page.evaluate(GAPS)
     assert compiled == [0.1, 0.1, 0.1, "on", None, 0.1, 0.1, 0.1]
     assert within[2:5] == [0.1, None, None]  # what compiled is in the step, or shares its second
     assert silent == [0.1, 0.1, "on", "on", "on", "on", None, 0.1]
     assert long == [6, 6, "on", "on", "on", "on", "on", 6]
     assert paused[:4] == [0.1, 0.1, None, 0.1]
+    assert ends == [0.1] * 3 + [None] * 4 + [0.1]  # uPlot would draw what is "on" after a gap
 
 
 TICKS = """async () => {
   const { moments, roundUp, linear, logarithmic } = await import("/page/scales.js");
-  const spans = [[0, 5], [100, 160], [1795415082, 1795415382], [1795415082, 1795418682],
-    [58, 242], [0, 9e5]];
-  return [spans.map(([from, to]) => moments(from, to)), [0.13, 0.2, 0.21, 7, 61].map(roundUp),
-    linear(0.4), logarithmic(0.02, 7)];
+  const uneven = [];
+  for (let span = 3; span <= 90000; span = Math.ceil(span * 1.03)) {
+    for (const width of [230, 450, 700, 1200, 1450]) {
+      for (const until of [1795415382, 1795415400, 1795415382 + span / 7]) {
+        const labels = moments(until - span, until, width);
+        const apart = ((labels[1] - labels[0]) / span) * width;
+        const widest = labels.every((at) => at % 60 === 0) ? 36 : 54; // pixels of 18:10 and 18:10:20
+        const sides = [labels[0] - until + span, until - labels.at(-1)].map((side) => side / span);
+        if (labels.length < 3 || Math.max(...sides) > 0.34 || (span > 5 && apart < widest)) {
+          uneven.push([span, width, labels.length, apart, sides]);
+        }
+      }
+    }
+  }
+  return [uneven, moments(1795415082, 1795415382, 1200), moments(58, 242, 230),
+    [0.13, 0.2, 0.21, 7, 61].map(roundUp), linear(0.4), logarithmic(0.02, 7)];
 }"""
 
 
-def test_axes_have_three_round_labels(browser: Browser, tmp_path: Path) -> None:
+def test_axes_have_round_labels_over_their_whole_width(browser: Browser, tmp_path: Path) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        times, tops, linear, logarithmic = page.page.evaluate(TICKS)
-    assert [len(one) for one in times] == [3] * len(times)
-    assert times[2] == [1795415130, 1795415220, 1795415310]
+        uneven, wide, narrow, tops, linear, logarithmic = page.page.evaluate(TICKS)
+    assert uneven == []
+    assert wide == [1795415100, 1795415160, 1795415220, 1795415280, 1795415340]
+    assert narrow == [60, 120, 180, 240]
     assert [round(one, 4) for one in tops] == [0.15, 0.2, 0.3, 8, 80]
     assert linear == [0, 0.2, 0.4]
     assert [round(one, 4) for one in logarithmic] == [0.01, 0.3162, 10]
