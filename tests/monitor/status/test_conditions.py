@@ -74,6 +74,12 @@ def test_a_fallback_after_a_graph_break_names_the_users_function() -> None:
     assert "of `forward` after a graph break (model.py:9) run eagerly" in b.in_words(found)
 
 
+def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:
+    sentence, details = answer(b.snapshot(fallback(file="train.py", line=5)))
+    assert sentence.endswith("; new inputs of `forward` (train.py:5) run eagerly")
+    assert any("the recompile limit of 8 was reached" in one for one in details)
+
+
 @pytest.mark.parametrize("condition", WORDS)
 def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
     body, _ = render(b.snapshot(WORDS[condition][0]), None)

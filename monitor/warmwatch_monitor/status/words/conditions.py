@@ -98,6 +98,7 @@ SHORT_BEFORE = {
     "unknown": ": ",
     "cudagraph_skipped": ": ",
     "workers_memory": "; ",
+    "fallback": " since step |: ",  # not " (": a function has its file in parentheses
 }
 
 

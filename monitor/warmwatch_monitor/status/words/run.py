@@ -7,6 +7,7 @@ details and the evidence. With several ranks, the headline names its rank and co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warmwatch.shared.phrases import counted, duration
@@ -176,7 +177,7 @@ def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
         if condition in decisive.judgement.conditions:
             words.pop(condition, None)  # the sentence starts with it
     for name, clause in words.items():
-        short = clause.partition(SHORT_BEFORE.get(name, " ("))[0]
+        short = re.split(SHORT_BEFORE.get(name, r" \("), clause, maxsplit=1)[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
 
 
