@@ -2,7 +2,7 @@
 
 import { ENDED } from "./headline.js";
 import { hover, nearest, rankAt, standing, valuesAt } from "./hover.js";
-import { chosenLanes, compiling, drawLanes, laneHeight, mark, shade, slower } from "./lanes.js";
+import { chosenLanes, compiling, drawLanes, laneHeight, mark, middle, shade, slower } from "./lanes.js";
 import { beginOf, earliest, shifted } from "./past.js";
 import { SHORTEST, linear, logarithmic, moments, roundUp, stepped } from "./scales.js";
 import { as, colour, items, text } from "./show.js";
@@ -179,16 +179,15 @@ export class Charts {
     if (figure.hidden) return;
     const count = this.lanes.length;
     const every = Math.ceil(count / 16);
-    const shown = (at) => Number.isInteger(at) && at % every === 0 && this.lanes[at];
-    const label = (at) => (shown(at - 0.5) ? this.#beside(this.lanes[at - 0.5]) : null);
+    const label = (at) => (at % every === 0 && this.lanes[at] ? this.#beside(this.lanes[at]) : "");
     const plot = this.#plot("lanes", `${count}`, () => ({
       height: count * laneHeight(count) + BELOW + 16,
       scales: { x: { time: true }, y: { range: () => [0, count], dir: -1 } },
       series: [{}, { label: "", points: { show: false }, paths: () => null }],
       axes: [this.#times(), {
         ...this.#axis(), size: this.side, grid: { show: false },
-        splits: () => this.lanes.map((_, at) => at + 0.5),
-        values: (_, splits) => splits.map((at) => label(at) ?? ""),
+        splits: () => this.lanes.map((_, at) => at + middle(count)),
+        values: (_, splits) => splits.map((at) => label(Math.floor(at))),
       }],
       hooks: {
         draw: [(u) => {

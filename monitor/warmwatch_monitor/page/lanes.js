@@ -22,6 +22,12 @@ export function laneHeight(lanes) {
   return Math.max(6, Math.min(40, Math.floor(420 / Math.max(1, lanes))));
 }
 
+// the middle of a lane's bar, as a part of its height
+export function middle(lanes) {
+  const high = laneHeight(lanes);
+  return 0.5 + (high < ROOMY ? 0 : MARKS / high / 2);
+}
+
 export function drawLanes(plot, ranks, times, colours, chosen, periodsOf) {
   clipped(plot, (ctx, bbox) => {
     const lane = bbox.height / Math.max(1, ranks.length);

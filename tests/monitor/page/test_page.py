@@ -219,8 +219,13 @@ def test_a_clock_set_back_reloads_the_history(browser: Browser, tmp_path: Path) 
 
 
 RECOMPILE = {
-    **{"t": 5, "event": "compilation", "kind": "forward", "id": "0/1", "seconds": 13.0},
-    **{"name": "forward", "reason": "0/0: words of a PyTorch to come", "category": "other"},
+    "t": 5,
+    "event": "compilation",
+    "kind": "forward",
+    "id": "0/1",
+    "seconds": 13.0,
+    "reason": "0/0: words of a PyTorch to come",
+    "category": "other",
 }
 
 
