@@ -280,7 +280,7 @@ HEADLINES = """async () => {
       "warm since step 4: 24 ms a step is the real speed; limited by input",
       "runs eagerly but slower: 310 ms a step since step 9",
       "eager: no compile activity; 2 s a step",
-      "eager: no compile activity in 9 steps: the model runs eagerly; 2 s a step is the real speed",
+      "eager: no compile activity in 9 steps; 2 s a step is the real speed",
       "finished after 9 steps (interrupted)",
     ].map((words) => {
       const state = /eager|finished/.exec(words)?.[0] ?? "warm";
@@ -321,8 +321,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             "warm, 24 ms a step (warm): since step 4: this is the real speed; limited by input",
             "eager but slower, 310 ms a step (doubtful): since step 9",
             "eager, 2 s a step (eager): no compile activity",
-            "eager, 2 s a step (eager): no compile activity in 9 steps: the model runs eagerly;"
-            " this is the real speed",
+            "eager, 2 s a step (eager): no compile activity in 9 steps; this is the real speed",
             "finished after 9 steps (finished): (interrupted)",
             "inductor, now f",
             "`f` (t.py:5), inductor; evaluating for 8 s",
@@ -964,7 +963,7 @@ TICKS = """async () => {
       for (const until of [1795415382, 1795415400, 1795415382 + span / 7]) {
         const labels = moments(until - span, until, width);
         const apart = ((labels[1] - labels[0]) / span) * width;
-        const widest = labels.every((at) => at % 60 === 0) ? 36 : 54; // pixels of 18:10 and 18:10:20
+        const widest = labels.every((at) => at % 60 === 0) ? 36 : 54; // pixels of 18:10, 18:10:20
         const sides = [labels[0] - until + span, until - labels.at(-1)].map((side) => side / span);
         if (labels.length < 3 || Math.max(...sides) > 0.34 || (span > 5 && apart < widest)) {
           uneven.push([span, width, labels.length, apart, sides]);
