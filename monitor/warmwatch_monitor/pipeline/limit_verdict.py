@@ -3,8 +3,8 @@
 Pure. In this order:
 
 1. Overheads: time in which the GPU could have worked and did not. Saving, evaluation, waiting for
-   batches, and gaps between kernels (``host``). The largest one of at least OVERHEAD decides,
-   unless waiting in collectives takes longer.
+   batches, and gaps between kernels (``host``); without a GPU, waiting for a CPU (``shared``). The
+   largest one of at least OVERHEAD decides, unless waiting in collectives takes longer.
 2. Else the GPU is what the training waits for, and one thing must explain that: reduced clocks,
    another program on it, waiting in collectives, arithmetic, or memory bandwidth.
 
@@ -123,6 +123,9 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
         yield LimitedBy(verdict="input", share=waiting, evidence=(words, *busy))
     if (gaps := _gaps(load)) is not None:
         yield _host(load, gaps)
+    if (queued := _queued(load)) is not None:
+        used = () if load.cpu is None else (_cores(load.cpu),)
+        yield LimitedBy(verdict="shared", share=queued, evidence=(*_shortage(load), *used))
 
 
 def _waiting(load: Load) -> float | None:
@@ -159,28 +162,39 @@ def _gaps(load: Load) -> float | None:
     return max(0.0, idle - (load.waiting or 0.0))
 
 
-def _lacks_cpu(load: Load) -> bool:
-    """Whether its main thread waits for a CPU: for its quota, or for others on the same CPUs."""
-    return load.queued is not None and load.queued >= OVERHEAD
+def _queued(load: Load) -> float | None:
+    """The share in which its main thread has no CPU, of a training without a GPU.
+
+    It could run, except while it waits for a batch, saves or evaluates.
+    """
+    if load.gpus or load.queued is None:
+        return None
+    paused = (load.waiting or 0.0) + (load.saving or 0.0) + (load.evaluating or 0.0)
+    return load.queued * max(0.0, 1.0 - paused)
+
+
+def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:
+    """Signs that it lacks CPUs: for its quota, or for other threads on the same CPUs.
+
+    ``least``: share of the time without a CPU that is a sign.
+    """
+    if load.queued is not None and load.queued >= least:
+        share = _percent(load.queued)
+        yield f"its main thread waits for a CPU {share} of the time in which it could run"
+    if load.crowded is not None and load.crowded >= _CROWDED:
+        yield f"{load.crowded:.1f} runnable threads for each CPU"
+
+
+def _cores(used: float) -> str:
+    return f"the process uses {used:.1f} cores"
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:
     # of a loader that is not PyTorch's, and of the start of workers, no wait is measured
     besides = "" if load.waiting is None else ", besides the measured waits for batches"
-    words = [
-        f"no kernel runs {_percent(gaps)} of the time{besides}",
-        f"the process uses {load.cpu:.1f} cores",
-    ]
-    crowded = load.crowded is not None and load.crowded >= _CROWDED
-    if crowded or _lacks_cpu(load):
-        if _lacks_cpu(load):
-            waits = _percent(load.queued or 0.0)
-            words.append(
-                f"its main thread waits for a CPU {waits} of the time in which it could run"
-            )
-        if crowded:
-            words.append(f"{load.crowded:.1f} runnable threads for each CPU")
-        return LimitedBy(verdict="shared", share=gaps, evidence=tuple(words))
+    words = [f"no kernel runs {_percent(gaps)} of the time{besides}", _cores(load.cpu or 0.0)]
+    if shortage := tuple(_shortage(load, OVERHEAD)):
+        return LimitedBy(verdict="shared", share=gaps, evidence=(*words, *shortage))
     if load.cudagraphs == "off":
         words.append('CUDA graphs are off: mode="reduce-overhead" may help')
     elif load.cudagraphs == "skipped":

@@ -98,6 +98,11 @@ def verdict(load: Load) -> str | None:
         (replace(WAITS, sm=0.02), None),  # tiny kernels
         (Load(waiting=0.4), "input"),  # without a GPU nothing runs during the wait
         (Load(waiting=0.1, cpu=1.0), None),
+        (Load(queued=0.3, cpu=0.7), "shared"),
+        (Load(queued=0.3, waiting=0.5), "input"),  # the rest of the time, it could run
+        (Load(queued=0.3, evaluating=0.15, waiting=0.3), "input"),
+        (Load(queued=0.1, crowded=3.0), None),  # the others leave it its CPUs
+        (replace(AT_WORK, queued=0.5), "compute"),  # the GPU works all the time
         (Load(), None),
     ],
 )
@@ -144,6 +149,17 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
     found = limited_by(replace(TINY, waiting=waiting))
     assert found is not None
     assert found.evidence[0] == words
+
+
+def test_a_lack_of_cpus_is_shown_without_a_gpu() -> None:
+    found = limited_by(Load(queued=0.8, waiting=0.25, cpu=0.3, crowded=4.25))
+    assert found is not None
+    assert (found.verdict, found.share) == ("shared", pytest.approx(0.6))
+    assert found.evidence == (
+        "its main thread waits for a CPU 80 % of the time in which it could run",
+        "4.2 runnable threads for each CPU",
+        "the process uses 0.3 cores",
+    )
 
 
 SHARES = st.none() | st.floats(0, 1)
