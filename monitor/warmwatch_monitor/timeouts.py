@@ -6,10 +6,16 @@ main thread of a command makes none on a path that a user names.
 
 from __future__ import annotations
 
-import signal
 import threading
+
+# ``signal`` makes enum members, of each signal at each call: 8 million instructions of `status`.
+from _signal import (  # type: ignore[import-not-found]
+    SIG_BLOCK,
+    SIG_SETMASK,
+    pthread_sigmask,
+    valid_signals,
+)
 from collections.abc import Callable
-from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,20 +43,17 @@ def within(seconds: float, call: Callable[[], T], default: T, *, path: str | Non
 
     thread = threading.Thread(target=run, name="warmwatch-disk", daemon=True)
     # Signals are for the main thread: one that this thread took could stop `run` itself.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _signals())
+    before = pthread_sigmask(SIG_BLOCK, valid_signals())
     try:
         thread.start()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        pthread_sigmask(SIG_SETMASK, before)
     if path is not None:
         _last_calls[path] = thread
     thread.join(seconds)
     if raised:
         raise raised[0]
     return returned[0] if returned else default
-
-
-_signals = cache(signal.valid_signals)  # it makes an enum member of each
 
 
 def hangs(path: str) -> bool:

@@ -55,7 +55,7 @@ UNNEEDED = {
 # what reading records needs neither for /proc nor for figures
 ELSEWHERE = {
     *("warmwatch_monitor.client.daemon", "psutil", "socket", "subprocess", "pathlib"),
-    *("statistics", "glob", "tempfile", "dataclasses", "hashlib"),
+    *("statistics", "glob", "tempfile", "dataclasses", "hashlib", "ctypes", "signal"),
 }
 # what click loads for a completion, and for translations of its help
 OF_CLICK = {"click.shell_completion", "shlex", "locale"}

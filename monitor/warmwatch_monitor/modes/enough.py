@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.compare.comparison import EAGER
 from warmwatch_monitor.model import RankView, RunView

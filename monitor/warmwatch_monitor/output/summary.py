@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
+from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import ENDED, State, least_advanced
 
 LONGEST = 120  # characters of a headline

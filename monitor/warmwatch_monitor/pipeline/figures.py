@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
-from signal import Signals
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
@@ -370,6 +369,8 @@ def _signal(reading: RecordReading) -> str | None:
 
 def signal_name(number: int) -> str:
     """Its name, such as SIGKILL; most real-time signals have none."""
+    from signal import Signals  # here: few ranks are killed
+
     with suppress(ValueError):
         return Signals(number).name
     return f"signal {number}"

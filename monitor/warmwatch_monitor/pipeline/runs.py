@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
@@ -221,10 +220,14 @@ def fell_first(one: RecordReading, readings: Sequence[RecordReading], now_ns: in
     kill all.
     """
     death = one.death
-    if death is None or death.signal != signal.SIGKILL:
+    if death is None:
+        return False
+    from signal import SIGKILL, SIGTERM  # here: most runs have no death
+
+    if death.signal != SIGKILL:
         return False
     deaths = [peer.death for peer in readings if peer.death is not None]
-    terminated = [other.at_ns for other in deaths if other.signal == signal.SIGTERM]
+    terminated = [other.at_ns for other in deaths if other.signal == SIGTERM]
     if terminated:
         return death.at_ns < min(terminated)
     # also after the end of the peers: an end does not change what was known before it

@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from warmwatch.shared.named_tuple import NamedTuple
 
 STARTED_BY = "WARMWATCH_STARTED_BY"
 

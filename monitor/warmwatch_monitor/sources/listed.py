@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
+from _ctypes import dlopen
 from collections.abc import Callable, Mapping
+from os import RTLD_LOCAL
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
@@ -116,14 +117,14 @@ def _nvml(_settings: Settings, clock: Clock) -> Read[tuple[GpuReading, ...]]:
 def _require_nvml() -> None:
     """Check for NVIDIA's library before its bindings are imported; a later poll finds a new one.
 
-    Without the library, the bindings would take a tenth of the run time of ``warmwatch status``,
-    and 3 MB of the daemon.
+    Without the library, ``ctypes`` and the bindings would take a tenth of the run time of
+    ``warmwatch status``, and 3 MB of the daemon.
 
     Raises:
         SourceError: the library is not found.
     """
     try:
-        ctypes.CDLL(nvml.NVML)
+        dlopen(nvml.NVML, RTLD_LOCAL)
     except OSError:
         raise SourceError(nvml.MISSING) from None
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from warmwatch.shared.named_tuple import NamedTuple
 
 Answer = Mapping[str, Any]
 Whose = tuple[str, int]  # run and rank
