@@ -65,10 +65,10 @@ class _Wanted(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What came of it. ``again``: the second eager run. ``signal``: that ended it, or 0."""
+    """What came of it. ``again``: later eager runs. ``signal``: that ended it, or 0."""
 
     tried: list[Tried]
-    again: Tried | None
+    again: list[Tried]
     over_budget: list[str]
     signal: int
 
@@ -161,8 +161,8 @@ def modes(
     regional. Ctrl-C stops and prints the results so far.
 
     The losses of each mode are compared with eager's at the same steps. Set the same seed in every
-    run. Eager then runs a second time, for the noise of losses and step times: a difference of step
-    times within the noise does not count.
+    run. Eager then runs a second time, for the noise of losses and step times, and a third time if
+    its step times differ by over 2 %: a difference of step times within the noise does not count.
 
     \b
     Exit code: 0 every mode was measured, except those that --budget left out
@@ -271,13 +271,13 @@ def _folder(output: str | None) -> Path:
 
 
 def _try_all(wanted: _Wanted) -> _Outcome:
-    """Run the modes one after another, and eager a second time for the noise."""
+    """Run the modes one after another, and eager again for the noise."""
     from warmwatch_monitor.modes.bounded import counted_signals
     from warmwatch_monitor.modes.enough import expected
 
     tried: list[Tried] = []
     skipped: list[str] = []
-    again: Tried | None = None
+    again: list[Tried] = []
     deadline = None if wanted.budget is None else time.monotonic() + wanted.budget
     with counted_signals() as stops:
         for number, mode in enumerate(wanted.modes, 1):
@@ -293,13 +293,28 @@ def _try_all(wanted: _Wanted) -> _Outcome:
             if number == 1:
                 leave_broken(tried[0], wanted.command)
         if wanted.compares_losses and _can_compare(tried) and not stops.count:
-            takes = expected(EAGER, tried)
-            if _exceeds(takes, deadline):
-                note("warmwatch: eager does not run a second time: it does not fit in --budget")
-            else:
-                title = "eager again, for the noise"
-                again = _run(wanted, EAGER, deadline, stops, title, takes, tried)
+            again = _eager_again(wanted, deadline, stops, tried)
     return _Outcome(tried, again, skipped, stops.last)
+
+
+def _eager_again(
+    wanted: _Wanted, deadline: float | None, stops: Stops, tried: Sequence[Tried]
+) -> list[Tried]:
+    """Eager a second time, and a third time if the first two differ: two runs alone say little."""
+    from warmwatch_monitor.modes.enough import apart, expected
+    from warmwatch_monitor.modes.programs import AGAIN
+
+    found: list[Tried] = []
+    takes, first = expected(EAGER, tried), next(one for one in tried if one.mode == EAGER)
+    for words, why in zip(AGAIN, ("for the noise", "as the first two differ"), strict=True):
+        if _exceeds(takes, deadline):
+            note(f"warmwatch: eager does not run {words}: it does not fit in --budget")
+            break
+        title = f"eager {words}, {why}"
+        found.append(_run(wanted, EAGER, deadline, stops, title, takes, tried, words))
+        if stops.count or not apart(first, found[0]):
+            break
+    return found
 
 
 def leave_broken(first: Tried, command: Sequence[str]) -> None:
@@ -324,8 +339,9 @@ def _run(
     title: str,
     takes: Expected | None,
     before: Sequence[Tried] = (),
+    again: str = "",
 ) -> Tried:
-    """One run. ``before``: those that the second eager run is compared with."""
+    """One run. ``before``: those that a later eager run is compared with. ``again``: its name."""
     from warmwatch_monitor.modes.one_mode import Progress, attempt
 
     left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
@@ -341,13 +357,13 @@ def _run(
             over="budget" if left < wanted.timeout else "timeout",
             place=None
             if wanted.output is None
-            else wanted.output / f"{mode}{'-again' if before else ''}.log",
+            else wanted.output / f"{' '.join([mode, again]).strip().replace(' ', '-')}.log",
             stops=stops,
             progress=progress,
             # guard checks are measured there too, also where no loss is compared
             losses=wanted.compares_losses or mode != EAGER,
             least=_last_step_compared(before),
-            again=bool(before),
+            again=again,
         )
 
 

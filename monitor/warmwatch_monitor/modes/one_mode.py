@@ -72,7 +72,7 @@ def attempt(
     progress: Progress,
     losses: bool = False,
     least: int = 0,
-    again: bool = False,
+    again: str = "",
 ) -> Tried:
     """Run ``command`` in ``mode``, or ``AS_IS``. Raises OSError: it cannot be started.
 
@@ -80,7 +80,7 @@ def attempt(
         over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
         place: path of the file for its output. losses: record its losses, and
         measure its guard checks unless it is eager. least: steps that it makes at least.
-        again: whether it is the second run of the mode.
+        again: of a later run of the mode, which one it is in words.
     """
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
@@ -107,7 +107,7 @@ def attempt(
     seconds = time.monotonic() - run.began
     progress.clear()
     summary, others = run.ended(by_us=why is not None)
-    title = f"{mode} again" if again else mode
+    title = f"{mode} {again}" if again else mode
     note(f"warmwatch: {title}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
         mode=mode,

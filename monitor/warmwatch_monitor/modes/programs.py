@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from warmwatch_monitor.compare.comparison import EAGER, step_of
 from warmwatch_monitor.compare.noise import Repeats
@@ -37,15 +37,18 @@ def _has_blocks(seen: Mapping[str, RunSummary]) -> bool:
     return regional is None or regional != default
 
 
+AGAIN = ("again", "a third time")  # eager, for the noise
+
+
 def repeats(
-    seen: Mapping[str, RunSummary], same: Mapping[str, str], again: RunSummary | None
+    seen: Mapping[str, RunSummary], same: Mapping[str, str], again: Sequence[RunSummary]
 ) -> tuple[Repeats, ...]:
-    """The programs that ran more than once. ``again``: the second eager run."""
+    """The programs that ran more than once. ``again``: later eager runs."""
     runs: dict[str, list[tuple[str, RunSummary]]] = {}
     for mode, one in seen.items():
         runs.setdefault(same.get(mode, mode), []).append((mode, one))
-    if again is not None and EAGER in runs:
-        runs[EAGER].append((f"{EAGER} again", again))
+    if EAGER in runs:
+        runs[EAGER] += [(f"{EAGER} {words}", one) for words, one in zip(AGAIN, again, strict=False)]
     made = (_repeats(program, of) for program, of in runs.items())
     return tuple(one for one in made if len(one.seconds) > 1)
 

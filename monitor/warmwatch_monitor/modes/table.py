@@ -222,7 +222,7 @@ _USUAL_STEPS = 10_000  # of a training whose length is not given
 def modes(
     tried: Sequence[Tried],
     *,
-    again: Tried | None = None,
+    again: Sequence[Tried] = (),
     training_steps: int | None = None,
     caches: str = "cold",
     imposed: Sequence[str] = (),
@@ -233,14 +233,15 @@ def modes(
 ) -> Modes:
     """The row of each mode, compared with eager if that was measured, else with the first.
 
-    ``again``: the second eager run, which gives the noise of the losses and of the steps.
+    ``again``: later eager runs. They give the noise of the steps, and the first one of them that
+    of the losses.
     """
     seen = {one.mode: one.summary for one in tried if one.summary and one.summary.ranks}
     same = same_program(seen)
-    twice = repeats(seen, same, again.summary if again else None)
+    twice = repeats(seen, same, [one.summary for one in again if one.summary])
     compared = compare(list(seen.values()), labels=list(seen), repeats=twice) if seen else None
     eager = next((one.losses for one in tried if one.mode == EAGER), {})
-    second = again.losses if again else None
+    second = again[0].losses if again else None
     rows = tuple(
         _with_drift(_row(one, compared, same, training_steps), one, eager, second, max_drift)
         for one in tried

@@ -19,7 +19,7 @@ from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Wrapping
 from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
-from warmwatch_monitor.modes.enough import enough, expected, left
+from warmwatch_monitor.modes.enough import apart, enough, expected, left
 from warmwatch_monitor.modes.one_mode import AS_IS, Progress, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
@@ -69,7 +69,7 @@ def tried(mode: str, of: RunSummary | None = None, **rest: Any) -> Tried:
 
 def made(*rows: Tried, **rest: Any) -> Modes:
     """With a second eager run whose steps are as long as in the first, unless given."""
-    again = next((one for one in rows if one.mode == "eager" and one.summary), None)
+    again = [one for one in rows if one.mode == "eager" and one.summary][:1]
     return modes(rows, **{"again": again, **rest})
 
 
@@ -144,7 +144,7 @@ def test_a_difference_within_the_spread_is_not_faster() -> None:
 def test_a_difference_between_two_runs_of_one_program_is_noise() -> None:
     """Eager's second run takes 20 % longer, so 15 % less in another mode shows nothing."""
     eager, again = (tried("eager", run_summary("eager", 0.0, step)) for step in (0.050, 0.060))
-    of = made(eager, tried("default", run_summary("default", 17.2, 0.0425)), again=again)
+    of = made(eager, tried("default", run_summary("default", 17.2, 0.0425)), again=[again])
     assert of.step_noise is not None
     assert of.step_noise.difference == pytest.approx(12.706 * math.log(1.2))
     (default,) = of.rows[1:]
@@ -160,20 +160,28 @@ def test_a_difference_between_two_runs_of_one_program_is_noise() -> None:
     estimated = made(
         eager,
         tried("default", run_summary("default", 1.2, 0.0425)),
-        again=again,
+        again=[again],
         training_steps=1000,
     )
     assert (
         page(estimated).answer
         == "1,000 steps take 50 s in eager; no significant difference to default."
     )
+    third = tried("eager", run_summary("eager", 0.0, 0.055))
+    narrower = made(eager, *usual()[1:], again=[again, third]).step_noise
+    assert narrower is not None
+    assert narrower.difference < of.step_noise.difference / 2
+    assert narrower.repeats[0].runs == ("eager", "eager again", "eager a third time")
+    assert apart(eager, again)
     quiet = tried("eager", run_summary("eager", 0.0, 0.0501))
-    settled = made(eager, *usual()[1:], again=quiet)
+    assert not apart(eager, quiet)
+    assert not apart(eager, tried("eager"))
+    settled = made(eager, *usual()[1:], again=[quiet])
     assert settled.recommended == "default"
     assert "a difference of less than 2.5 % may be noise" in text(settled)
-    assert "2.5 % may be noise" not in text(made(*usual(), again=None))
+    assert "2.5 % may be noise" not in text(made(*usual(), again=[]))
     assert "as no other run repeats one of these: less than 5 % counts as noise" in text(
-        made(*usual(), again=None)
+        made(*usual(), again=[])
     )
 
 
@@ -349,7 +357,7 @@ def test_the_share_of_guard_checks_is_of_the_step_of_the_measured_rank() -> None
 
 def test_drift_is_shown_with_its_noise_and_limited() -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
-    of = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-3)
+    of = made(*drifting(default=(2.0, 2.006)), again=[again], max_drift=1e-3)
     assert of.noise == pytest.approx(1e-6)
     assert [one.max_drift_exceeded for one in of.rows] == [None, True]
     assert of.recommended == "eager"
@@ -359,7 +367,7 @@ def test_drift_is_shown_with_its_noise_and_limited() -> None:
         "default: its loss drifts by 0.003 at step 2 (2.006, eager 2); noise 1e-06; 2 losses"
         in shown
     )
-    retained = made(*drifting(default=(2.0, 2.006)), again=again, max_drift=1e-2)
+    retained = made(*drifting(default=(2.0, 2.006)), again=[again], max_drift=1e-2)
     assert [one.max_drift_exceeded for one in retained.rows] == [None, False]
     assert retained.recommended == "default"
 
@@ -377,7 +385,7 @@ def test_losses_that_differ_in_two_eager_runs_suggest_a_seed(
     second: float, limit: float | None, words: str | None
 ) -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, second))})
-    shown = text(made(*drifting(default=(2.0, 2.1)), again=again, max_drift=limit))
+    shown = text(made(*drifting(default=(2.0, 2.1)), again=[again], max_drift=limit))
     assert ("in every run" in shown) is (words is not None)
     assert words is None or words in shown
 
@@ -397,7 +405,7 @@ def test_equal_losses_noise_and_non_finite_losses_are_distinguished(
     losses: tuple[float, ...], words: str
 ) -> None:
     again = tried("eager", losses={0: ((1, 2.0), (2, 2.000002))})
-    assert words in text(made(*drifting(default=losses), again=again))
+    assert words in text(made(*drifting(default=losses), again=[again]))
 
 
 @pytest.mark.parametrize(
