@@ -26,6 +26,30 @@ Epoch = Annotated[float, _unit("s since the epoch")]
 Joules = Annotated[float, _unit("J")]
 
 
+class Place(Struct, frozen=True, kw_only=True):
+    """A line of code."""
+
+    name: str
+    """Name of its function."""
+    file: str
+    """Base name of its file."""
+    line: int
+    """Number of the line."""
+
+
+class Workers(Struct, frozen=True, kw_only=True):
+    """Compile workers."""
+
+    busy: int
+    """Compile workers whose CPU time grows."""
+    idle: int
+    """The other compile workers."""
+
+    @property
+    def count(self) -> int:
+        return self.busy + self.idle
+
+
 class Counted(Struct, frozen=True, kw_only=True):
     """Progress of the compile activity."""
 

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         RankHistory,
         Underway,
         Who,
-        Workers,
         beyond_steady_seconds,
     )
     from warmwatch_monitor.model.machine import (
@@ -111,10 +110,12 @@ if TYPE_CHECKING:
         Host,
         LimitedBy,
         MemoryGrowth,
+        Place,
         Refusal,
         Slower,
         SlowerPeriod,
         SourceHealth,
+        Workers,
         WorkersMemory,
     )
 
@@ -122,8 +123,9 @@ if TYPE_CHECKING:
 _MODULES = (
     "warmwatch_monitor.published",
     *(f"{__name__}.{name}" for name in ("machine", "snapshot")),
-    *("warmwatch.shared.record", "warmwatch.shared.record.stack_file"),
+    "warmwatch.shared.record",
     *(f"{__name__}.{name}" for name in ("records", "steps", "figures", "causes")),
+    "warmwatch.shared.record.stack_file",
 )
 
 

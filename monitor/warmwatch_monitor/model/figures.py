@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.records import (
     OF_GRAPHS,
     Compilation,
@@ -19,7 +18,7 @@ from warmwatch_monitor.model.records import (
     Journaled,
 )
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
-from warmwatch_monitor.published import Counted
+from warmwatch_monitor.published import Counted, Place, Workers
 
 
 class OpenActivity(Struct, frozen=True, kw_only=True):
@@ -243,20 +242,9 @@ class Life(Struct, frozen=True, kw_only=True):
     end: str | None = None
     exit_code: int | None = None
     exception: str | None = None
-    raised: Frame | None = None
+    raised: Place | None = None
     killed_at_end: bool = False
     signal: str | None = None
-
-
-class Workers(Struct, frozen=True, kw_only=True):
-    """The rank's compile workers: busy where their CPU time grows, else idle."""
-
-    busy: int
-    idle: int
-
-    @property
-    def count(self) -> int:
-        return self.busy + self.idle
 
 
 class Memory(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from warmwatch.shared.record import Identity, Slot
-from warmwatch.shared.record.stack_file import Frame
+from warmwatch_monitor.published import Place
 
 FEWEST_STEPS = 10  # clean steps; a mean of fewer is too noisy
 
@@ -444,7 +444,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     functions: tuple[FunctionCost, ...] = ()
     slowed: LongStep | None = None
     exception: str | None = None
-    raised: Frame | None = None
+    raised: Place | None = None
     broken_lines: int = 0
     unread_bytes: int = 0
     skipped_bytes: int = 0

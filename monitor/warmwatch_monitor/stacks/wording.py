@@ -8,26 +8,16 @@ from msgspec import Struct
 
 from warmwatch.shared.phrases import counted, duration
 from warmwatch_monitor.model import INNERMOST, Compiler, RankView, Stacks, ThreadStack
+from warmwatch_monitor.published import Place
 from warmwatch_monitor.stacks.sources import KernelThreads
 from warmwatch_monitor.status.words.conditions import short_conditions
 from warmwatch_monitor.status.words.states import describe_state
 
 
-class StackFrame(Struct, frozen=True, kw_only=True):
-    """A frame of a Python stack."""
-
-    name: str
-    """Name of the function."""
-    file: str
-    """Base name of its file."""
-    line: int
-    """The line that runs."""
-
-
 class PythonThread(Struct, frozen=True, kw_only=True):
     """The Python stack of one thread."""
 
-    frames: list[StackFrame]
+    frames: list[Place]
     """Its frames, innermost first."""
     left_out: int
     """Number of frames left out of the middle."""
@@ -165,7 +155,7 @@ def rank_stacks(of: RankProcess, now_ns: int) -> RankStacks:
 
 
 def _thread(one: ThreadStack) -> PythonThread:
-    frames = [StackFrame(**frame._asdict()) for frame in one.frames]
+    frames = [Place(**frame._asdict()) for frame in one.frames]
     return PythonThread(frames=frames, left_out=one.left_out, main=one.main, compiles=one.compiles)
 
 

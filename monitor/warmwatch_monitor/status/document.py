@@ -19,7 +19,7 @@ from warmwatch_monitor.model import (
     why_left_out,
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
-from warmwatch_monitor.published import copied
+from warmwatch_monitor.published import Workers, copied
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.sentence import answer, unattached_evidence
 
@@ -141,7 +141,7 @@ def _observed(training: ObservedTraining) -> schema.Observed:
     busy, idle = signs.workers_busy, signs.workers_idle
     workers = None
     if busy is not None and idle is not None:
-        workers = schema.Workers(busy=busy, idle=idle)
+        workers = Workers(busy=busy, idle=idle)
     return copied(
         training,
         schema.Observed,

@@ -258,7 +258,7 @@ def ending(view: RankView, ended_together: bool | None) -> schema.End | None:
         how=ended,
         exit_code=life.exit_code,
         exception=life.exception,
-        place=schema.Place(**life.raised._asdict()) if life.raised else None,
+        place=life.raised,
         signal=life.signal,
         out_of_memory=view.oom_killed,
         ended_together=ended_together,

@@ -19,11 +19,11 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
-from warmwatch.shared.record.stack_file import Frame
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import as_json, draw
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
+from warmwatch_monitor.published import Place
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.charts import icicle
@@ -629,7 +629,7 @@ def test_the_report_of_a_failed_run_begins_with_the_failure() -> None:
         alive=False,
         journal={
             "exception": "BackendCompilerFailed",
-            "raised": Frame("train_one_epoch", "train.py", 88),
+            "raised": Place(name="train_one_epoch", file="train.py", line=88),
         },
     )
     failed = replace(a.AGAIN, failure="torch._dynamo.exc.BackendCompilerFailed")
@@ -751,7 +751,7 @@ def test_the_bar_has_ascii_characters_if_the_encoding_has_no_others(
 
 def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     slot = replace(b.ended("failed"), compile=replace(b.ended("failed").compile, exit_code=2))
-    raised = Frame("train_one_epoch", "train.py", 88)
+    raised = Place(name="train_one_epoch", file="train.py", line=88)
     view = b.view(slot, alive=False, journal={"exception": "OSError", "raised": raised})
     output = lines_of(a.run_summary(view))
     assert "OSError in `train_one_epoch` (train.py:88) ended it" in " ".join(output[1:])

@@ -24,7 +24,6 @@ from warmwatch_monitor.model import (
     Cost,
     Estimate,
     ExportHealth,
-    Frame,
     FunctionCost,
     GraphBreak,
     Host,
@@ -32,6 +31,7 @@ from warmwatch_monitor.model import (
     LongStep,
     MemoryGrowth,
     ObservedTraining,
+    Place,
     ProcessReading,
     RankView,
     Refusal,
@@ -131,7 +131,9 @@ def everything() -> Snapshot:
 
 
 def _failed(view: RankView) -> RankView:
-    life = replace(view.figures.life, raised=Frame("train_one_epoch", "train.py", 88))
+    life = replace(
+        view.figures.life, raised=Place(name="train_one_epoch", file="train.py", line=88)
+    )
     return replace(view, figures=replace(view.figures, life=life))
 
 

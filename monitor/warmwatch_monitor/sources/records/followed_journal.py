@@ -14,10 +14,10 @@ from warmwatch_monitor.model import (
     Compilation,
     CudagraphSkip,
     Fallback,
-    Frame,
     FunctionCost,
     GraphBreak,
     LongStep,
+    Place,
     Recompile,
     Recordings,
     Spill,
@@ -88,7 +88,7 @@ class Journal:
         self.beginning: Beginning | None = None
         self.recompile: Recompile | None = None
         self.exception: str | None = None
-        self.raised: Frame | None = None
+        self.raised: Place | None = None
         self.agent_error: str | None = None
 
     @property

@@ -18,9 +18,9 @@ from warmwatch_monitor.model import (
     Cost,
     CudagraphSkip,
     Fallback,
-    Frame,
     GraphBreak,
     LongStep,
+    Place,
     Recompile,
     Spill,
 )
@@ -192,10 +192,10 @@ def long_step(entry: Entry) -> LongStep:
     )
 
 
-def raised(entry: Entry) -> Frame | None:
+def raised(entry: Entry) -> Place | None:
     """The user's line that raised the exception that ended the process."""
     place = _located(entry)
-    return None if None in place.values() else Frame(**place)
+    return None if None in place.values() else Place(**place)
 
 
 def first_step_bytes(entry: Entry) -> int | None:

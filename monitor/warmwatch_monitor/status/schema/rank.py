@@ -11,6 +11,7 @@ from warmwatch_monitor.published import (
     LimitedBy,
     MemoryGrowth,
     Number,
+    Place,
     Process,
     Seconds,
     Slower,
@@ -167,17 +168,6 @@ class Baseline(Struct, frozen=True, kw_only=True):
     """Steps after the baseline until compiling has paid off; null if clean steps are not faster."""
     paid_back_at_step: int | None = None
     """The step at which compiling has paid off; null before."""
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """A line of the user's code."""
-
-    name: str
-    """Name of the function."""
-    file: str
-    """Base name of its file."""
-    line: int
-    """The line that ran."""
 
 
 class End(Struct, frozen=True, kw_only=True):

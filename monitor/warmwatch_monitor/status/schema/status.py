@@ -19,6 +19,7 @@ from warmwatch_monitor.published import (
     Seconds,
     SourceHealth,
     Spread,
+    Workers,
 )
 from warmwatch_monitor.status.schema.rank import Rank
 
@@ -124,15 +125,6 @@ STATUS_DESCRIPTION = (
     "seconds. The answer has everything that was recorded before `at`. Keys may be added; within "
     "one `schema_version` none changes its meaning."
 )
-
-
-class Workers(Struct, frozen=True, kw_only=True):
-    """Compile workers."""
-
-    busy: int
-    """Compile workers whose CPU time grows."""
-    idle: int
-    """The other compile workers."""
 
 
 class Observed(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
 from warmwatch.shared.verdict import State
-from warmwatch_monitor.model import Figures, Frame, LongStep, RankView
+from warmwatch_monitor.model import Figures, LongStep, Place, RankView
 from warmwatch_monitor.output.amounts import limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
@@ -223,8 +223,8 @@ def _killed(view: RankView) -> Iterator[str]:
         yield "the kernel killed it: out of memory"
 
 
-def _raised(frame: Frame | None) -> str:
-    return "" if frame is None else f", from {place(frame.name, frame.file, frame.line)}"
+def _raised(at: Place | None) -> str:
+    return "" if at is None else f", from {place(at.name, at.file, at.line)}"
 
 
 def _failure(view: RankView) -> Iterator[str]:
