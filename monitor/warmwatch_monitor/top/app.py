@@ -208,9 +208,10 @@ class Top(App[str]):
         if entry is not None and self._answer is not None:
             window = Window(_made_at(self._answer), WINDOWS[self._window])
             width, height = place.size.width - 1, place.size.height  # one column for the scroll bar
-            said = overview(self._answer), *self._details(self._answer)
-            sentence = "" if entry.run["summary"] in said else entry.run["summary"]
-            shown = Shown(self._answer, entry, sentence, self._history, window, width, height)
+            above = overview(self._answer), *self._details(self._answer)
+            shown = Shown(
+                self._answer, entry, self._history, window, width, height, above, self._opened
+            )
             words = Text("\n").join(detail(shown, self._pane))
         self.query_one("#words", Static).update(words)
 
@@ -243,7 +244,8 @@ class Top(App[str]):
     def _details(self, answer: Answer) -> Sequence[str]:
         """The details above the list, and how many more there are."""
         room = max(0, min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2))
-        details: Sequence[str] = answer.get("details", ())
+        rows = {run["summary"] for run in answer["runs"]}  # the chosen one has its sentence below
+        details = [words for words in answer.get("details", ()) if words not in rows]
         if room < 2 or len(details) <= room:
             return details[:room]
         return [*details[: room - 1], f"and {len(details) - room + 1} more"]

@@ -119,7 +119,10 @@ _LEAST_ROWS, _MOST_ROWS, _TALLEST = 2, 8, 16  # of one plot; the tallest if rows
 # panes below the plots, and whether a rank has any of it
 _BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "evidence": lambda rank: bool(rank["evidence"] or rank["conditions"]),
-    "recompiles": lambda rank: bool(rank["compile"].get("last") or rank["compile"].get("breaks")),
+    "recompiles": lambda rank: bool(
+        any(one["reason"] for one in rank["compile"].get("last") or ())
+        or rank["compile"].get("breaks")
+    ),
     "GPUs": lambda rank: bool(rank["gpus"]),
     "functions": lambda rank: bool(rank["compile"].get("functions")),
 }
@@ -130,18 +133,30 @@ class Shown(NamedTuple):
     """The input of the detail lines.
 
     Attributes:
-        answer: the whole answer. entry: the row. sentence: of its run, unless it stands above.
-        history: earlier samples.
+        answer: the whole answer. entry: the row. history: earlier samples.
         window: the time range of the plots. width, height: of the place.
+        above: the sentences above the list. opened: whether the list is hidden.
     """
 
     answer: Mapping[str, Any]
     entry: Entry
-    sentence: str
     history: History
     window: Window
     width: int
     height: int
+    above: Sequence[str] = ()
+    opened: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The sentence of the run, unless it stands above."""
+        summary: str = self.entry.run["summary"]
+        return "" if summary in self.above else summary
+
+    @property
+    def known(self) -> str:
+        """What stands above: it is not repeated."""
+        return " ".join((*self.above, self.sentence))
 
     @property
     def rank(self) -> Mapping[str, Any]:
@@ -155,14 +170,15 @@ class Shown(NamedTuple):
 
 
 def heading(shown: Shown) -> list[Text]:
-    """The rank, its state, and the progress of its compilation."""
+    """The rank, its state unless the row shows it, and the progress of its compilation."""
     rank, cells = shown.rank, shown.entry.cells
-    line = Text(f"{shown.entry.run['run']} rank {cells['rank']}  ", style="bold")
-    line.append(rank["state"], style=STYLES.get(rank["state"], ""))
-    if cells["detail"]:
-        style = PHASE_STYLES.get(cells["detail"], "")
-        line.append(" (").append(cells["detail"], style=f"not bold {style}").append(")")
-    line.append(f" for {cells['for']}" if cells["for"] else "", style="not bold")
+    line = Text(f"{shown.entry.run['run']} rank {cells['rank']}", style="bold")
+    if shown.opened:
+        line.append("  ").append(rank["state"], style=STYLES.get(rank["state"], ""))
+        if cells["detail"]:
+            style = PHASE_STYLES.get(cells["detail"], "")
+            line.append(" (").append(cells["detail"], style=f"not bold {style}").append(")")
+        line.append(f" for {cells['for']}" if cells["for"] else "", style="not bold")
     where = f"pid {rank['pid']}" if rank["pid"] is not None else ""
     where = ", ".join(filter(None, [where, rank["host"]])) if len(shown.entry.ranks) == 1 else ""
     line.append(f"   {where}", style="not bold dim")
@@ -179,7 +195,8 @@ def _progress(shown: Shown) -> Iterator[Text]:
     if what and underway["backward"]:
         what = f"the backward of {what}"
     if not counted or not counted["total"]:
-        yield Text(f"compiles {what}" if what else "compiles", style="yellow")
+        if not what or what not in shown.known:
+            yield Text(f"compiles {what}" if what else "compiles", style="yellow")
         return
     done = min(counted["done"], counted["total"])
     full = _BAR * done // counted["total"]
@@ -194,10 +211,13 @@ def _progress(shown: Shown) -> Iterator[Text]:
 def _plots(shown: Shown) -> list[Text]:
     """The plots, and below them as many of the other panes as fit; the plots get the rest."""
     room, below = shown.height - len(_charts(shown, _MOST_ROWS)), list[Text]()
+    known = shown.known
     for name, has_any in _BELOW_PLOTS.items():
-        words = PANES[name](shown) if has_any(shown.rank) else []
+        lines = PANES[name](shown) if has_any(shown.rank) else []
+        words = [line for line in lines if line.plain.strip() not in known]
         if words and len(below) + len(words) + 2 <= room:
             below += [Text(), Text(name, style="bold"), *words]
+            known = " ".join((known, *(line.plain.strip() for line in words)))
     return [*_charts(shown._replace(height=shown.height - len(below)), _TALLEST), *below]
 
 

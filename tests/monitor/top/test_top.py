@@ -267,7 +267,7 @@ def test_the_selected_rank_stays_selected_when_rows_come_and_go() -> None:
         await shown.press("e", "down", "down")
         assert "gpt2 rank 1 " in shown.text
         await shown.press("e")
-        assert "gpt2 rank 0-2,4-63 " in shown.text
+        assert "gpt2 rank 0-2,4-63\n" in shown.text
         await shown.press("e", "s", "s")
         assert "gpt2 rank 1 " in shown.text
 
