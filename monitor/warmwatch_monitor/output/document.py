@@ -23,11 +23,13 @@ class Table(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True):
-    """A list item; ``more``: text below it. ``remedy``: shown where a reader looks it up."""
+    """A list item; ``more``: text below it. ``remedy``: the number of the item that has its remedy
+    in the report's list of remedies, for a link; 0 if none has.
+    """
 
     words: str
     more: tuple[str, ...] = ()
-    remedy: str = ""
+    remedy: int = 0
 
 
 class Section(Struct, frozen=True):

@@ -158,10 +158,13 @@ def _block(x: float, y: float, wide: float, kind: str, label: str, title: str) -
 
 def _axis(seconds: float, y: int) -> Iterator[Markup]:
     yield Markup('<line class="axis" x1="0" y1="{y}" x2="100%" y2="{y}"/>').format(y=y + 2)
-    for at in _ticks(seconds):
+    ticks = _ticks(seconds)
+    whole = all(at < 120 or at % 60 == 0 for at in ticks)  # 150 s are not 2 min
+    for at in ticks:
         anchor = "end" if at > _EDGE * seconds else "middle" if at else "start"
+        label = duration(at) if whole else f"{at:.0f} s"
         yield Markup('<text class="quiet" x="{:.2f}%" y="{}" text-anchor="{}">{}</text>').format(
-            at / seconds * _WIDTH, y + 16, anchor, duration(at) if at else "0"
+            at / seconds * _WIDTH, y + 16, anchor, label if at else "0"
         )
 
 

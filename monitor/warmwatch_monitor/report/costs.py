@@ -166,19 +166,34 @@ def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
 
 
 def _recompiles(recompiled: Sequence[Recompiled]) -> Iterator[Remedy]:
+    alike = dict[tuple[str, str, str], list[Recompiled]]()
     for one in recompiled:
-        advice = one.often or (one.advice if one.after_warm else None)
-        if advice is None:
-            continue
-        named = place(one.name, one.file, one.line)
-        about = f"{counted(one.count, 'recompile')} ({one.category})"
+        if advice := _advice(one):
+            named = place(one.name, one.file, one.line)
+            alike.setdefault((advice, one.category, named), []).append(one)
+    for (advice, category, named), those in alike.items():
+        seconds = sum(one.seconds for one in those)
+        about = f"{counted(sum(one.count for one in those), 'recompile')} ({category})"
         about += f" of {named}" if named else ""
-        if one.category in _MOVES:
-            yield Remedy(
-                about=about, what=f"{advice} That moves {took(one.seconds)}, and saves none."
-            )
+        if category in _MOVES:
+            yield Remedy(about=about, what=f"{advice} That moves {took(seconds)}, and saves none.")
         else:
-            yield Remedy(about=about, what=_sentence(advice), saves=one.seconds or None)
+            yield Remedy(about=about, what=_sentence(advice), saves=seconds or None)
+
+
+def _advice(one: Recompiled) -> str | None:
+    """What to do about it; a recompile of the first warm-up costs little."""
+    return one.often or (one.advice if one.after_warm else None)
+
+
+def remedy_of(one: Recompiled, do: Sequence[Remedy]) -> int:
+    """The number of its remedy in ``do``, from 1; 0 if it has none."""
+    advice, named = _advice(one), place(one.name, one.file, one.line)
+    about = f" ({one.category}){f' of {named}' if named else ''}"
+    for number, remedy in enumerate(do, 1):
+        if advice and remedy.what.startswith(advice) and remedy.about.endswith(about):
+            return number
+    return 0
 
 
 def _sentence(words: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from warmwatch.shared.phrases import called_from, counted, place
 from warmwatch_monitor.output.amounts import own_words, took
 from warmwatch_monitor.output.document import Item, Section, table
+from warmwatch_monitor.report.costs import remedy_of
 from warmwatch_monitor.report.parts import (
     Changed,
     ChangedFact,
@@ -108,24 +109,26 @@ def again(report: Report) -> Section | None:
     if not report.recompiled:
         return None
     return Section(
-        "Recompiles", items=tuple(_recompiled(one, report.steps) for one in report.recompiled)
+        "Recompiles",
+        items=tuple(
+            _recompiled(one, report.steps, remedy_of(one, report.do)) for one in report.recompiled
+        ),
     )
 
 
-def _recompiled(one: Recompiled, run_steps: int | None) -> Item:
+def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
     times = "once" if one.count == 1 else f"{one.count} times"
     steps = _when(one) if run_steps else ""
     named = called(one.name, one.file, one.line) + _from(one.callers)
-    late = (
-        f", {one.after_warm} of them after it was warm" if one.after_warm and one.count > 1 else ""
-    )
+    some = "all" if one.after_warm == one.count else f"{one.after_warm} of them"
+    late = f", {some} after it was warm" if one.after_warm and one.count > 1 else ""
     head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late})"
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
     what_follows = "" if one.after_warm else one.advice
-    lines = tuple(words for words in (why, one.often, what_follows) if words)
-    return Item(head, lines, (one.advice or "") * (one.after_warm > 0))
+    known = "" if remedy else one.often
+    return Item(head, tuple(words for words in (why, known, what_follows) if words), remedy)
 
 
 def _from(callers: tuple[str, ...]) -> str:
@@ -185,9 +188,7 @@ def _breaks(report: Report) -> Iterator[Item]:
     yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
     for one in report.breaks[:_BREAKS]:
         times = "" if one.count == 1 else f", {one.count} times"
-        yield Item(
-            f"{own_words(one.reason, _BREAK_WORDS)}{times}", (one.advice,) if one.advice else ()
-        )
+        yield Item(f"{own_words(one.reason, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
         yield Item(
             f"{counted(len(others), 'other reason')}, {sum(one.count for one in others)} times"

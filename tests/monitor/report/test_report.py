@@ -168,6 +168,19 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert ADVICE["shape"] in group.advice
 
 
+def test_recompiles_with_the_same_remedy_have_one_remedy() -> None:
+    apart = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, evaluating=True)
+    made = report(a.finished(compiled=(*a.TWICE, apart)))
+    groups = made.recompiled
+    assert len(groups) == 2
+    (one,) = [one for one in made.do if "recompile" in one.about]
+    assert one.about.startswith("2 recompiles (shape) of `forward`")
+    assert one.saves == sum(group.seconds for group in groups)
+    section = section_of_recompiles(made)
+    assert section is not None
+    assert {item.remedy for item in section.items} == {made.do.index(one) + 1}
+
+
 def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
     layout = "0/0: tensor 'tokens' stride mismatch at index 0. expected 128, actual 1"
     later = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, reason=layout)
@@ -191,7 +204,7 @@ def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> Non
     (item,) = section.items
     assert item.more[-1] == group.advice
     assert "other sizes usually need no recompile" in item.more[-1]
-    assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == ("", [])
+    assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == (0, [])
 
 
 def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
@@ -448,7 +461,9 @@ def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -
 def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
     made = cleaned(report(a.finished(compiled=a.TWICE)))
     page_of = html(page(made, moment), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
-    assert f"<i>Remedy:</i> {ADVICE['shape']}" in page_of
+    assert page_of.count(ADVICE["shape"]) == 1, "the recompile links to it"
+    (target,) = re.findall(r'<a href="#([\w-]+)">Remedy</a>', page_of)
+    assert ADVICE["shape"] in page_of.partition(f'<li id="{target}">')[2].partition("</li>")[0]
     (linked,) = re.findall(r'<a href="out/index.html#%5B0/1%5D">(.*?)</a>', page_of, re.DOTALL)
     assert set(re.findall(r'<rect class="([a-z_]*)"', linked)) == {"dynamo", "inductor"}
 
@@ -481,6 +496,16 @@ def test_the_values_on_an_axis_are_round() -> None:
     columns = {**seen.columns, "step_seconds": tuple(0.113 for _ in seen.epochs)}
     page_of = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
     assert re.findall(r'text-anchor="end">([\d.]+ ms)</text>', page_of) == ["150 ms", "75 ms"]
+
+
+def test_the_labels_of_a_time_axis_are_exact() -> None:
+    seen = a.steps()
+    apart = 199 / (len(seen.epochs) - 1)
+    epochs = tuple(seen.epochs[0] + at * apart for at in range(len(seen.epochs)))
+    account = a.finished(compiled=(), samples=replace(seen, epochs=epochs))
+    page_of = whole_html(replace(account, began=epochs[0]))
+    labels = re.findall(r'text-anchor="(?:middle|end)">(\d+ (?:s|min))</text>', page_of)
+    assert labels[-3:] == ["50 s", "100 s", "150 s"]
 
 
 def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later() -> None:
