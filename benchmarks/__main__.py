@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from importlib import import_module
-from pathlib import Path
 
 NAMES = (
     "step",
@@ -45,14 +43,5 @@ def main(names: tuple[str, ...]) -> int:
     return 1 if missed else 0
 
 
-def _find_tests() -> None:
-    """Some benchmarks, and processes that they start, use the tests' stand-ins."""
-    tests = str(Path(__file__).parents[1] / "tests")
-    sys.path.append(tests)
-    given = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([given, tests] if given else [tests])
-
-
 if __name__ == "__main__":
-    _find_tests()
     sys.exit(main(_requested()))

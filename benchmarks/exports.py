@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from tests.support import builders as b
-
 from benchmarks.figure import Figure
+from support import builders as b
 from warmwatch_monitor.metrics import SnapshotCollector, render
 from warmwatch_monitor.metrics.otlp import Converter
 from warmwatch_monitor.status.document import status

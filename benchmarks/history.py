@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.support import accounts as a
 
 from benchmarks.figure import Figure
+from support import stored_runs as a
 from warmwatch_monitor.history.finding import find
 from warmwatch_monitor.history.listing import Wanted
 from warmwatch_monitor.model.run_summary import RunSummary, Samples
@@ -60,7 +60,7 @@ def _run(number: int) -> RunSummary:
     )
     rank = a.rank(answer=a.answer(evidence=["x" * 80] * 40), compiled=a.COMPILED * 4)
     return replace(
-        a.account(f"{number:08x}"),
+        a.run_summary(f"{number:08x}"),
         run=f"gpt{number % 50}",
         began=began,
         ended=began + 500,

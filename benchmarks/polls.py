@@ -225,7 +225,7 @@ def _work(place: Path, ranks: int, mode: str) -> None:
                 daemon.poll()
             print(json.dumps({k: sum(v) / len(v) for k, v in daemon.spent.items()}), flush=True)
 
-    command._serve = serve
+    command._serve = serve  # type: ignore[assignment]
     options = ["--address", "127.0.0.1:0", "--interval", "0.1", "--gpu-interval", "off"]
     command.serve.main(options, standalone_mode=True)
 

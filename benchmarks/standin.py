@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from tests.support.nvml import LIBRARY, Standin, board
+from support.nvml import LIBRARY, Standin, board
 
 CALL_MICROSECONDS = 8
 

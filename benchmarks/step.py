@@ -36,7 +36,7 @@ def measure() -> Iterator[Figure]:
 
         jitter = _jittered_clock()
         clock = _nanoseconds("c()", c=jitter) - _nanoseconds("c()", c=monotonic_ns)
-        _agent.make_steps = partial(steps.make_steps, clock=jitter)
+        _agent.make_steps = partial(steps.make_steps, clock=jitter)  # type: ignore[attr-defined]
         warmwatch.attach()
         parameter = torch.nn.Parameter(torch.ones(1))
         optimizer = torch.optim.SGD([parameter], lr=0.1)
@@ -51,7 +51,7 @@ def measure() -> Iterator[Figure]:
         assert counted > NUMBER * ROUNDS, "every call was a step, or it was not the hot path"
         scalar = _tensorboard(place)
         warmwatch.detach()
-        _agent.make_steps = steps.make_steps
+        _agent.make_steps = steps.make_steps  # type: ignore[attr-defined]
         warmwatch.attach()
         placed = tuple(in_place.measure(place))
         warmwatch.detach()

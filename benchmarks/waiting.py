@@ -44,7 +44,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _one(served: Daemon, folder: Path) -> Iterator[Figure]:
-    delays = []
+    delays: list[float] = []
     for _ in range(ROUNDS):
         crowd = _Crowd(served, 1)
         time.sleep(1.0 + 0.37 * len(delays) % 0.25)
