@@ -439,24 +439,28 @@ def test_the_fast_path_returns_the_same_status_as_the_documented_one(
         assert short.headers.get(name) == documented.headers.get(name)
 
 
+def assert_equal_on_both_paths(snapshot: Snapshot, path: str, headers: dict[str, str]) -> None:
+    """The fast path answers as the documented route, byte for byte."""
+    app = create_app(Feed(snapshot).latest, "0.1.0")
+
+    async def ask(over: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(app=over)
+        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
+            return await http.get(path, headers=headers)
+
+    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
+    assert (short.status_code, short.content) == (documented.status_code, documented.content)
+    assert short.headers == documented.headers
+
+
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 def test_the_fast_path_returns_the_same_metrics_as_the_documented_one(
     accept: str, encoding: str
 ) -> None:
     """Every ``/metrics`` takes the fast path: FastAPI's route is called directly."""
-    feed = Feed(b.snapshot(STATES["warm"]))
-    app = create_app(feed.latest, "0.1.0")
-
-    async def ask(over: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(app=over)
-        headers = {"accept": accept, "accept-encoding": encoding}
-        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-            return await http.get("/metrics", headers=headers)
-
-    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
-    assert (short.status_code, short.content) == (documented.status_code, documented.content)
-    assert short.headers == documented.headers
+    headers = {"accept": accept, "accept-encoding": encoding}
+    assert_equal_on_both_paths(b.snapshot(STATES["warm"]), "/metrics", headers)
 
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
@@ -464,16 +468,7 @@ def test_the_fast_path_returns_the_same_metrics_as_the_documented_one(
 def test_the_fast_path_answers_probes_as_the_documented_routes(
     path: str, sources: tuple[SourceHealth, ...]
 ) -> None:
-    app = create_app(Feed(b.snapshot(sources=sources)).latest, "0.1.0")
-
-    async def ask(over: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(app=over)
-        async with httpx.AsyncClient(transport=transport, base_url="http://monitor") as http:
-            return await http.get(path)
-
-    short, documented = asyncio.run(ask(app)), asyncio.run(ask(app._make_inner()))
-    assert (short.status_code, short.content) == (documented.status_code, documented.content)
-    assert short.headers == documented.headers
+    assert_equal_on_both_paths(b.snapshot(sources=sources), path, {})
 
 
 def test_a_daemon_imports_fastapi_for_the_first_request_that_needs_it(tmp_path: Path) -> None:

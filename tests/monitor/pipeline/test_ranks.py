@@ -151,16 +151,11 @@ def test_with_two_live_starts_a_rank_that_died_before_the_later_one_is_history()
     assert states(first, later, dead).keys() == {0, 1}
 
 
-def test_a_lost_rank_of_this_start_remains() -> None:
-    living = reading(0, launch="parent:7", steps=STEPPED)
-    lost = reading(1, alive=False, launch="parent:7", steps=STEPPED)
-    assert states(living, lost)[1] is State.LOST
-
-
-def test_a_rank_that_died_after_the_new_start_began_remains() -> None:
+@pytest.mark.parametrize("launch", ["parent:7", "parent:8"], ids=["the same", "another"])
+def test_a_lost_rank_of_this_start_or_of_another_launcher_remains(launch: str) -> None:
     """Two launchers of one run on one host, as for two nodes: neither hides the other's losses."""
     living = reading(0, launch="parent:7", attached=100, steps=STEPPED)
-    lost = reading(1, alive=False, launch="parent:8", attached=90, steps=STEPPED)
+    lost = reading(1, alive=False, launch=launch, attached=90, steps=STEPPED)
     assert states(living, lost)[1] is State.LOST
 
 
