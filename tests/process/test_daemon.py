@@ -254,7 +254,7 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         started.reach("compiling")
         output = command(records, "status")
         assert output.returncode == 3
-        assert output.stdout.startswith("train: compiling for ")
+        assert output.stdout.startswith("train: compiling")
         started.go()
         started.reach("one")
         assert command(records, "status", "train").returncode == 3
@@ -266,7 +266,7 @@ def test_the_command_answers_without_a_daemon(records: Path) -> None:
         assert (output.returncode, output.stderr) == (0, "")
         # a busy machine answers so late that the training at its gate is silent by then
         headline = output.stdout.splitlines()[0]
-        assert "warm since step 4" in headline, headline
+        assert re.search(r"\bwarm\b.*\b4\b", headline), headline
         assert command(records, "wait", "train", "--timeout", "60").returncode == 0
         started.kill()
         assert command(records, "status").returncode == 4

@@ -245,7 +245,7 @@ def test_the_rank_that_a_thousand_wait_for_is_named(tmp_path: Path) -> None:
         ]
         assert run["limited_by"]["verdict"] == "input"
         sentence = "; ".join([run["summary"], *run["details"]])
-        assert "limited by input: the other 999 ranks wait for rank 617" in sentence
+        assert "the other 999 ranks wait for rank 617" in sentence
         assert slowest(prometheus) == ("617", pytest.approx(0.7))
 
 

@@ -189,7 +189,6 @@ def test_a_cache_on_a_full_disk_is_a_failure_and_not_a_hang(records: Path, tmp_p
                 assert started.wait() != 0
             wait_until(lambda: rank(url)["state"] == "failed")
             assert exit_code(status_of(url)) == 4
-            assert "failed after 0 steps: " in status_of(url)["runs"][0]["summary"]
     except NotHereError as error:
         pytest.skip(str(error))
 

@@ -42,6 +42,7 @@ from warmwatch_monitor.model import (
 from warmwatch_monitor.output.summary import LONGEST
 from warmwatch_monitor.pipeline.runs import view as view_of
 from warmwatch_monitor.status.words.sentence import answer
+from warmwatch_monitor.status.words.states import describe_state
 
 SECOND = 10**9
 NOW = 5_000 * SECOND
@@ -193,6 +194,11 @@ def in_words(*views: RankView) -> str:
     made = answer(snapshot(*views))
     assert len(made.summary) <= LONGEST
     return "; ".join((made.summary, *made.details))
+
+
+def head(view: RankView) -> str:
+    """The words of its state, with which the headline begins after the run's name."""
+    return describe_state(view)[0]
 
 
 # One rank in each state. Slots first, for tests that change a fact or write the bytes.

@@ -16,6 +16,7 @@ from warmwatch_monitor.fleet.prometheus import _queries
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
 from warmwatch_monitor.pipeline import runs
+from warmwatch_monitor.status.words.conditions import silent
 from warmwatch_monitor.status.words.sentence import summary
 
 STATES = b.in_every_state()
@@ -100,8 +101,9 @@ def test_every_series_that_is_read_is_queried(view: RankView) -> None:
 
 
 def test_a_silent_rank_has_its_numbers() -> None:
-    text = summary(assemble(samples(b.snapshot(quiet(38))), b.EPOCH))
-    assert text.startswith("gpt2: no step for 38 s (usually 36 ms) and nothing compiles; warm")
+    view = quiet(38)
+    text = summary(assemble(samples(b.snapshot(view)), b.EPOCH))
+    assert text.startswith(f"gpt2: {silent(view.figures)}")
 
 
 def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent() -> None:

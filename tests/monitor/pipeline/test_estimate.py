@@ -478,7 +478,7 @@ MANY = Estimate(
     ],
 )
 def test_the_sentence_contains_the_time_left(known: Estimate, expected: str) -> None:
-    assert summary(seen(known)) == f"gpt2: compiling for 43 s (inductor); {expected}"
+    assert summary(seen(known)) == f"gpt2: {b.head(b.in_every_state()['compiling'])}; {expected}"
 
 
 def test_the_time_left_is_in_status_and_in_series_if_known() -> None:

@@ -640,8 +640,8 @@ def test_the_sentence_has_the_verdict_and_the_details_the_evidence() -> None:
     view = b.view(b.WARM, gpus=(b.gpu(0),))
     known = answer(b.snapshot(replace(view, limited_by=limited_by(AT_WORK))))
     unknown = answer(b.snapshot(view))
-    assert unknown.summary.endswith("is the real speed; GPU 0 at 99 %, 686 W")
-    assert known.summary.endswith("is the real speed; limited by compute (65 %)")
+    assert unknown.summary.endswith(f"{b.head(view)}; GPU 0 at 99 %, 686 W")
+    assert known.summary.endswith(f"{b.head(view)}; limited by compute (65 %)")
     whole = "limited by compute: tensor cores 52 %, SMs 88 %, memory bandwidth 43 %, at its power"
     assert known.details[0].startswith(whole)
     assert known.details[1:] == ("GPU 0 at 99 %, 686 W", *unknown.details)

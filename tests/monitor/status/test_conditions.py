@@ -104,9 +104,8 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
 def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     over = view(NOTHING, journal={"breaks": (BROKEN,)})
     slot = b.ended("finished", over.reading.slot)
-    text = b.in_words(b.view(slot, alive=False, journal={"breaks": (BROKEN,)}))
-    assert "finished after" in text
-    assert text.endswith(f"; {CAPTURED_NOTHING}")
+    ended = b.view(slot, alive=False, journal={"breaks": (BROKEN,)})
+    assert b.in_words(ended) == f"gpt2: {b.head(ended)}; {CAPTURED_NOTHING}"
 
 
 def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:

@@ -144,7 +144,7 @@ def looked_at(tmp_path: Path, slot: Slot) -> tuple[int, str, dict[str, Any]]:
 @pytest.mark.usefixtures("nobody")
 def test_without_a_daemon_the_first_poll_detects_a_stall(tmp_path: Path) -> None:
     code, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 90, ago=20))
-    assert re.search(r"gpt2: no step for \d+ s \(usually 24 ms\) and nothing compiles", shown)
+    assert re.match(r"gpt2: no step .*24 ms.* nothing compiles", shown)
     assert "silent" in [one["condition"] for one in rank["conditions"]]
     assert rank["last_step_age_seconds"] >= 20
     assert code == 0
@@ -166,7 +166,7 @@ def test_without_a_daemon_the_first_poll_detects_slower_steps(tmp_path: Path) ->
 @pytest.mark.usefixtures("nobody")
 def test_without_a_daemon_a_steady_run_has_no_condition(tmp_path: Path) -> None:
     _, shown, rank = looked_at(tmp_path, stepping(*[24 * MS] * 2100))
-    assert "24 ms a step is the real speed" in shown
+    assert re.match(r"gpt2: warm .*\b24 ms a step", shown)
     assert (rank["slower"], rank["conditions"]) == (None, [])
 
 
