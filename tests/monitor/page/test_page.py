@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from support import builders as b
 from support.browser import chromium, visit
 from support.builders import categories, kinds
 from support.daemon import daemon, daemon_process
@@ -23,6 +24,8 @@ from support.web import ask
 from warmwatch.shared.advice import ADVICE
 from warmwatch_monitor.api import page_files
 from warmwatch_monitor.api.page_files import FILES
+from warmwatch_monitor.model import RankView
+from warmwatch_monitor.status.words.sentence import summary
 
 pytestmark = pytest.mark.slow
 
@@ -327,6 +330,45 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
             "`f` (t.py:5), inductor; evaluating for 8 s",
             "no step in the 9 s",
         ]
+
+
+REAL = """async (runs) => {
+  const { beyond, shadeOf, worded } = await import("/page/headline.js");
+  return runs.map((run) => {
+    const head = worded(run, { at: 160, ranks: [] });
+    return [head, shadeOf(run), beyond(run, head)];
+  });
+}"""
+
+
+def test_the_large_type_understands_the_sentences_of_this_version(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """``headline.js`` parses them: other words in ``status/words`` must not confuse it."""
+    warm_rank, eager_rank = (b.in_every_state()[state] for state in ("warm", "eager"))
+    heads = [
+        (warm_rank, "warm, 36 ms a step", "warm"),
+        (with_condition(warm_rank, "slower"), "warm but slower", "doubtful"),
+        (with_condition(warm_rank, "nothing_captured"), "warm, but ", "doubtful"),
+        (with_condition(warm_rank, "silent"), "warm", "doubtful"),
+        (with_condition(eager_rank, "slower"), "eager but slower", "doubtful"),
+        (with_condition(eager_rank, "never_compiled"), "eager but ", "doubtful"),
+    ]
+    runs = [
+        {"run": "gpt2", "state": view.judgement.state.value, "summary": summary(b.snapshot(view))}
+        for view, _, _ in heads
+    ]
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        found = page.page.evaluate(REAL, runs)
+    for (_, start, shade), (head, shown, rest) in zip(heads, found, strict=True):
+        assert head.startswith(start)
+        assert shown == shade
+        length = re.search(r"[\d.]+ ms a step", head)
+        assert length is None or length[0] not in rest, "once"
+
+
+def with_condition(view: RankView, condition: str) -> RankView:
+    return replace(view, judgement=view.judgement._replace(conditions=(condition,)))
 
 
 def test_title_and_icon_of_the_window_show_the_state(browser: Browser, tmp_path: Path) -> None:

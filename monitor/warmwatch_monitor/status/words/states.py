@@ -1,6 +1,7 @@
 """The headline of each state, and the clauses that belong to that state alone; how a rank ended.
 
-Pure.
+Pure. The page (``page/headline.js``) and ``output/states.py`` parse "warm but ...", "no step ..."
+and "... a step is the real speed": change them with these words.
 """
 
 from __future__ import annotations
