@@ -135,8 +135,8 @@ class FunctionCost(Located, frozen=True, kw_only=True):
     Attributes:
         others: how many cheap functions this entry sums up; 0 for a single
         function. compilations: records of OF_GRAPHS. failures: how many. seconds: of all records.
-        cache_hits, cache_misses: as reported by cache lookups. caller: of the last one;
-        see :class:`CompileTarget`.
+        cache_hits, cache_misses: as reported by cache lookups. caller: ``None`` if
+        several lines called it; see :class:`CompileTarget`.
         cost: phases and kernels are sums; the rest is from the last compilation that has it.
     """
 

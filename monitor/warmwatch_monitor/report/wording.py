@@ -88,7 +88,7 @@ def _remarks(report: Report) -> Iterator[str]:
 
 
 _RANKS = 16
-_NAMES = ("rank>", "state", "compiled>", "warm-up>", "recompiles>", "steps>", "a step>")
+_NAMES = ("rank>", "state", "compiled>", "warm-up>", "recompiles>", "steps>", "steady step>")
 
 
 def ranks(report: Report) -> Section | None:

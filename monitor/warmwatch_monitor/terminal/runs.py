@@ -44,7 +44,7 @@ class RunsDocument(Struct, frozen=True, kw_only=True):
 
 _LEFT = frozenset({"id", "run", "state", "began", "host", "mode"})
 _COLUMNS = (
-    *("id", "run", "state", "began", "took", "steps", "warm-up", "a step", "compiled"),
+    *("id", "run", "state", "began", "took", "steps", "warm-up", "steady step", "compiled"),
     *("recompiles", "mode", "host"),
 )
 _DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
@@ -67,7 +67,7 @@ def is_unseen(run: Run, now: float) -> bool:
 
 def _row(run: Run, now: float) -> dict[str, str]:
     ended = run["ended"] or run["seen"]
-    a_step = run["step_seconds"]
+    steady = run["step_seconds"]
     return {
         "id": run["id"],
         "run": shortened(run["run"]),
@@ -76,7 +76,7 @@ def _row(run: Run, now: float) -> dict[str, str]:
         "took": brief(max(0.0, ended - run["began"])),
         "steps": _count(run["steps"]),
         "warm-up": _seconds(run["warmup_seconds"]),
-        "a step": "" if a_step is None else step_length(a_step),
+        "steady step": "" if steady is None else step_length(steady),
         "compiled": "none" if run["compile_seconds"] == 0 else _seconds(run["compile_seconds"]),
         "recompiles": _count(run["recompiles"]),
         "mode": run["mode"] or "",

@@ -81,6 +81,15 @@ def test_a_function_has_all_of_its_compilations_including_the_backward(tmp_path:
     )
 
 
+def test_a_function_that_several_lines_call_names_none_of_them(tmp_path: Path) -> None:
+    """Else all of its cost would be that of the last caller, such as an evaluation."""
+    seven, nine = ({**FORWARD, "caller": f"train.py:{line}"} for line in (7, 9))
+    (one,) = read(tmp_path / "several", seven, BACKWARD, nine, nine).functions
+    assert one.caller is None
+    (one,) = read(tmp_path / "single", nine, BACKWARD, nine).functions
+    assert one.caller == "train.py:9"
+
+
 def test_all_compilations_count_and_not_only_the_last_ones(tmp_path: Path) -> None:
     lines = [{**FORWARD, "id": f"0/{n}", "seconds": 1.0} for n in range(60)]
     journal = read(tmp_path, *lines)

@@ -197,7 +197,7 @@ def test_a_narrow_terminal_drops_columns_and_truncates_no_cell() -> None:
         "mode": "max-autotune",
         "host": "node-0001.cluster.example",
     }
-    for width in (64, 80, 100, 200):
+    for width in (66, 80, 100, 200):
         header, row = lines([run], BEGAN + 50, width, colour=False)
         assert max(len(header), len(row)) <= width
         assert row.startswith("abcdefgh  a-long-name-of-a-run  finished")

@@ -133,7 +133,7 @@ def _sum(before: FunctionCost, more: FunctionCost) -> FunctionCost:
         cache_hits=before.cache_hits + more.cache_hits,
         cache_misses=before.cache_misses + more.cache_misses,
         cost=_both(before.cost, more.cost),
-        caller=before.caller if more.caller is None else more.caller,
+        caller=before.caller if more.caller in (None, before.caller) else None,
     )
 
 

@@ -47,7 +47,8 @@ class Kernel(Struct, frozen=True, kw_only=True):
 
 
 class Function(_Called, frozen=True, kw_only=True):
-    """Cost of all compilations of one function, backwards included; `caller` is of the last one."""
+    """Cost of all compilations of one function, backwards included; `caller` is null if several
+    lines called it."""
 
     others: int
     """Number of functions in this entry, if it is the sum of the cheapest; 0 if it is one function.
@@ -236,7 +237,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     graph_breaks: int | None = None
     """Graph breaks counted by Dynamo."""
     cache_hits: int | None = None
-    """Hits of Inductor's cache of whole graphs."""
+    """Hits of Inductor's cache of whole graphs; a compilation may look up several."""
     cache_misses: int | None = None
     """Misses of Inductor's cache of whole graphs."""
     caches: dict[str, CacheUse] | None = None
