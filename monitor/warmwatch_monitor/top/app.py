@@ -98,7 +98,7 @@ class Top(App[str]):
         past: Callable[[], Answer | None] = lambda: None,
         receive: Callable[[], Update] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True)  # without it, NO_COLOR would be black on black
         self.theme = "ansi-dark"  # the terminal's own colours, and few bytes for each
         self.animation_level = "none"
         self.polling, self._seconds = Polling(self, ask, seconds, past, receive), seconds

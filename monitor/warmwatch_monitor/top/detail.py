@@ -195,8 +195,8 @@ def _progress(shown: Shown) -> Iterator[Text]:
     if what and underway["backward"]:
         what = f"the backward of {what}"
     if not counted or not counted["total"]:
-        if not what or what not in shown.known:
-            yield Text(f"compiles {what}" if what else "compiles", style="yellow")
+        if what and what not in shown.known:
+            yield Text(f"compiles {what}", style="yellow")
         return
     done = min(counted["done"], counted["total"])
     full = _BAR * done // counted["total"]
@@ -214,11 +214,27 @@ def _plots(shown: Shown) -> list[Text]:
     known = shown.known
     for name, has_any in _BELOW_PLOTS.items():
         lines = PANES[name](shown) if has_any(shown.rank) else []
-        words = [line for line in lines if line.plain.strip() not in known]
+        new = [one for one in _paragraphs(lines) if _plain(one) not in known]
+        words = [line for one in new for line in one]
         if words and len(below) + len(words) + 2 <= room:
             below += [Text(), Text(name, style="bold"), *words]
-            known = " ".join((known, *(line.plain.strip() for line in words)))
+            known = " ".join((known, *map(_plain, new)))
     return [*_charts(shown._replace(height=shown.height - len(below)), _TALLEST), *below]
+
+
+def _paragraphs(lines: Sequence[Text]) -> list[list[Text]]:
+    """Each with the indented lines that continue it."""
+    found: list[list[Text]] = []
+    for line in lines:
+        if found and line.plain.startswith(" "):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return found
+
+
+def _plain(lines: Sequence[Text]) -> str:
+    return " ".join(line.plain.strip() for line in lines)
 
 
 def _charts(shown: Shown, most: int) -> list[Text]:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
 
 from support import builders as b
 from support import golden
@@ -495,8 +498,35 @@ def test_the_panes_below_the_plots_are_apart_by_one_line() -> None:
     answer = answer_of(*ranks(1))
     answer["runs"][0]["ranks"][0]["compile"]["varying"] = [{"words": None}]
     (entry,) = listing(answer, 0.0, 160).entries
-    shown = Shown(answer, entry, "", History(), Window(0.0, 1.0), 160, 60)
+    shown = Shown(answer, entry, History(), Window(0.0, 1.0), 160, 60)
     assert not any(not line.plain for line in PANES["recompiles"](shown))
+
+
+def test_below_the_plots_is_only_what_does_not_stand_above() -> None:
+    answer = answer_of(*ranks(1))
+    long = "step 4402 came after 3.6 s, 40 ms are usual: 1.5 s of it went to an evaluating"
+    answer["runs"][0]["ranks"][0]["evidence"] = ["evaluating for 2.0 s", long]
+    (entry,) = listing(answer, 0.0, 160).entries
+    above = ("gpt2: warm; evaluating for 2.0 s", *answer["details"])
+    shown = Shown(answer, entry, History(), Window(0.0, 1.0), len(long) - 4, 60, above)
+    words = " ".join(line.plain.strip() for line in PANES["plots"](shown))
+    assert "evaluating for 2.0 s" not in words
+    assert long in words, "not without its last line"
+
+
+def test_without_colours_the_text_is_in_those_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = Top(dict, 1.0)
+    shown = [Segment("warm", Style.parse("green"))]
+    for one in app.get_line_filters():
+        shown = one.apply(shown, Color(0, 0, 0))
+    style = shown[0].style
+    assert style is not None
+    assert style.color is not None
+    assert style.color.is_default
+    assert style.bgcolor is None or style.bgcolor.is_default
 
 
 def test_each_phase_has_its_own_colour() -> None:
