@@ -26,8 +26,10 @@ from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
 from warmwatch_monitor.terminal.table import rows
 
-# An evaluation first, then training with a graph break, whose batch size changes once.
+# An evaluation first, then training with a graph break, whose batch size changes once. At the end
+# a marked evaluation that compiles, and a save.
 BODY = """
+import time, warmwatch
 model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
 def forward_of(x):
     x = model(x)
@@ -37,6 +39,12 @@ compiled = torch.compile(forward_of, backend="aot_eager")
 with torch.no_grad():
     compiled(torch.ones(4, 8))
 train(compiled, o, 6)
+train(compiled, o, 5, batch=7)
+with warmwatch.evaluating(), torch.no_grad():
+    compiled(torch.ones(3, 8, requires_grad=True))
+    time.sleep(0.2)
+with warmwatch.saving():
+    time.sleep(0.1)
 train(compiled, o, 5, batch=7)
 """
 
@@ -103,6 +111,10 @@ def of_status(numbers: Numbers, view: str, answer: dict[str, Any]) -> None:
         misses={one["called"]: one["cache_misses"] for one in compile["functions"]},
         breaks={one["reason"]: one["count"] for one in compile["breaks"]},
         costs={one["id"]: one["total_seconds"] for one in compile["last"] if one["category"]},
+        warmup=rank["warmup"]["first"]["seconds"],
+        evaluations=rank["pauses"]["evaluation_seconds"],
+        saves=rank["pauses"]["checkpoint_seconds"],
+        steady_step=rank["cost"]["steady_step_seconds"],
     )
     numbers.say(
         f"{view}, added up",
@@ -185,6 +197,7 @@ def of_comparison(numbers: Numbers, run: str, *where: str, **environ: str) -> No
         steps=side["steps"],
         first_step=side["first_step_seconds"],
         steady_step=side["steady"]["value"],
+        warmup=side["warmup_seconds"],
     )
 
 
@@ -256,7 +269,18 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
         steps=made["steps"],
         breaks={one["reason"]: one["count"] for one in made["breaks"]},
         costs={one["id"]: one["seconds"] for one in times if one["category"]},
+        warmup=made["warmup_seconds"],
     )
+    shares = {one["name"]: one["seconds"] for one in made["goodput"]["shares"]}
+    in_evaluations = made["goodput"]["evaluation_compile_seconds"]
+    assert in_evaluations > 0
+    numbers.say(
+        "report, where the time went",
+        warmup=shares["warm-up"],
+        evaluations=shares["evaluation"] + in_evaluations,
+        saves=shares["saving"],
+    )
+    numbers.say("report, what compiling cost", warmup=made["costs"][0]["seconds"])
     last = {one["id"] for one in rank["compile"]["last"] if one["category"]}
     numbers.by_name["costs"]["report --json"] = {
         one["id"]: one["seconds"] for one in times if one["id"] in last
@@ -288,6 +312,10 @@ def test_every_view_reports_the_same_numbers_of_one_run(records: Path, tmp_path:
         after_warm=of_series(series, "recompiles_after_warm_total"),
         compile_seconds=of_series(series, "compile_seconds_total"),
         steps=of_series(series, "steps_total"),
+        warmup=of_series(series, "first_warmup_seconds"),
+        evaluations=of_series(series, "evaluation_seconds_total"),
+        saves=of_series(series, "checkpoint_seconds_total"),
+        steady_step=of_series(series, "steady_step_seconds"),
     )
     command("export", "--csv", str(tmp_path / "csv"), *where, **state)
     with (tmp_path / "csv" / "compilations.csv").open() as file:
