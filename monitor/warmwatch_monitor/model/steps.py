@@ -5,10 +5,10 @@ Units and "not known" are those of :mod:`figures`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress, pairwise
+from itertools import accumulate, compress
 from math import hypot, sqrt
-from operator import mul
 
 from msgspec import Struct
 
@@ -18,19 +18,12 @@ from warmwatch_monitor.model.machine import peak_flops
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
 # the fine bin that ends where each bucket does
-_LAST_BINS = tuple(record.BOUNDS_NS.index(round(end * 1e9)) for end in BUCKET_SECONDS)
+_LAST_BINS = tuple(bisect_left(record.BOUNDS_NS, round(end * 1e9)) for end in BUCKET_SECONDS)
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
 # of Student's t, two-sided, by degrees of freedom
 _T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
-# of each bin, in nanoseconds: its middle, and the mean square of lengths that are even within it
-_MIDDLES = tuple(
-    (low + high) / 2 for low, high in pairwise((0, *record.BOUNDS_NS, record.BOUNDS_NS[-1]))
-)
-_MEAN_SQUARES = tuple(
-    (low * low + low * high + high * high) / 3
-    for low, high in pairwise((0, *record.BOUNDS_NS, record.BOUNDS_NS[-1]))
-)
+_EDGES = (0, *record.BOUNDS_NS, record.BOUNDS_NS[-1])  # of each bin, in nanoseconds
 
 
 def t_95(freedom: int) -> float:
@@ -107,9 +100,11 @@ class Lengths(Struct, frozen=True, kw_only=True):
     def _mean_uncertainty(self) -> float | None:
         if self.bins is None or not self.count or self.count < _FEWEST:
             return None
-        counts = tuple(filter(None, self.bins))  # few of all bins
-        mean = sum(map(mul, counts, compress(_MIDDLES, self.bins))) / self.count
-        squares = sum(map(mul, counts, compress(_MEAN_SQUARES, self.bins))) / self.count
+        mean = squares = 0.0  # lengths are even within a bin
+        for at in compress(range(len(self.bins)), self.bins):  # few of all bins
+            low, high, share = _EDGES[at], _EDGES[at + 1], self.bins[at] / self.count
+            mean += share * (low + high) / 2
+            squares += share * (low * low + low * high + high * high) / 3
         variance = squares - mean * mean
         return t_95(self.count - 1) * sqrt(max(0.0, variance) / (self.count - 1)) / 1e9
 

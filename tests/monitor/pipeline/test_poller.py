@@ -91,11 +91,19 @@ def test_one_poll_publishes_runs_processes_refusals_and_health() -> None:
 def test_a_command_is_awaited_until_its_first_record() -> None:
     identity = LIVING.slot.identity
     own = replace(LIVING, slot=replace(LIVING.slot, identity=replace(identity, started_by="me")))
-    found = iter([(), (LIVING,), (LIVING, own), (LIVING,)])
-    records = Records(lambda: replace(FOUND, records=next(found)))
+    present: list[RecordReading] = []
+    records = Records(lambda: replace(FOUND, records=tuple(present)))
     values = {"awaits": "me"}
     poller = sources.poller(records=records.read, host=host_source, values=values)
-    assert [poller.poll_once().awaited for _ in range(4)] == [True, True, False, False]
+
+    def awaited_with(*readings: RecordReading) -> bool:
+        present[:] = readings  # a slow poll reads them twice
+        return poller.poll_once().awaited
+
+    assert awaited_with()
+    assert awaited_with(LIVING)
+    assert not awaited_with(LIVING, own)
+    assert not awaited_with(LIVING)
     assert not made(Records(), host_source).poll_once().awaited
 
 
