@@ -62,7 +62,7 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     recent_steps: int | None = None
     """Number of steps in `recent`."""
     median: Seconds | None = None
-    """Median over the whole run; null before the first clean step."""
+    """Median over the whole run; null before the first clean step, and from Prometheus."""
     p99: Seconds | None = None
     """99th percentile; null before the first clean step."""
     typical: Seconds | None = None
