@@ -124,7 +124,7 @@ class Row(Struct, frozen=True, kw_only=True):
     evaluations: int | None = None
     """Number of evaluations."""
     evaluation_seconds: float | None = None
-    """Mean length of an evaluation."""
+    """Mean length of an evaluation, compilations within it included."""
     evaluation_batch_seconds: float | None = None
     """Usual length of a batch in an evaluation."""
     graphs: int | None = None

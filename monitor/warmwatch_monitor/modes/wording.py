@@ -24,7 +24,7 @@ from warmwatch_monitor.output.document import Document, Item, Section, table
 _COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
     ("first step", lambda one: if_known(took, one.first_step_seconds)),
     ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
-    ("step", lambda one: _length(one.steady)),
+    ("steady step", lambda one: _length(one.steady)),
     ("speed-up", lambda one: _times(one)),
     ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else None),
     ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
