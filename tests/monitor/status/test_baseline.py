@@ -39,7 +39,7 @@ def test_the_baseline_in_progress_is_the_sentence() -> None:
         "paid_back_at_step": None,
     }
     starting = summary(b.snapshot(b.view(with_baseline(b.STARTING, 20))))
-    assert starting.endswith("since it attached; baseline: step 1 of 20, eager on purpose")
+    assert starting.endswith("; baseline: step 1 of 20, eager on purpose")
 
 
 def test_a_warm_rank_reports_gain_and_break_even() -> None:

@@ -62,7 +62,7 @@ def seven(**how: float) -> list[RankView]:
 
 def test_the_time_left_is_reported_below_half_of_the_timeout() -> None:
     sentence, left = deadline_of(compiling(), *seven())
-    assert sentence.endswith("for 95 s (dynamo), rank 3 of 8; 7 ranks wait for it")
+    assert sentence.endswith(" 95 s (dynamo), rank 3 of 8; 7 ranks wait for it")
     assert left == pytest.approx(505), "the key has it all along"
     sentence, left = deadline_of(compiling(), *seven(timeout=180))
     assert "rank 3 of 8; NCCL gives up in 85 s; 7 ranks wait for it" in sentence

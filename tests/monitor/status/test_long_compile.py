@@ -100,7 +100,7 @@ def test_the_duration_in_the_sentence_is_that_of_the_long_compilation() -> None:
     view = b.view(replace(b.COMPILING, compile=counts))
     assert view.figures.progress.open_seconds == 4900
     sentence = summary(b.snapshot(view))
-    assert "for 62 min (inductor); too long: the limit is 60 min" in sentence
+    assert " 62 min (inductor); too long: the limit is 60 min" in sentence
     assert "82 min" not in sentence
 
 
@@ -109,7 +109,7 @@ def test_the_sentence_describes_the_longer_of_two_long_compilations() -> None:
         b.view(b.as_rank(hanging(seconds), rank, 2)) for rank, seconds in enumerate((700, 1900))
     ]
     sentence = summary(b.snapshot(*views))
-    assert "for 32 min (dynamo), 2 of 2 ranks; too long: the longest before took 62 s" in sentence
+    assert " 32 min (dynamo), 2 of 2 ranks; too long: the longest before took 62 s" in sentence
     assert sentence.count("the longest before") == 1
 
 
