@@ -109,7 +109,7 @@ def read_by_commands(answer: dict[str, Any]) -> None:
     seen.add(answer, b.EPOCH)
     shown = listing(answer, b.EPOCH, 80, needle="gpt2")
     for entry in shown.entries:
-        of = Shown(answer, entry, entry.run["summary"], seen, Window(b.EPOCH, 60.0), 80, 20)
+        of = Shown(answer, entry, seen, Window(b.EPOCH, 60.0), 80, 20)
         for pane in PANES:
             detail(of, pane)
 
