@@ -50,6 +50,17 @@ class Workers(Struct, frozen=True, kw_only=True):
         return self.busy + self.idle
 
 
+class WarmupSpan(Struct, frozen=True, kw_only=True):
+    """A warm-up that has ended; all null if none has."""
+
+    ended_at: Epoch | None = None
+    """When its last compile activity ended."""
+    seconds: Seconds | None = None
+    """From its first compile activity to the end of its last."""
+    steps: int | None = None
+    """Steps within it."""
+
+
 class Counted(Struct, frozen=True, kw_only=True):
     """Progress of the compile activity."""
 

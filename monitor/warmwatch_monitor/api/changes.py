@@ -13,7 +13,8 @@ from typing import Any
 from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import ENDED, State
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
-from warmwatch_monitor.status.run import compilation, ending, underway, warmup_span
+from warmwatch_monitor.published import WarmupSpan
+from warmwatch_monitor.status.run import compilation, ending, underway
 from warmwatch_monitor.status.schema.events import (
     AttachedEvent,
     CompilationEvent,
@@ -210,5 +211,5 @@ def _of_warmth(before: RankView | None, now: RankView, event: _Events) -> Iterat
         by = now.figures.log.reopened_by
         yield event(ReopenedEvent, now, by=compilation(by) if by else None)
     if warm and (again or not was_warm):
-        span = warmup_span(warmups.latest)
+        span = warmups.latest or WarmupSpan()
         yield event(WarmEvent, now, ended_at=span.ended_at, seconds=span.seconds, steps=span.steps)

@@ -99,7 +99,6 @@ if TYPE_CHECKING:
         Steps,
         Utilization,
         Warmups,
-        WarmupSpan,
         Worth,
     )
     from warmwatch_monitor.published import (
@@ -115,6 +114,7 @@ if TYPE_CHECKING:
         Slower,
         SlowerPeriod,
         SourceHealth,
+        WarmupSpan,
         Workers,
         WorkersMemory,
     )

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from warmwatch.shared import record
 from warmwatch_monitor.model.machine import peak_flops
+from warmwatch_monitor.published import WarmupSpan
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -229,14 +230,6 @@ def utilization(
         dtype=dtype,
         estimated=worth.estimated and worth.origin == FORMULA,
     )
-
-
-class WarmupSpan(Struct, frozen=True, kw_only=True):
-    """One warm-up that has ended: when, how long it was, and how many steps it took."""
-
-    ended_at: float
-    seconds: float
-    steps: int
 
 
 class Warmups(Struct, frozen=True, kw_only=True):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
-from typing import TypeVar
-
-from msgspec import Struct
 
 from warmwatch.shared.advice import advice
 from warmwatch.shared.phrases import place
@@ -54,7 +51,6 @@ VARYING = 20
 # A record can claim any world size, and the seen ranks can have gaps between them.
 MOST_MISSING_LISTED = 100
 _FX = "inductor_fx"
-_Copied = TypeVar("_Copied", bound=Struct)
 
 
 def run_document(view: RunView) -> status_schema.Run:
@@ -105,27 +101,17 @@ def _skew(view: RunView) -> status_schema.Skew | None:
     )
 
 
-def optional(value: Struct | None, type: type[_Copied]) -> _Copied | None:
-    """The copy of a value that may be unknown."""
-    return None if value is None else copied(value, type)
-
-
 def warmup(warmups: Warmups) -> schema.Warmup:
     """The latest warm-up, how many there were, and the first one."""
-    latest = warmup_span(warmups.latest)
+    latest = warmups.latest or WarmupSpan()
     return schema.Warmup(
         ended=warmups.latest is not None,
         ended_at=latest.ended_at,
         seconds=latest.seconds,
         steps=latest.steps,
         count=warmups.count,
-        first=optional(warmups.first, schema.WarmupSpan),
+        first=warmups.first,
     )
-
-
-def warmup_span(span: WarmupSpan | None) -> schema.WarmupSpan:
-    """The length of a warm-up; null until it has ended."""
-    return optional(span, schema.WarmupSpan) or schema.WarmupSpan()
 
 
 def step_seconds(steps: Steps) -> schema.StepSeconds:
@@ -242,7 +228,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         collective_backend=figures.who.collective_backend,
         alive=figures.life.alive,
         end=ending(view, ended_together),
-        process=optional(view.process, Process),
+        process=copied(view.process, Process) if view.process else None,
         torch_memory_bytes=_memory(figures.memory),
         agent_errors=figures.agent.errors,
         journal_unread_bytes=figures.agent.incomplete_bytes,

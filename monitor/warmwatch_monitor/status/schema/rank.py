@@ -16,20 +16,10 @@ from warmwatch_monitor.published import (
     Seconds,
     Slower,
     SlowerPeriod,
+    WarmupSpan,
     WorkersMemory,
 )
 from warmwatch_monitor.status.schema.compile import Compile
-
-
-class WarmupSpan(Struct, frozen=True, kw_only=True):
-    """A warm-up that has ended; all null if none has."""
-
-    ended_at: Epoch | None = None
-    """When its last compile activity ended."""
-    seconds: Seconds | None = None
-    """From its first compile activity to the end of its last."""
-    steps: int | None = None
-    """Steps within it."""
 
 
 class Warmup(WarmupSpan, frozen=True, kw_only=True):

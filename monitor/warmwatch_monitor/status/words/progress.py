@@ -117,7 +117,7 @@ def slower_than_before(figures: Figures) -> str:
     It is short and without parentheses, so that a headline with it needs no detail that repeats it.
     """
     first, earlier = figures.warmups.first, figures.warmups.earlier_seconds
-    if first is None or not earlier:
+    if not (first and first.seconds and earlier):
         return "warm-up took far longer than in earlier runs"
     least, most = duration(min(earlier)), duration(max(earlier))
     before = least if least == most else f"{least} to {most}"
