@@ -343,6 +343,7 @@ def compiler(view: RankView) -> compile_schema.Compile:
     """The key ``compile``: the compiler's past and current activity."""
     compile = view.figures.compile
     hits, misses, caches = _caches(compile)
+    slow, more_inefficiencies = inefficiencies(view.figures)
     return copied(
         compile,
         compile_schema.Compile,
@@ -362,6 +363,9 @@ def compiler(view: RankView) -> compile_schema.Compile:
         underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
         functions=functions(view.figures.log.functions),
         last=_last(view.figures.log.compilations),
+        more_breaks=max(0, len(view.figures.log.breaks) - BREAKS),
+        more_varying=max(0, len(view.figures.log.varying) - VARYING),
+        more_inefficiencies=more_inefficiencies,
         breaks=[
             compile_schema.Break(
                 reason=one.reason, count=one.count, called=called(one.name, one.file, one.line)
@@ -369,7 +373,7 @@ def compiler(view: RankView) -> compile_schema.Compile:
             for one in view.figures.log.breaks[:BREAKS]
         ],
         varying=[_varying(one) for one in view.figures.log.varying[:VARYING]],
-        inefficiencies=inefficiencies(view.figures),
+        inefficiencies=slow,
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from support import builders as b
+from support.documents import status
 from support.records import live_slot, write_record
-from warmwatch_monitor.model import Fallback, RankView, Spill
+from warmwatch_monitor.model import Fallback, GraphBreak, RankView, Spill, VaryingDim
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.status.schema.compile import Inefficiency
@@ -49,7 +50,9 @@ def view(fallbacks: tuple[Fallback, ...] = (), **journal: Any) -> RankView:
 
 
 def of(**journal: Any) -> list[Inefficiency]:
-    return inefficiencies(view(**journal).figures)
+    listed, more = inefficiencies(view(**journal).figures)
+    assert not more
+    return listed
 
 
 def test_cuda_graphs_of_many_sizes_are_named_with_their_time_and_memory(tmp_path: Path) -> None:
@@ -97,7 +100,7 @@ def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_on
     attend = Fallback(at_ns=1, step=0, name="attend", setting="flex_attention", score_bytes=2**30)
     spill = Spill(kernel="softmax_0", registers=1844)
     shown = view(fallbacks=(attend, replace(attend, name="other", score_bytes=None)))
-    first, second = inefficiencies(shown.figures)
+    (first, second), _ = inefficiencies(shown.figures)
     assert first.words.endswith("in `attend`: it is called uncompiled, 1.07 GB of scores a call")
     assert second.words.endswith("in `other`: it is called uncompiled")
     assert (first.bytes, second.bytes) == (2**30, None)
@@ -106,3 +109,14 @@ def test_unfused_attention_has_the_bytes_of_its_scores_and_is_in_the_evidence_on
     assert [line for line in lines if "spills" in line] == [
         "kernel `softmax_0` spills 1844 registers of each thread"
     ]
+
+
+def test_what_the_lists_of_an_answer_leave_out_is_counted() -> None:
+    spills = tuple(Spill(kernel=f"k{n}", registers=1844) for n in range(13))
+    breaks = tuple(GraphBreak(reason=f"r{n}", count=1) for n in range(24))
+    varying = tuple(VaryingDim(tensor=f"x{n}", dim=0, count=1) for n in range(22))
+    shown = view(spills=spills, breaks=breaks, varying=varying)
+    compile = status(b.snapshot(shown))["runs"][0]["ranks"][0]["compile"]
+    for name, listed, more in (("inefficiencies", 10, 3), ("breaks", 20, 4), ("varying", 20, 2)):
+        assert (len(compile[name]), compile[f"more_{name}"]) == (listed, more)
+    assert "3 more of these that make code slower than it could be" in evidence(shown)

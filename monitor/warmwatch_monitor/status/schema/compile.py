@@ -285,8 +285,14 @@ class Compile(Struct, frozen=True, kw_only=True):
     last: list[PastCompilation] = []
     """The last five compilations, newest last."""
     breaks: list[Break] = []
-    """Why Dynamo broke graphs, in the order of time."""
+    """Why Dynamo broke graphs, at most 20 reasons, in the order of time."""
+    more_breaks: int = 0
+    """Number of further reasons, which `breaks` leaves out."""
     varying: list[Varying] = []
     """Dimensions and numbers that changed, at most 20, in the order of time."""
+    more_varying: int = 0
+    """Number of further dimensions and numbers, which `varying` leaves out."""
     inefficiencies: list[Inefficiency] = []
     """Code that runs slower than it could, at most 10 of each kind."""
+    more_inefficiencies: int = 0
+    """Number of further ones, of any kind, which `inefficiencies` leaves out."""

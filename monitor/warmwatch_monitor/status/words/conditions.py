@@ -309,8 +309,11 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
 }
 
 
-def inefficiencies(figures: Figures) -> list[Inefficiency]:
-    """Compiled code that runs slower than it could: the most expensive of each kind first."""
+def inefficiencies(figures: Figures) -> tuple[list[Inefficiency], int]:
+    """Compiled code that runs slower than it could, and how many more there are.
+
+    The most expensive of each kind come first.
+    """
     log = figures.log
     spills = sorted(log.spills, key=lambda one: (-(one.seconds or 0.0), -one.registers))
     sizes = sorted(log.recordings, key=lambda one: -max(one.sizes))
@@ -319,7 +322,8 @@ def inefficiencies(figures: Figures) -> list[Inefficiency]:
         [_spilled(one, figures.steps.length) for one in spills if one.registers > _SPILLED],
         [_recorded(one) for one in sizes if max(one.sizes) > _SIZES],
     )
-    return [one for kind in found for one in kind[:_MOST]]
+    listed = [one for kind in found for one in kind[:_MOST]]
+    return listed, sum(map(len, found)) - len(listed)
 
 
 def unfused(one: Fallback, others: str = "") -> str:

@@ -93,9 +93,12 @@ def _limit(view: RankView) -> Iterator[str]:
 
 def _inefficiencies(figures: Figures) -> Iterator[str]:
     """Uncompiled ``flex_attention`` is a condition already."""
-    for one in inefficiencies(figures):
+    found, more = inefficiencies(figures)
+    for one in found:
         if one.kind != "flex_attention":
             yield one.words
+    if more:
+        yield f"{more} more of these that make code slower than it could be"
 
 
 def _stopped(view: RankView) -> Iterator[str]:
