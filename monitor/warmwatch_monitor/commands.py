@@ -45,7 +45,8 @@ EXIT_CODES = {
     "`--max-drift`",
     "4": "stalled, failed or lost, or a condition needs attention; `wait`: the run ended first, or "
     "may hang in a compilation (`long_compile`); `check`: the training failed",
-    "5": "no run found; `check`: none, or fewer than the baseline has",
+    "5": "no run found; `wait`: none appeared within 10 min; `check`: none, or fewer than the "
+    "baseline has",
     "6": "the daemon or the Prometheus server does not answer, the daemon cannot listen, or not "
     "all records have been read yet",
     "124": "the timeout of `wait`",

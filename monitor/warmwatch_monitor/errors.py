@@ -33,7 +33,14 @@ class UnknownRunError(WarmwatchError):
             )
             return
         have = f"runs here: {', '.join(known)}" if known else "no run is known here"
-        super().__init__(f"no run named {run!r}; {have}")
+        super().__init__(f"no run named {run!r}{_near(run, known)}; {have}")
+
+
+def _near(run: str, known: tuple[str, ...]) -> str:
+    import difflib  # needed for typing errors only
+
+    near = difflib.get_close_matches(run, known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 class UnreadRunError(UnknownRunError):

@@ -17,10 +17,13 @@ from warmwatch_monitor.client.answers import answer_source, note_missing_directo
 from warmwatch_monitor.client.completion import run_names, states
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, reader_left, rewrite, say
+from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.status.goals import GOALS
 from warmwatch_monitor.wait.waiter import (
+    APPEARS_SECONDS,
     KINDS,
     NEW_START_SECONDS,
     Outcome,
@@ -37,7 +40,7 @@ RUN is a name or a pattern such as 'gpt*', among your own runs; gpt2@alice is al
 matches everybody's. A run that ended before the wait began is skipped, because it is not the one
 that you launch. Exceptions: it began within the last 10 s, or RUN is named and --until has only
 ends (ended, finished, failed, lost). Without --timeout, a RUN that has failed or is lost has 30 s
-to start again.
+to start again, and a run that is not there has 10 min to appear.
 
 On a terminal, a line on stderr shows the progress; elsewhere, a line whenever a state changes.
 
@@ -46,6 +49,7 @@ Exit code: 0 reached
            4 the run ended first, or had failed and did not start again, or a
              compilation takes so long that it may hang (long_compile; a wait for an
              end continues)
+           5 no such run appeared within 10 min; with --timeout it waits that long
            124 the timeout expired
            141 the reader of its output is gone
            2 wrong usage
@@ -62,7 +66,9 @@ Exit code: 0 reached
     default="warm",
     help="A state, or ended (any end). With several, whichever comes first.  [warm]",
 )
-@click.option("--timeout", metavar="S", help="Give up after S seconds.  [never]")
+@click.option(
+    "--timeout", metavar="S", help="Give up after S seconds.  [never, once a run appeared]"
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the last answer as JSON, also on failure."
 )
@@ -85,6 +91,7 @@ def wait(
 ) -> None:
     goals, patience = _goals(until), _patience(timeout)
     end = time.monotonic() + patience
+    seen = HistoryWriter(load_history_settings(os.environ))
     query = answer_source(
         run,
         address=address,
@@ -92,6 +99,7 @@ def wait(
         prometheus=prometheus,
         access=access,
         own=True,
+        on_read=seen.take,
         until=end,
     )
     uid, clock = (os.geteuid(), None) if prometheus is None else (None, time.time)
@@ -105,8 +113,11 @@ def wait(
     with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
         interval = PollInterval(query, client, is_seen=sys.stderr.isatty())
         new_start = NEW_START_SECONDS if timeout is None else math.inf
-        wanted = Wait(query, run, goals, goes_on, uid, clock, interval.pause, new_start)
+        appears = APPEARS_SECONDS if timeout is None else math.inf
+        pause = interval.pause
+        wanted = Wait(query, run, goals, goes_on, uid, clock, pause, new_start, appears)
         last = wanted.block(max(0.0, end - time.monotonic()))
+    seen.write()  # without a daemon, only this command saw the signal that ended a run
     _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
     assert last.outcome is not None
     ctx.exit(last.outcome.value)

@@ -34,6 +34,7 @@ _BEFORE = "; that was before this wait"
 _WAITING = "; waiting for"  # shown while it waits, not after the timeout
 _ABSENCE_SECONDS = 15.0  # enough for a restart of the daemon
 NEW_START_SECONDS = 30.0  # enough for a launched process to attach
+APPEARS_SECONDS = 600.0  # longer than a launch takes; a mistyped name must not block for ever
 _BROKEN_OFF = {State.FAILED.value, State.LOST.value}
 
 # returns after at most this many seconds, or earlier for an event that wakes
@@ -50,6 +51,7 @@ class Outcome(Enum):
 
     REACHED = 0
     ENDED = 4
+    NO_RUN = 5
     TIMEOUT = 124
 
 
@@ -79,6 +81,7 @@ class Wait:
         clock: the server's time, if the answers do not contain it.
         pause: between two polls.
         new_start: seconds to wait for a named run to start again if it has failed or is lost.
+        appears: seconds to wait for a run that is not there.
     """
 
     def __init__(
@@ -91,10 +94,11 @@ class Wait:
         clock: Callable[[], float] | None = None,
         pause: Pause = sleep,
         new_start: float = math.inf,
+        appears: float = math.inf,
     ) -> None:
         self._query, self._run, self._goals, self._uid = query, run, goals, uid
         self._report, self._clock, self._pause = report, clock, pause
-        self._new_start = new_start
+        self._new_start, self._appears = new_start, appears
         self._ends = END_GOALS.issuperset(goals)  # only an end ends the wait
         self._seen_alive: set[str] = set()
         self._own: set[str] = set()  # uids of the runs in the last answer
@@ -116,19 +120,33 @@ class Wait:
                     outcome=Outcome.TIMEOUT, words=standing.late or standing.words
                 )
             self._report(standing.state, standing.words)
-            self._pause(left, self._is_woken_by)
+            may_appear = self._appears - self._waited()
+            self._pause(min(left, may_appear) if may_appear > 0 else left, self._is_woken_by)
 
     def _poll(self) -> Standing:
         """Raises DaemonError, FleetError: the server never answered, or has not for long."""
         began = time.monotonic()
         if self._first_poll is None:
             self._first_poll = began
+        standing = self._query_once(began)
+        there = standing.outcome is not None or not standing.late or self._seen_alive
+        if there or self._waited() < self._appears:
+            return standing
+        late = f"{standing.late}; waited {duration(self._appears)} (--timeout S waits longer)"
+        return standing._replace(outcome=Outcome.NO_RUN, words=late)
+
+    def _waited(self) -> float:
+        return time.monotonic() - (self._first_poll or 0.0)
+
+    def _query_once(self, began: float) -> Standing:
+        assert self._first_poll is not None
         try:
             answer = self._query()
         except UnknownRunError as error:
             self._has_answered, self._absent_since = True, 0.0
             reason = plain(str(error))
-            return Standing(state="unknown", words=f"{reason}; waiting for it", late=reason)
+            words = f"{reason}; waiting for it{self._at_most()}"
+            return Standing(state="unknown", words=words, late=reason)
         except (DaemonError, FleetError) as error:
             self._absent_since = self._absent_since or began
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
@@ -153,7 +171,8 @@ class Wait:
                 return Standing(
                     state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, requested)
                 )
-            return Standing(state="none", words=words, late=words.rpartition(_WAITING)[0])
+            late = words.rpartition(_WAITING)[0]
+            return Standing(state="none", words=f"{words}{self._at_most()}", late=late)
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
@@ -161,8 +180,11 @@ class Wait:
 
     def _does_not_start_again(self, requested: Sequence[Answer]) -> bool:
         broken_off = requested and {run["state"] for run in requested} <= _BROKEN_OFF
-        waited = time.monotonic() - (self._first_poll or 0.0)
-        return self._run is not None and bool(broken_off) and waited >= self._new_start
+        waits = self._waited() < self._new_start
+        return self._run is not None and bool(broken_off) and not waits
+
+    def _at_most(self) -> str:
+        return "" if self._appears == math.inf else f", at most {duration(self._appears)}"
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
         """How ``answer`` ends the wait, if it does, and the sentence for it."""

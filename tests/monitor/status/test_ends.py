@@ -119,7 +119,10 @@ def test_ranks_lost_together_without_a_signal_were_cancelled_or_one_of_them_was_
     )
     assert {rank["end"]["ended_together"] for rank in run["ranks"]} == {together}
     unseen = gone.count(None) == len(gone)
-    assert ("a daemon that ran then has the signal" in run["details"]) is unseen
+    assert (
+        "a daemon or `warmwatch wait` that runs at the end sees which signal it was"
+        in run["details"]
+    ) is unseen
 
 
 @pytest.mark.parametrize("gone", [3.0, None])

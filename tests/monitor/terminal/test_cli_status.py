@@ -185,7 +185,7 @@ def test_misses_of_an_unknown_run_are_not_reported_as_none(tmp_path: Path) -> No
     assert (known.exit_code, known.stdout) == (0, nothing_missed)
     unknown = run("--misses", "gpt3", "--dir", str(tmp_path))
     assert (unknown.exit_code, unknown.stdout) == (5, "")
-    assert "no run named 'gpt3'; runs here: gpt2" in unknown.stderr
+    assert "no run named 'gpt3' (did you mean gpt2?); runs here: gpt2" in unknown.stderr
 
 
 def test_misses_of_a_hostile_journal_cannot_forge_a_line(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_an_unknown_run_exits_5_and_lists_the_known_ones(tmp_path: Path) -> None
     write_record(tmp_path, warm("gpt2"))
     result = run("gpt3", "--dir", str(tmp_path))
     assert result.exit_code == 5
-    assert result.stderr == "warmwatch: no run named 'gpt3'; runs here: gpt2\n"
+    assert result.stderr == "warmwatch: no run named 'gpt3' (did you mean gpt2?); runs here: gpt2\n"
 
 
 def test_unreadable_records_are_reported_with_the_answer(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,11 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support import builders as b
-from support.daemon import daemon
+from support.daemon import completed, daemon
 from support.documents import status
 from support.records import (
     compiling,
     ended,
+    environment,
     held,
     live_slot,
     update,
@@ -384,6 +387,48 @@ def test_data_of_prometheus_is_compared_with_this_machines_clock(
         answer = at(None, attached(view, clock.time() + began))
         waited = Wait(partial(dict, answer), "gpt2", ["warm"], lambda *_: None, None, clock.time)
         assert waited.block(5).outcome is outcome
+
+
+@pytest.mark.parametrize("named", ["gtp2", None])
+def test_without_a_timeout_a_run_that_does_not_appear_ends_the_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    """A mistyped name must not block a CI job for ever."""
+    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.4)
+    write_record(tmp_path, ended(warm("gpt2"), "finished"))
+    result = wait(*filter(None, [named]), "--dir", str(tmp_path))
+    first, last = result.stderr.splitlines()
+    nothing = "no run named 'gtp2' (did you mean gpt2?); runs here: gpt2"
+    nothing = nothing if named else "no run is alive"
+    assert first.startswith(f"{nothing}; waiting for ")
+    assert first.endswith(", at most 400 ms")
+    assert last == f"{nothing}; waited 400 ms (--timeout S waits longer)"
+    assert (result.exit_code, result.stdout) == (5, "")
+
+
+def test_a_timeout_replaces_that_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_command, "APPEARS_SECONDS", 0.1)
+    assert wait("gpt2", "--dir", str(tmp_path), "--timeout", "0.5").exit_code == 124
+
+
+def test_without_a_daemon_it_keeps_the_signal_that_it_saw(tmp_path: Path) -> None:
+    """Only the wait saw it: later commands read the history."""
+    paths = {"WARMWATCH_STATE": str(tmp_path / "state"), "WARMWATCH_DIR": str(tmp_path / "records")}
+    (tmp_path / "records").mkdir()
+    body = (
+        "import warmwatch, time; warmwatch.attach(run='killed'); warmwatch.step(); time.sleep(600)"
+    )
+    env = environment(**paths)
+    with subprocess.Popen([sys.executable, "-c", body], env=env) as training:
+        line = [sys.executable, "-m", "warmwatch_monitor", "wait", "killed", "--until", "ended"]
+        with subprocess.Popen(line, env=env, stderr=subprocess.PIPE, text=True) as waiter:
+            assert waiter.stderr is not None
+            while not waiter.stderr.readline().startswith("killed: "):
+                pass
+            training.kill()
+            assert waiter.wait() == 0
+    shown = completed("status", "killed", env=env).stdout
+    assert "killed by SIGKILL" in shown
 
 
 def test_without_a_name_an_earlier_run_is_skipped(tmp_path: Path) -> None:

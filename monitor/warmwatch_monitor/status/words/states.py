@@ -351,7 +351,7 @@ def end_of_run(run: RunView) -> Iterator[Clause]:
     if words := _end_of_run(run):
         yield Clause(words, Importance.REASON)
         if all(view.figures.progress.state_since is None for view in run.ranks):
-            yield Clause("a daemon that ran then has the signal", Importance.REMEDY)
+            yield Clause(_WATCH, Importance.REMEDY)
 
 
 def _end_of_run(run: RunView) -> str:
@@ -393,6 +393,7 @@ def of_several_ends(words: str) -> str:
     return f"are{words.removeprefix('is')}" if words.startswith("is ") else words
 
 
+_WATCH = "a daemon or `warmwatch wait` that runs at the end sees which signal it was"
 # heads of a warm rank whose warm-up did not end by clean steps
 _WITHOUT_STEPS = {"quiet": "warm", "ready": "warm since ready() was called"}
 
