@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 
 from warmwatch.shared.states import LIMITS
 
@@ -350,8 +350,6 @@ def copied(value: Struct, type: type[_Copied], **given: Any) -> _Copied:
 
     A field that both types gain needs no line where they meet.
     """
-    if not given:
-        return convert(value, type, from_attributes=True)
     same = {name: getattr(value, name) for name in _common(value.__class__, type)}
     return type(**{**same, **given})
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
 
-from msgspec import Struct, convert
+from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch.shared import record, verdict
@@ -43,6 +43,7 @@ from warmwatch_monitor.model.records import Journaled
 from warmwatch_monitor.pipeline import slot_figures
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps, gaps
 from warmwatch_monitor.pipeline.slot_figures import by_phase, counted_of, epoch, lengths, seconds
+from warmwatch_monitor.published import copied
 
 
 def figures(
@@ -237,17 +238,17 @@ def _underway(reading: RecordReading) -> Underway | None:
     if not since_ns:
         return None
     if again is not None and again.at_ns >= since_ns:
-        return convert(again, Underway, from_attributes=True)
+        return copied(again, Underway)
     if began is None or began.at_ns < since_ns:
         return None
     if began.name is not None or began.kind is not None:
-        return convert(began, Underway, from_attributes=True)
+        return copied(began, Underway)
     if "backward" not in (began.what or ""):
         return None
     forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
     if forward is None:
         return Underway(backward=True)
-    known = convert(forward, Underway, from_attributes=True)
+    known = copied(forward, Underway)
     ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
     why = {} if ours else {"reason": None, "category": None}
     return replace(known, kind=None, backward=True, **why)
