@@ -157,8 +157,17 @@ export class Charts {
   #beside({ run, rank }) {
     if (!this.several) return `rank ${rank}`;
     const room = Math.max(4, Math.floor((this.side - 14) / LETTER) - ` ${rank}`.length);
-    const end = Math.floor(room / 2); // names of a sweep differ at the end
-    return `${run.length > room ? `${run.slice(0, room - 1 - end)}…${run.slice(-end)}` : run} ${rank}`;
+    return `${run.length > room ? this.#cut(run, room) : run} ${rank}`;
+  }
+
+  // the part in which the long names differ; both ends of a name that is alone
+  #cut(run, room) {
+    const names = this.lanes.map((one) => one.run).filter((name) => name.length > room && name !== run);
+    const differs = [...run].findIndex((letter, at) => names.some((name) => name[at] !== letter));
+    const end = Math.floor(room / 2);
+    if (differs < room - 1 - end) return `${run.slice(0, room - 1 - end)}…${run.slice(-end)}`;
+    const from = Math.min(differs, run.length - room + 1);
+    return `…${run.slice(from, from + room - 1)}`;
   }
 
   #colour(name) {

@@ -157,6 +157,8 @@ def test_a_lane_has_its_run_s_name_if_there_are_other_runs(
             page.until("drawn.has('gpt2 0') && drawn.has('bert 0')")
             page.page.set_viewport_size({"width": 320, "height": 700})
             page.until("drawn.has('swe…-11 0')")
+            stack.enter_context(training(tmp_path, "sweep-of-sizes-12"))
+            page.until("drawn.has('…zes-11 0') && drawn.has('…zes-12 0')")
             page.page.set_viewport_size({"width": 1280, "height": 720})
         with visit(browser, url, "#run=gpt2") as page:
             page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
