@@ -1,4 +1,5 @@
 """``warmwatch doctor``: checks the installation and the host, and suggests remedies.
 
-May import: ``client``, ``sources``, ``pipeline``. A new check is a function in ``checks.py``.
+May import: ``client``, ``sources``, ``pipeline``, ``terminal``. A new check is a
+function in ``checks.py``.
 """

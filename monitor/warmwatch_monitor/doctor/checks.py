@@ -25,6 +25,7 @@ from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonEr
 from warmwatch_monitor.model import RecordReading, Refusal
 from warmwatch_monitor.pipeline.poller import NOT_YET, Feed
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
+from warmwatch_monitor.sources.host import pci_gpus
 from warmwatch_monitor.sources.listed import RECORDS
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
@@ -299,6 +300,8 @@ def gpus(settings: Settings) -> Iterator[Finding]:
             what=f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
             advice="see whether nvidia-smi answers; the driver may hang",
         )
+    elif found is None and pci_gpus() == 0:
+        yield Finding(mark=Mark.NOTE, what=f"no NVIDIA GPU here; NVML: {health.error}")
     elif found is None:
         yield Finding(
             mark=Mark.NOTE,

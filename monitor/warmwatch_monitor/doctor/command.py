@@ -26,9 +26,10 @@ from warmwatch_monitor.doctor.host_checks import compiling
 from warmwatch_monitor.doctor.issue_report import issue_report
 from warmwatch_monitor.errors import UsageError, WarmwatchError
 from warmwatch_monitor.output import options
-from warmwatch_monitor.output.console import as_json, plain, say
+from warmwatch_monitor.output.console import as_json, is_terminal, plain, say, width
 from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.settings import Settings
+from warmwatch_monitor.terminal.table import wrapped
 
 
 class DoctorFinding(Struct, frozen=True, kw_only=True):
@@ -53,6 +54,7 @@ class DoctorDocument(Struct, frozen=True, kw_only=True):
     """The findings, in the order of the checks."""
 
 
+_INDENT = " " * 7  # of advice and wrapped lines
 _SIGNS = {Mark.FINE: "ok  ", Mark.NOTE: "note", Mark.TROUBLE: "DO  "}
 
 
@@ -170,5 +172,8 @@ def _document(findings: Sequence[Finding], troubles: int) -> DoctorDocument:
 
 
 def _line(finding: Finding) -> str:
-    advice = f"\n       {plain(finding.advice)}" if finding.advice else ""
-    return f"{_SIGNS[finding.mark]}  {plain(finding.what)}{advice}"
+    room = width() if is_terminal() else None
+    lines = wrapped(f"{_SIGNS[finding.mark]}  {plain(finding.what)}", room, hanging=_INDENT)
+    if finding.advice:
+        lines += wrapped(plain(finding.advice), room, indent=_INDENT)
+    return "\n".join(lines)

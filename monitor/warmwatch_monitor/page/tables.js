@@ -104,9 +104,13 @@ function showMachine(answer) {
     users.set(uuid, [...(users.get(uuid) ?? []), `${run.run} ${rank.rank}`]);
   }
   rows("gpus", answer.gpus.map((gpu) => ({ ...gpu, ranks: users.get(gpu.uuid)?.join(", "), throttled: gpu.throttled?.join(", ") })));
-  rows("sources", answer.sources);
-  const down = answer.sources.filter((one) => !one.up).map(({ source, error }) => `; ${source}: ${error ?? "not read yet"}`);
-  text(document.getElementById("sources-count"), `${answer.sources.length - down.length} of ${answer.sources.length} up${down.join("")}`);
+  // a host without an NVIDIA GPU has no NVML to read: that is no failure
+  const without = (one) => one.source === "nvml" && !one.up && one.last_success === null && answer.host?.pci_gpus === 0;
+  rows("sources", answer.sources.map((one) => (without(one) ? { ...one, up: null } : one)));
+  const known = answer.sources.filter((one) => !without(one));
+  const down = known.filter((one) => !one.up).map(({ source, error }) => `; ${source}: ${error ?? "not read yet"}`);
+  const gpu = known.length < answer.sources.length ? "; no NVIDIA GPU here" : "";
+  text(document.getElementById("sources-count"), `${known.length - down.length} of ${known.length} up${down.join("")}${gpu}`);
   rows("refusals", answer.refusals);
   document.getElementById("refused").hidden = answer.refusals.length === 0;
   rows("observed", answer.observed.map((one) => ({ ...one, evidence: one.evidence.join("; ") })));

@@ -349,3 +349,15 @@ def test_a_report_contains_only_counts_and_words_of_closed_lists() -> None:
         "varying": [{"count": 1}],
         "missing": ["autotune"],
     }
+
+
+def test_advice_is_wrapped_on_a_terminal_and_has_one_line_in_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = doctor().stdout.splitlines()
+    monkeypatch.setattr("warmwatch_monitor.doctor.command.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = doctor().stdout.splitlines()
+    assert max(map(len, lines)) <= 80 < max(map(len, piped))
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(piped).split())
+    assert all(line.startswith(("ok    ", "note  ", "DO    ", " " * 7)) for line in lines[:-1])

@@ -1096,6 +1096,29 @@ def test_the_table_shows_the_newest_step_and_slowdown_like_the_headline(
         assert page.page.evaluate(STEP_IN_THE_TABLE) == ["300 ms", "100 ms", "slower"]
 
 
+SOURCES_WITHOUT_A_GPU = """async (gpus) => {
+  const { showTables } = await import("/page/tables.js");
+  const nvml = { source: "nvml", up: false, last_success: null, error: "no NVIDIA driver here" };
+  const answer = { runs: [], gpus: [], refusals: [], observed: [], host: { pci_gpus: gpus },
+    sources: [{ source: "host", up: true, last_success: 1, error: null }, nvml] };
+  showTables(answer, { ranks: [] }, { run: null, rank: null, with: null });
+  const [, row] = document.querySelectorAll("#sources tbody tr");
+  const flag = row.querySelector("[data-flag]");
+  const count = document.getElementById("sources-count").textContent;
+  const seen = [...flag.children].filter((one) => getComputedStyle(one).display !== "none");
+  const words = seen.map((one) => one.textContent).join();
+  return [words, getComputedStyle(flag).fontWeight === "600", count];
+}"""
+
+
+def test_a_host_without_a_gpu_has_no_failed_source(browser: Browser, tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        shown = page.page.evaluate(SOURCES_WITHOUT_A_GPU, 0)
+        assert shown == ["no NVIDIA GPU here", False, "1 of 1 up; no NVIDIA GPU here"]
+        shown = page.page.evaluate(SOURCES_WITHOUT_A_GPU, 1)
+        assert shown == ["no", True, "1 of 2 up; nvml: no NVIDIA driver here"]
+
+
 WAITING = """async () => {
   const { showAnswer } = await import("/page/headline.js");
   const place = { run: null };
