@@ -28,6 +28,14 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
+def violations(page: Page) -> list[str]:
+    """What axe-core finds to be unusable for some."""
+    assert AXE.exists(), "there is no axe-core; run tests/support/install-programs.sh"
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+    return [f"{one['id']}: {node['html']}" for one in found["violations"] for node in one["nodes"]]
+
+
 class Visit:
     """A page that is open, and what went wrong in it.
 
@@ -68,12 +76,7 @@ class Visit:
 
     def violations(self) -> list[str]:
         """What axe-core finds to be unusable for some."""
-        assert AXE.exists(), "there is no axe-core; run tests/support/install-programs.sh"
-        self.page.evaluate(AXE.read_text())
-        found = self.page.evaluate("axe.run({resultTypes: ['violations']})")
-        return [
-            f"{one['id']}: {node['html']}" for one in found["violations"] for node in one["nodes"]
-        ]
+        return violations(self.page)
 
     def close(self) -> None:
         """Leave it."""

@@ -196,8 +196,10 @@ def _bar(x: float, y: float, wide: float, high: float, kind: str, title: str) ->
 
 
 def _svg(height: int, words: str, parts: Sequence[Markup], kind: str = "bars") -> Markup:
-    return Markup('<svg class="{}" height="{}" role="img" aria-label="{}">{}</svg>').format(
-        kind, height, words, Markup("\n").join(parts)
+    drawn = Markup("\n").join(parts)
+    role = "group" if "<a " in drawn else "img"  # screen readers find no link in an image
+    return Markup('<svg class="{}" height="{}" role="{}" aria-label="{}">{}</svg>').format(
+        kind, height, role, words, drawn
     )
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from support import builders as b
 from support import reported as a
 from support import stored_runs
-from support.browser import chromium
+from support.browser import chromium, violations
 from support.builders import EPOCH
 from support.records import ended, held, update, warm, write_record
 from support.values import replace
@@ -300,7 +300,7 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
             page.on("console", lambda one: output.append(one.text))
             page.goto(file.as_uri())
             assert evil in page.inner_text("#summary")
-            assert page.locator("svg[role=img]").count() == 4
+            assert page.locator("svg[aria-label]").count() == 4
             grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.pdf()
         page.emulate_media(media="print")
@@ -310,6 +310,20 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     assert {one for one in requests if not one.startswith("data:")} == {file.as_uri()}
     assert output == []
     assert len(set(grounds)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_file_has_no_accessibility_violations(tmp_path: Path, scheme: str) -> None:
+    account = a.finished(compiled=a.TWICE, samples=a.steps())
+    made = cleaned(report(account, None))
+    file = tmp_path / "report.html"
+    file.write_text(html(document(made), made, account), encoding="utf-8")
+    with chromium() as browser:
+        page = browser.new_context(color_scheme=scheme).new_page()
+        page.goto(file.as_uri())
+        assert page.locator("main svg a").count()
+        assert violations(page) == []
 
 
 @pytest.mark.slow
