@@ -48,6 +48,7 @@ _COLUMNS = (
     *("recompiles", "mode", "host"),
 )
 _DISPENSABLE = ("host", "mode", "recompiles", "compiled", "took", "steps", "warm-up")
+_LONGEST_NAME = 30  # leaves room for the other columns that stay, at 80
 UNSEEN = "?: the last known state of a run whose end no program observed"
 
 
@@ -70,7 +71,7 @@ def _row(run: Run, now: float) -> dict[str, str]:
     steady = run["step_seconds"]
     return {
         "id": run["id"],
-        "run": shortened(run["run"]),
+        "run": shortened(run["run"], _LONGEST_NAME),
         "state": f"{run['state']}?" if is_unseen(run, now) else run["state"],
         "began": _when(run["began"], now),
         "took": brief(max(0.0, ended - run["began"])),

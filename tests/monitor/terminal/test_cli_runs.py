@@ -85,7 +85,7 @@ def test_living_runs_come_first_as_they_are_now_and_match_the_filters(tmp_path: 
         return [line.split()[1:3] for line in done.stdout.splitlines()[1:]]
 
     with held(write_record(tmp_path / "records", compiling("l" * 60), name="living")):
-        cut = f"{'l' * 24}...{'l' * 13}"
+        cut = f"{'l' * 17}...{'l' * 10}"
         assert shown()[:2] == [[cut, "compiling"], ["over", "finished"]]
         assert shown("--limit", "1") == [[cut, "compiling"], ["of", "5"]]
         assert shown("--state", "compiling") == [[cut, "compiling"], ["run,", "in"]]
