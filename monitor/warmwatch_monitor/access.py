@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.errors import UsageError
 
 if TYPE_CHECKING:

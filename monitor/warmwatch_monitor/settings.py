@@ -5,9 +5,9 @@ import pwd
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from warmwatch.shared import places
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.variables import DEFAULTS, PREFIX
 from warmwatch_monitor.access import ACCESS_KEYS, ANYBODY, Access
 from warmwatch_monitor.errors import UsageError

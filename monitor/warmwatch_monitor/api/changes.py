@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import ENDED, State
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.published import WarmupSpan

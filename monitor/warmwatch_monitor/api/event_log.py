@@ -8,8 +8,8 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
+from typing import NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.api.cached import json_body
 from warmwatch_monitor.api.changes import Change, changes, has_runs, source_changes
 from warmwatch_monitor.model import Snapshot

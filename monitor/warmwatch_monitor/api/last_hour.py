@@ -12,9 +12,8 @@ import threading
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import (
     PHASES,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 from starlette.types import Receive
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.api.cached import Body
 from warmwatch_monitor.model import Snapshot
 

@@ -6,11 +6,10 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, measured
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options

@@ -6,11 +6,10 @@ import re
 import socket
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.listeners import connected_locally, distrust, listeners
 from warmwatch_monitor.errors import (

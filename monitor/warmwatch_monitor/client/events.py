@@ -6,11 +6,11 @@ import random
 import socket
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.client.daemon import Daemon, connect, request
 from warmwatch_monitor.errors import WarmwatchError
 

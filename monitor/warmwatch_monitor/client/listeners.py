@@ -11,8 +11,8 @@ import pwd
 import socket
 import struct
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.settings import Address
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")

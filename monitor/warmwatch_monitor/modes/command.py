@@ -13,11 +13,10 @@ import time
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options

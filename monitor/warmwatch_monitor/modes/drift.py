@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.record.loss_file import GUARDS, rank_of, rows_of, unpack_guards
 
 Losses = Mapping[int, tuple[tuple[int, float], ...]]  # by rank: step and loss of each pass

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.compare.comparison import EAGER, step_of
 from warmwatch_monitor.model import RankView, RunView

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import ENDED, State, least_advanced
 
 LONGEST = 120  # characters of a headline

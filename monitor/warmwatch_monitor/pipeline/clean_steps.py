@@ -24,9 +24,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from warmwatch.shared import record
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.record import BOUNDS_NS, Slot
 from warmwatch.shared.record.recent import last_synchronized, launch_ns, queued_ns, waits
 from warmwatch_monitor.model import LongStep

@@ -11,11 +11,11 @@ single pause is no verdict, and there is no other one while it is that large.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.verdict import WARM, evaluating_since_ns, saving_since_ns
 from warmwatch_monitor.model import (
     GpuReading,

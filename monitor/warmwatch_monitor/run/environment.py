@@ -6,8 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-
-from warmwatch.shared.named_tuple import NamedTuple
+from typing import NamedTuple
 
 STARTED_BY = "WARMWATCH_STARTED_BY"
 

@@ -17,9 +17,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.states import State
 from warmwatch.shared.values import printable
 from warmwatch_monitor.api.changes import Change

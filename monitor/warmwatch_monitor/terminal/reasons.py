@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
 from warmwatch_monitor.output.states import place

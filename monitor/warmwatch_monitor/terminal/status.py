@@ -6,11 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import ENDED, ENDED_STATES, NEEDS_ATTENTION, State, least_advanced
 from warmwatch_monitor.client.answers import (

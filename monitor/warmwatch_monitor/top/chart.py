@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from rich.text import Text
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.top.history import Point, Span
 

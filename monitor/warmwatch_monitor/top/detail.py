@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.style import Style
 from rich.text import Text
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration, place, step_length
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.terminal.functions import functions

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
-
-from warmwatch.shared.named_tuple import NamedTuple
+from typing import Any, NamedTuple
 
 Answer = Mapping[str, Any]
 Whose = tuple[str, int]  # run and rank

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.states import place
 from warmwatch_monitor.terminal.table import Group, Row, columns, groups, row

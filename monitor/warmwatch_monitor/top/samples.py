@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch_monitor.output.summary import several_of
 
 Answer = Mapping[str, Any]

@@ -8,8 +8,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.phrases import duration
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import Answer, AnswerSource

@@ -5,8 +5,8 @@ All frozen. Counts are cumulative; ``*_ns`` are monotonic nanoseconds, 0 meaning
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
 from warmwatch.shared.record.recent import FEWEST, level_ns, queued_ns, recent_lengths, vary
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from fcntl import F_RDLCK, F_UNLCK
 from functools import lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.record import identity as _identity
 from warmwatch.shared.record.counters import flatten, index, shape, unflatten
 from warmwatch.shared.record.facts import (

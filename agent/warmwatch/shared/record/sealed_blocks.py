@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.values import hashed
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ no value, no source. Lines and the file are bounded; a reader rejects anything e
 """
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
-from warmwatch.shared.named_tuple import NamedTuple
 from warmwatch.shared.record.facts import PHASES
 from warmwatch.shared.record.sealed_blocks import RecordError
 from warmwatch.shared.values import printable
