@@ -43,7 +43,7 @@ def test_only_the_cell_that_trains_shows_the_answer(
     assert loaded == prelude == sum_ == []
     assert len(first) == len(second) == 1  # one display, updated
     assert first[0].startswith("warmwatch: warm since step 4: ")
-    assert re.search(r"a step is the real speed; 8 steps, .* s of compiling$", first[0])
+    assert re.search(r"a step so far; 8 steps, .* s of compiling$", first[0])
     assert second[0].endswith("; 4 steps")
     data = notebook.cells[2].outputs[-1]["data"]
     assert data["text/html"].startswith('<div style="border-left: .4em solid #009b6d;')

@@ -73,7 +73,11 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?"
 VARYING = [
     (re.compile(rf"\b{NUMBER} (?:us|ms|s|min|h)(?: {NUMBER} (?:s|min))?(?![\w.])"), "<time>"),
     (re.compile(rf"\b(?:{'|'.join(PHASES)})\b"), "<phase>"),
-    (re.compile(r" so far, of \d+ steps\b"), ""),  # a few steps later it has enough of them
+    # a few steps later it has enough of them
+    (
+        re.compile(r" so far, (of|getting \w+: <time> in the last) \d+ steps\b"),
+        " is the real speed",
+    ),
     (re.compile(r"\bof \d+ steps\b"), "of <number> steps"),
     (re.compile(r": kernels \d+ of \d+"), ""),
     (re.compile(r"\b(?:\d{4}-)?\d\d-\d\d \d\d:\d\d(?::\d\d)?\b"), "<moment>"),

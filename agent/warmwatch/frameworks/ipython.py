@@ -152,7 +152,7 @@ def answer(slot: Slot, state: str, steps_before: int = 0, compiled: float = 0.0)
         if slot.compile.settled == slot.compile.begun + 1 and not slot.steps.steps:
             return f"warm: {why_settled(slot)}"
         since = slot.compile.clean_after + slot.header.warm_steps
-        real = f": {speed} is the real speed" if speed else ""
+        real = f": {speed} {'so far' if slot.unsettled else 'is the real speed'}" if speed else ""
         return f"warm since step {since}{real}; {steps}"
     if state == "eager":
         return f"no compile activity: the model runs eagerly; {steps}" + (speed and f", {speed}")

@@ -122,7 +122,8 @@ def add_reference(app: FastAPI) -> None:
 _WAIT_DESCRIPTION = (
     "Answer when this state is reached, when the requested runs have ended, or at the timeout. The "
     "status code is then always 200, and the key `reached` is true if the state was reached. "
-    "`warm`: every living rank is warm, or the runs finished after they had been warm. `ended`: no "
+    "`warm`: every living rank is warm, or the runs finished after they had been warm. `settled`: "
+    "so it is, and no living rank's speed still changes. `ended`: no "
     "rank lives. A run that had ended before the request counts for the ends: `ended`, "
     "`finished`, `failed` and `lost`. For other states it counts if it began within the last 10 s "
     "before the request; else the daemon waits for a new run."

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import click
 
-from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
+from warmwatch_monitor.status.goals import GOALS
 
 _MOST = 50  # earlier runs
 
@@ -29,9 +29,9 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """States; of several with commas between, the last one."""
+    """Goals of a wait; of several with commas between, the last one."""
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{one.value}" for one in State if one.value.startswith(last)]
+    return [f"{before}{comma}{one}" for one in GOALS if one.startswith(last)]
 
 
 MODES = (

@@ -110,7 +110,7 @@ export function beyond(run, words) {
   const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
   let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:;,]? /, "");
   if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
-  if (figure) rest = rest.replace(`${figure} is the real speed`, "this is the real speed").replace(`; ${figure}`, "");
+  if (figure) rest = rest.replace(`${figure} is the real speed`, "this is the real speed").replace(`${figure} so far`, "the speed so far").replace(`; ${figure}`, "");
   if (figure.startsWith("for ")) rest = rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1").replace(/ for [\d.]+ \w+ \((\w+)\)/, ", $1");
   return rest;
 }

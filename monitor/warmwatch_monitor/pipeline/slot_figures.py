@@ -104,6 +104,8 @@ def steps_of(
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent_ns = queued.step_ns if queued else record.level_ns(recent)
     tells_batches = "batches" not in slot.identity.missing
+    unsettled = slot.unsettled if recent else None
+    trend = unsettled if isinstance(unsettled, record.Trend) else None
     return Steps(
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),
@@ -113,6 +115,9 @@ def steps_of(
         last_seconds=seconds(steps.last_duration_ns),
         recent_seconds=seconds(recent_ns) if recent else None,
         recent_count=len(recent) or None,
+        settled=None if unsettled is None else not unsettled,
+        newest_seconds=seconds(trend.newest_ns) if trend else None,
+        newest_count=trend.steps if trend else None,
         clean=clean,
         touched=touched,
         touched_lately=len(verdict.recently_touched(steps, counts)),

@@ -20,6 +20,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import LEFT_OUT
 from warmwatch_monitor.published import Workers, copied
+from warmwatch_monitor.status.goals import SETTLED
 from warmwatch_monitor.status.schema import status as schema
 from warmwatch_monitor.status.words.sentence import answer, unattached_evidence
 
@@ -99,9 +100,13 @@ def read_at(snapshot: Snapshot) -> float | None:
 def reached(runs: Sequence[RunView], wanted: str) -> bool:
     """Whether ``runs`` have reached the state ``wanted``.
 
-    ``warm`` means that every living rank is warm; every other state means that the least advanced
-    run is in it.
+    ``warm`` means that every living rank is warm, ``settled`` that the speed of none of them still
+    changes, too; every other state means that the least advanced run is in it.
     """
+    if wanted == SETTLED:
+        living = (one for run in runs for one in run.ranks if one.living)
+        changes = any(one.figures.steps.settled is False for one in living)
+        return all_warm(runs) is True and not changes
     if wanted == State.WARM.value:
         return all_warm(runs) is True
     return bool(runs) and least_advanced(one.state for one in runs).value == wanted

@@ -2,7 +2,8 @@
 
 Shared by ``/status?wait=`` and ``warmwatch wait``. ``warm`` is reached where every living rank is
 warm in the sense of the contract, or where the runs finished after they had been; ``ended`` where
-no run lives any more; every other state where the least advanced run is in it.
+no run lives any more; every other state where the least advanced run is in it. ``settled`` is
+``warm`` where no living rank's speed still changes.
 
 A run that ended before the wait began is ignored, because the wait is for the run just launched.
 There are two exceptions: the goal is an end, or the run began so shortly before the wait that it is
@@ -18,8 +19,9 @@ from warmwatch.shared.states import ENDED_STATES, MAY_NEVER_END, State, least_ad
 
 Answer = dict[str, Any]
 
-# the goals of a wait: each state, and any end
-GOALS = (*(state.value for state in State), "ended")
+# the goals of a wait: each state, a settled speed, and any end
+SETTLED = "settled"
+GOALS = (*(state.value for state in State), SETTLED, "ended")
 END_GOALS = ENDED_STATES | {"ended"}
 JUST_BEGUN_SECONDS = 10.0
 
@@ -67,9 +69,16 @@ def is_reached(answer: Answer, goal: str) -> bool:
     runs = answer["runs"]
     if goal == "ended":
         return is_over(answer)
-    if goal == State.WARM.value:
-        return answer["warm"] is True or (is_over(answer) and all(map(_finished_warm, runs)))
+    if goal in (State.WARM.value, SETTLED):
+        warm = answer["warm"] is True and (goal != SETTLED or all(map(_is_settled, runs)))
+        return warm or (is_over(answer) and all(map(_finished_warm, runs)))
     return bool(runs) and least_advanced(State(run["state"]) for run in runs).value == goal
+
+
+def _is_settled(run: Answer) -> bool:
+    """Whether the speed of no living rank still changes, as far as that is known."""
+    living = (rank for rank in run["ranks"] if rank["state"] not in ENDED_STATES)
+    return all(rank["step_seconds"].get("settled") is not False for rank in living)
 
 
 def may_never_end(run: Answer) -> bool:

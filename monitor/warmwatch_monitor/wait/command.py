@@ -21,7 +21,7 @@ from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note, reader_left, rewrite, say
 from warmwatch_monitor.settings import load_history_settings
-from warmwatch_monitor.status.goals import GOALS
+from warmwatch_monitor.status.goals import GOALS, SETTLED
 from warmwatch_monitor.wait.waiter import (
     APPEARS_SECONDS,
     KINDS,
@@ -64,7 +64,8 @@ Exit code: 0 reached
     metavar="STATE[,STATE]",
     shell_complete=states,
     default="warm",
-    help="A state, or ended (any end). With several, whichever comes first.  [warm]",
+    help="A state, settled (warm, and its speed no longer changes), or ended (any end). With "
+    "several, whichever comes first.  [warm]",
 )
 @click.option(
     "--timeout", metavar="S", help="Give up after S seconds.  [never, once a run appeared]"
@@ -111,7 +112,8 @@ def wait(
         report(state, words)
 
     with _progress() as report, contextlib.closing(EventClient(KINDS)) as client:
-        interval = PollInterval(query, client, is_seen=sys.stderr.isatty())
+        often = sys.stderr.isatty() or SETTLED in goals  # no event reports that a speed settles
+        interval = PollInterval(query, client, is_seen=often)
         new_start = NEW_START_SECONDS if timeout is None else math.inf
         appears = APPEARS_SECONDS if timeout is None else math.inf
         pause = interval.pause

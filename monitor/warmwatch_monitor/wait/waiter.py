@@ -271,7 +271,7 @@ class PollInterval:
     """Pauses between the queries of ``query``.
 
     Args:
-        is_seen: a user watches on a terminal, so seconds have to advance.
+        is_seen: a user watches on a terminal, so seconds have to advance, or no event may end it.
     """
 
     def __init__(self, query: AnswerSource, client: EventClient, *, is_seen: bool) -> None:

@@ -110,7 +110,7 @@ def test_similar_steps_are_reported_exactly_and_not_by_their_bin(output: Output)
     warm, end = output.getvalue().splitlines()
     assert warm.endswith("; 4.0 s a step")
     assert end.endswith(", 4.0 s a clean step (whole run)")
-    assert answer(slot, "warm") == "warm since step 4: 4.0 s a step is the real speed; 4 steps"
+    assert answer(slot, "warm") == "warm since step 4: 4.0 s a step so far; 4 steps"
 
 
 def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:

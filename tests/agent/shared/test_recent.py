@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
 import pytest
@@ -16,9 +16,12 @@ from warmwatch.shared.record.recent import (
     gap_ns,
     is_clean,
     length_ns,
+    level_ns,
     marks_ns,
     newest_first,
     queued_ns,
+    trend,
+    unsettled,
 )
 
 MS = 10**6
@@ -462,3 +465,82 @@ def test_two_hiccups_at_the_begin_of_a_run_are_not_the_end_of_a_period() -> None
 def test_before_three_steps_a_loop_that_queues_its_work_has_no_length() -> None:
     assert queued_ns([], [0] * record.BINS, 0, 0) is None
     assert queued_ns([MS] * 3, [0] * record.BINS, 0, 0) == MS, "no earlier step is known"
+
+
+def claimed(length: Callable[[int], float], base: float) -> tuple[int, float]:
+    """After how many steps of ``base * length(n)`` seconds the speed is settled, and its level as a
+    multiple of the later one.
+    """
+    lengths = [round(base * length(n) * SECOND) for n in range(800)]
+    for count in range(3, len(lengths)):
+        words = lengths[max(0, count - RING) : count][::-1]
+        if not unsettled(words, count, sum(lengths[:count])):
+            later = level_ns(lengths[400:464]) or 0.0
+            return count, (level_ns(recent_lengths(words)) or 0.0) / later
+    raise AssertionError("never")
+
+
+def decays(over: int) -> Callable[[int], float]:
+    return lambda n: 1 + 2 * max(0.0, 1 - n / over)
+
+
+@pytest.mark.parametrize("base", [0.002, 0.2])
+@pytest.mark.parametrize(
+    ("length", "least", "most"),
+    [
+        (lambda _: 1.0, 10, 64),
+        (decays(5), 25, 64),
+        (decays(20), 45, 75),
+        (lambda n: 3.0 if n < 8 else 1.0, 25, 64),
+        (lambda n: (1.0, 3.0)[n % 2], 10, 64),
+        (lambda n: 4.0 if n % 4 == 3 else 1.0, 10, 64),
+        (lambda n: 1.0 if n < 16 else 10.0, 20, 70),
+    ],
+    ids=["constant", "5", "20", "plateau", "two sizes", "every 4th", "prefetched"],
+)
+def test_the_speed_settles_when_its_steps_have_no_trend(
+    length: Callable[[int], float], least: int, most: int, base: float
+) -> None:
+    count, ratio = claimed(length, base)
+    assert least <= count <= most
+    assert 0.9 <= ratio <= 1.1
+
+
+@pytest.mark.parametrize("base", [0.002, 0.02])
+def test_a_slow_trend_of_many_short_steps_is_one(base: float) -> None:
+    count, ratio = claimed(decays(100), base)
+    assert (count, ratio) == (pytest.approx(145, abs=15), pytest.approx(1, abs=0.1))
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.3, 0.6])
+def test_noise_is_no_trend_for_long(spread: float) -> None:
+    chance = random.Random(3)
+    for _ in range(30):
+        count, _ = claimed(lambda _: 1 + chance.uniform(-spread, spread), 0.2)
+        assert count <= 75
+
+
+def test_a_training_that_varies_for_ever_settles_after_a_minute_and_64_steps() -> None:
+    count, _ = claimed(lambda n: 1.02**n, 0.1)
+    assert count >= 64
+    assert 60 <= sum(0.1 * 1.02**n for n in range(count)) < 63
+
+
+def test_ten_slow_steps_settle() -> None:
+    assert claimed(lambda _: 1.0, 20) == (10, 1.0)
+    assert claimed(decays(5), 20)[0] in range(12, 25)
+
+
+def test_the_trend_is_that_of_the_newer_half_or_of_the_newest_four() -> None:
+    assert trend([30 * MS] * 5 + [90 * MS] * 5) == (30 * MS, 5)
+    assert trend([90 * MS] * 5 + [30 * MS] * 5) == (90 * MS, 5)
+    assert trend([30 * MS] * 5 + [31 * MS] * 5) is None
+    assert trend([90 * MS] * 4 + [30 * MS] * 16) == (90 * MS, 4)
+    assert trend([90 * MS] * 3 + [30 * MS] * 16) is None
+    assert trend([30 * MS] * 4 + [90 * MS] * 4) is None
+
+
+def test_a_trend_shows_before_there_are_enough_steps() -> None:
+    words = [30 * MS] * 6 + [90 * MS] * 6
+    assert unsettled(words, 12, sum(words)) == (30 * MS, 6)
+    assert unsettled(words[:6], 6, sum(words[:6])) is True

@@ -716,7 +716,7 @@ def test_the_api_page_explains_every_field_of_an_answer() -> None:
     assert paths.keys() == {"/status", "/events", "/history", "/metrics", "/-/healthy", "/-/ready"}
     parameters = {p["name"]: p["schema"] for p in paths["/status"]["get"]["parameters"]}
     assert parameters.keys() == {"run", "wait", "timeout"}
-    assert parameters["wait"]["enum"] == [*(state.value for state in State), "ended"]
+    assert parameters["wait"]["enum"] == [*(state.value for state in State), "settled", "ended"]
     responses = paths["/status"]["get"]["responses"]
     assert "see `reached`" in responses["200"]["description"]
     assert responses.keys() == {"200", "404", "422", "503"}

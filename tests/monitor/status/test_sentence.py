@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 
 from support import builders as b
 from support.values import replace
@@ -12,10 +13,13 @@ from warmwatch.shared.record import Slot
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.status.document import reached, status
+from warmwatch_monitor.status.goals import is_reached
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer, summary
 
 STATES = b.in_every_state()
+MS = 10**6
 
 SENTENCES = {
     "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
@@ -168,14 +172,41 @@ def test_a_speed_from_few_steps_is_marked() -> None:
     few = [0] * len(bins)
     few[place] = 4
     found = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
-    assert "a step is the real speed so far, of 4 steps" in found
+    assert "a step so far, of 4 steps" in found
 
 
-@pytest.mark.parametrize(("since", "words"), [(3, " so far, of 3 steps"), (10, "")])
+@pytest.mark.parametrize(
+    ("since", "words"),
+    [(3, "so far, of 3 steps"), (63, "so far, of 63 steps"), (64, "is the real speed")],
+)
 def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: str) -> None:
     counts = replace(b.WARM.compile, clean_after=b.WARM.steps.steps - since)
     found = summary(b.snapshot(b.view(replace(b.WARM, compile=counts))))
-    assert f"a step is the real speed{words};" in f"{found};"
+    assert f"36 ms a step {words};" in f"{found};"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "words"),
+    [
+        (90, 30, "60 ms a step so far, getting faster: 30 ms in the last 32 steps"),
+        (30, 90, "60 ms a step so far, getting slower: 90 ms in the last 32 steps"),
+        (36, 36, "36 ms a step is the real speed"),
+    ],
+)
+def test_a_speed_that_still_changes_is_not_the_real_one(older: int, newer: int, words: str) -> None:
+    lengths = [newer * MS] * 32 + [older * MS] * 32
+    counts = replace(
+        b.WARM.compile,
+        clean_after=b.WARM.steps.steps - 64,
+        clean_sum_before_ns=b.WARM.clean_sum_ns - sum(lengths),
+    )
+    view = b.view(replace(b.WARM, compile=counts, recent=tuple(lengths)))
+    assert words in summary(b.snapshot(view))
+    found = b.snapshot(view).runs
+    assert reached(found, "warm"), "the state does not depend on the speed"
+    assert reached(found, "settled") is (older == newer)
+    answer_of = to_builtins(status(b.snapshot(view)))
+    assert is_reached(answer_of, "settled") is (older == newer)
 
 
 def test_a_user_kernel_is_named_during_its_tuning() -> None:

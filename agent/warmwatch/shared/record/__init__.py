@@ -142,6 +142,7 @@ from warmwatch.shared.record.liveness import (
 from warmwatch.shared.record.recent import (
     RING,
     UNEQUAL,
+    Trend,
     is_clean,
     length_ns,
     level_ns,

@@ -8,7 +8,16 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import HALF_A_BIN, quantile_ns
-from warmwatch.shared.record.recent import FEWEST, level_ns, queued_ns, recent_lengths, vary
+from warmwatch.shared.record.recent import (
+    FEWEST,
+    Trend,
+    length_ns,
+    level_ns,
+    queued_ns,
+    recent_lengths,
+    unsettled,
+    vary,
+)
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -387,6 +396,14 @@ class Slot(NamedTuple):
         if not counts.clean_sum_before_ns and sum(self.clean_bins) > count + FEWEST:
             return 0, 0
         return count, max(0, self.clean_sum_ns - counts.clean_sum_before_ns)
+
+    @property
+    def unsettled(self) -> Trend | bool:
+        """Whether the clean steps so far may not show the speed (see ``recent.unsettled``)."""
+        count = max(0, self.steps.steps - self.compile.clean_after)
+        _, total_ns = self.clean_since_activity
+        at_least = sum(length_ns(word) for word in self.recent[:count])
+        return unsettled(self.recent, count, max(total_ns, at_least))
 
     @property
     def typical_step_ns(self) -> float | None:

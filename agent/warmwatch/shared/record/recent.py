@@ -11,9 +11,10 @@ oldest word, and is a true length too: the median moves by one step in sixty-fou
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import BOUNDS_NS
 
@@ -34,6 +35,12 @@ _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring is short and has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
+# Clean steps that show the speed of new code: so many, or a few that took so long. A trend in them
+# counts until they are so many and took a minute: some trainings vary for ever.
+_FEW, _MANY, _LONG_NS = 10, RING, 10 * 10**9
+# Share of the pairs of an older and a newer step in which the same one has to be longer: with the
+# newer half, and with the newest steps, which are more often on one side by chance.
+_OF_HALVES, _NEWEST, _OF_NEWEST = 0.8, 4, 0.9
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
@@ -134,6 +141,52 @@ def level_ns(lengths: Sequence[int]) -> float | None:
     ordered = sorted(lengths)
     inner = ordered[_EXTREME:-_EXTREME]
     return (sum(inner) + _EXTREME * (inner[0] + inner[-1])) / len(lengths)
+
+
+class Trend(NamedTuple):
+    """``newest_ns``: the median of the newest ``steps``, if these are longer or shorter than those
+    before."""
+
+    newest_ns: float
+    steps: int
+
+
+def unsettled(words: Sequence[int], count: int, total_ns: int) -> Trend | bool:
+    """Whether it is too early for the speed, and the trend that shows it; ``False``: it is not.
+
+    The first steps of new code may be slower (caches fill, allocators grow), or faster (a
+    DataLoader has prefetched, a GPU's queue is not full). Then the median of all is not the speed.
+
+    Args:
+        words: newest first. count, total_ns: of the clean steps since the last compile activity.
+    """
+    if count >= _MANY and total_ns >= WINDOW_NS:
+        return False
+    early = count < _FEW or (count < _MANY and total_ns < _LONG_NS)
+    lengths = recent_lengths(words)
+    if len(lengths) < _FEW:  # they take over 6 s each
+        clean = [length_ns(word) for word in takewhile(is_clean, words)]
+        lengths = clean[: 2 * _FEW]
+    return trend(lengths) or early
+
+
+def trend(lengths: Sequence[int]) -> Trend | None:
+    """The trend of these steps, newest first; ``None`` if they have none, or are too few.
+
+    Steps of several lengths in turn, noise and single long steps are no trend: in nearly all pairs
+    of an older and a newer step, the same one has to be longer.
+    """
+    if len(lengths) < _FEW:
+        return None
+    for steps, share in ((len(lengths) // 2, _OF_HALVES), (_NEWEST, _OF_NEWEST)):
+        newest, older = lengths[:steps], sorted(lengths[steps:])
+        now, before = median_ns(newest) or 0.0, median_ns(older) or 0.0
+        pairs = steps * len(older)
+        faster = sum(len(older) - bisect_right(older, one) for one in newest) >= share * pairs
+        slower = sum(bisect_left(older, one) for one in newest) >= share * pairs
+        if (faster or slower) and max(now, before) > UNEQUAL * min(now, before):
+            return Trend(now, steps)
+    return None
 
 
 def launch_ns(lengths: Sequence[int]) -> float | None:

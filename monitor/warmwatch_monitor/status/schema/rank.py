@@ -51,6 +51,14 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """
     recent_steps: int | None = None
     """Number of steps in `recent`."""
+    settled: bool | None = None
+    """Whether `recent` is the speed: enough clean steps have come since the last compile activity,
+    and they get neither faster nor slower. Null before, and from Prometheus.
+    """
+    newest: Seconds | None = None
+    """If they do: the median of the newest of these steps."""
+    newest_steps: int | None = None
+    """Number of steps in `newest`."""
     median: Seconds | None = None
     """Median over the whole run; null before the first clean step, and from Prometheus."""
     p99: Seconds | None = None

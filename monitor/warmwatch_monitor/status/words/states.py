@@ -251,14 +251,19 @@ def runs_ahead(figures: Figures) -> str:
     return f"runs ahead-of-time compiled code ({', '.join(figures.compile.precompiled or ())})"
 
 
-def _of_few(view: RankView) -> str:
-    """The number of clean steps since the last compile activity if it is small.
-
-    Their lengths may still vary, and steps before a recompile ran other code.
+def _so_far(view: RankView) -> str:
+    """Why the speed may not be the real one yet: too few clean steps since the last compile
+    activity, or a trend in them. Empty if it is.
     """
-    known = (view.figures.steps.clean.count, view.judgement.clean_steps or None)
+    steps = view.figures.steps
+    if steps.newest_seconds and steps.newest_count and steps.length:
+        change = "faster" if steps.newest_seconds < steps.length else "slower"
+        newest = f"{step_length(steps.newest_seconds)} in the last {steps.newest_count} steps"
+        return f"so far, getting {change}: {newest}"
+    known = (steps.clean.count, view.judgement.clean_steps or None)
     count = min((one for one in known if one is not None), default=FEWEST_STEPS)
-    return f" so far, of {counted(count, 'step')}" if count < FEWEST_STEPS else ""
+    early = count < FEWEST_STEPS or steps.settled is False
+    return f"so far, of {counted(count, 'step')}" if early else ""
 
 
 def _eager(view: RankView) -> StateText:
@@ -285,7 +290,8 @@ def _speed(view: RankView) -> tuple[Clause, ...]:
 def _real_speed(view: RankView) -> str:
     """``35 ms a step is the real speed``; empty if no length is known."""
     step = view.figures.steps.length
-    return "" if step is None else f"{step_length(step)} a step is the real speed{_of_few(view)}"
+    claim = _so_far(view) or "is the real speed"
+    return "" if step is None else f"{step_length(step)} a step {claim}"
 
 
 def _stalled(view: RankView) -> StateText:
