@@ -115,7 +115,7 @@ from torch._dynamo import convert_frame, eval_frame, utils
 import warmwatch, warmwatch.hooks.registry as hooks
 from warmwatch.lifecycle import api as _current, listener as _listening
 from warmwatch.hooks import phases as _phases
-from warmwatch.hooks.dynamo import compilations, compiled_code, fallbacks
+from warmwatch.hooks.dynamo import compilations, events, fallbacks
 from warmwatch.hooks.inductor import flops
 from warmwatch.hooks.points import first_of
 
@@ -175,9 +175,8 @@ CASES = {
     "fail_type": lambda: field("fail_type"),
     "co_name": lambda: field("co_name"),
     "unique_graphs": lambda: patch.object(utils, "counters", Renamed("stats", "unique_graphs")),
-    "_compile": lambda: patch.object(compiled_code, "_FUNCTION", "_compile_frame"),
-    "locals of _compile": lambda: patch.object(
-        compiled_code, "_LOCALS", ("code_object", "compile_id")),
+    "_compile": lambda: patch.object(events, "_FUNCTION", "_compile_frame"),
+    "locals of _compile": lambda: patch.object(events, "_LOCALS", ("code_object", "compile_id")),
     "events": unknown_events,
     "limit": lambda: patch.object(
         torch._dynamo, "convert_frame", Owner(convert_frame, *fallbacks.NAMES)),

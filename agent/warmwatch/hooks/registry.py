@@ -22,7 +22,6 @@ from warmwatch.hooks.compilers import cpp_extension, triton_kernels
 from warmwatch.hooks.dynamo import (
     compilations,
     compile_calls,
-    compiled_code,
     disabled,
     events,
     fallbacks,
@@ -48,7 +47,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("callbacks", events.install_callbacks),
     ("compilations", compilations.install),
     *compilations.REQUIRED,
-    ("compiled_code", compiled_code.install),
+    ("compiled_code", events.require),
     ("recompile_reasons", recompile_reasons.install),
     ("recompile_limit", fallbacks.install),
     ("flex_attention", fallbacks.check_flex_attention),

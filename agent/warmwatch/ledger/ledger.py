@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
 from typing import Any
 
-from warmwatch.hooks.dynamo.compiled_code import Compiling
+from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls

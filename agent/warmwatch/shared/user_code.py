@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from warmwatch.shared.values import hashed
+from warmwatch.shared.values import blake2b, hashed
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _STANDARD = f"{os.path.dirname(os.__file__)}/"
@@ -69,7 +69,7 @@ def _is_librarys(frame: FrameType) -> bool:
     return is_library(frame.f_code.co_filename, frame.f_globals.get("__name__"))
 
 
-_CODE, _VALUE = 6, 3  # bytes
+_CODE, _VALUE = hashed(size=6), hashed(size=3)  # copied: cheaper than new ones
 _DEEPEST = 16
 _MOST = 10_000  # constants, entries: of a table written out in code, only the beginning counts
 _MOST_PARTS = 20_000  # of all nested parts, since the training waits; only the beginning counts
@@ -79,12 +79,12 @@ _NUMBERS = (bool, int, float, complex, type(None), type(Ellipsis))
 
 def of_code(code: CodeType) -> str:
     """Hash of a function and its inner functions: bytecode, names, numbers; no lines or texts."""
-    return _digest(_of_code(code, 0, _budget()), _CODE)
+    return _digest(_of_code(code, 0, _budget()), _CODE.copy())
 
 
 def of_value(value: Any) -> str:
     """Hash of a setting's value; of a program's object only its type's name, or its own name."""
-    return _digest(_parts(value, 0, _budget(), texts=True), _VALUE)
+    return _digest(_parts(value, 0, _budget(), texts=True), _VALUE.copy())
 
 
 def _budget() -> Iterator[int]:
@@ -92,8 +92,7 @@ def _budget() -> Iterator[int]:
     return iter(range(_MOST_PARTS))
 
 
-def _digest(parts: Iterator[bytes], size: int) -> str:
-    made = hashed(size=size)
+def _digest(parts: Iterator[bytes], made: blake2b) -> str:
     for part in parts:
         made.update(len(part).to_bytes(4, "little") + part)
     return made.hexdigest()

@@ -7,9 +7,11 @@ reads a record.
 from __future__ import annotations
 
 try:
-    from _blake2 import blake2b  # hashlib's; hashlib loads OpenSSL first, 11 million instructions
+    from _blake2 import (
+        blake2b as blake2b,  # hashlib's; hashlib loads OpenSSL first, 11 million instructions
+    )
 except ImportError:  # a Python built without it
-    from hashlib import blake2b
+    from hashlib import blake2b as blake2b
 
 TEXT_LIMIT = 200  # characters of a name
 LARGEST = 2**53  # every integer up to here survives JSON and a Prometheus sample

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from warmwatch import _guard
-from warmwatch.hooks.dynamo.compiled_code import Compiling
+from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import Redactors, redactors

@@ -8,7 +8,7 @@ import pytest
 
 from support.ranks import Rank
 from warmwatch.hooks.dynamo.compilations import costs, entry, kind_of, phases, slowest
-from warmwatch.hooks.dynamo.compiled_code import Compiling
+from warmwatch.hooks.dynamo.events import Compiling
 
 FORWARD = SimpleNamespace(
     dynamo_cumulative_compile_time_us=1000,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.hooks.dynamo.events import read_breaks, read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -143,8 +144,8 @@ def install(listener: Listener) -> Installed:
     return Installed(
         uninstall=replaced.undo,
         lacks=lacks,
-        counters=functools.partial(_read_counters, counters),
-        graph_breaks=functools.partial(_read_breaks, counters),
+        counters=functools.partial(read_counters, counters),
+        graph_breaks=functools.partial(read_breaks, counters),
         break_place=lambda reason: break_place(reasons or (), reason),
     )
 
@@ -203,7 +204,7 @@ def entry(metrics: Any) -> dict[str, Any]:
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
         values["failure"] = failure
-    elif failure:  # a failure because the frame must be one graph, see ``compiled_code.Compiling``
+    elif failure:  # a failure because the frame must be one graph, see ``events.Compiling``
         values["left"] = failure
         values["failure_reason"] = getattr(metrics, "fail_reason", None)
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
@@ -264,26 +265,3 @@ def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
             frame = one.user_stack[-1]
             return place(frame.name, frame.filename, frame.lineno)
     return {}
-
-
-def _read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the slot's counter names. Creates no key."""
-
-    def of(group: str, name: str) -> int:
-        return counters[group].get(name, 0) if group in counters else 0
-
-    breaks = counters["graph_break"].values() if "graph_break" in counters else ()
-    return {
-        "graphs": of("stats", "unique_graphs"),
-        "graph_breaks": sum(breaks),
-        "cudagraph_skips": of("inductor", "cudagraph_skips"),
-        "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
-        "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
-        "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),
-        "cache_misses.aot_autograd": of("aot_autograd", "autograd_cache_miss"),
-    }
-
-
-def _read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The count of graph breaks by reason. Creates no key."""
-    return dict(counters["graph_break"]) if "graph_break" in counters else {}

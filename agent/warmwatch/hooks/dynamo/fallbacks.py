@@ -21,7 +21,7 @@ from types import CodeType
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.dynamo.compiled_code import FLEX, UNFUSED, being_compiled, code_being_compiled
+from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
 from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 
