@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from warmwatch.hooks.phases import is_preparation, phase_of
-from warmwatch.ledger.counters import CounterStore, PytorchState
-from warmwatch.ledger.first_step import FirstStep
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 from warmwatch.shared.record import PHASES

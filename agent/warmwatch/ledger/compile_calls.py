@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from warmwatch.ledger.counters import CounterStore, PytorchState
-from warmwatch.ledger.first_step import FirstStep
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 _MOST_WAYS = 20

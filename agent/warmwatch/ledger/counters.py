@@ -1,5 +1,5 @@
-"""The counter store: the compile block's counters, and what is read from PyTorch with each
-fact.
+"""The counter store: the compile block's counters, when step 1 began, and what is read from
+PyTorch with each fact.
 """
 
 from __future__ import annotations
@@ -57,6 +57,43 @@ def counter(name: str) -> int:
     """The index of a counter, also of a cache's: ``cache_hits.inductor_fx``."""
     field, _, cache = name.partition(".")
     return AT[field] + (record.CACHES.index(cache) if cache else 0)
+
+
+_PHASES = slice(AT["phase_ns"], AT["phase_ns"] + len(record.PHASES))
+_BACKWARDS = AT["compilations"] + record.KINDS.index("backward")
+
+
+class FirstStep:
+    """When step 1 began: with the first activity after an evaluation and the first optimizer.
+
+    Nothing marks the begin itself, and both may compile before it. Without an activity after the
+    evaluation, step 1 began with its end.
+
+    Attributes:
+        began_ns: as known so far; 0 if nothing has compiled or evaluated.
+    """
+
+    def __init__(self, block: array[int]) -> None:
+        self._block, self._awaits_activity = block, True
+        self.began_ns = 0
+
+    def activity_began(self, now: int) -> None:
+        if self._awaits_activity:
+            self._begins(now)
+            self._awaits_activity = False
+
+    def evaluated(self, now: int) -> None:
+        self._begins(now)
+        self._awaits_activity = True
+
+    def optimizer_made(self) -> None:
+        """The first one was made. It may be made within step 1, after a backward."""
+        self._awaits_activity |= not self._block[_BACKWARDS]
+
+    def _begins(self, now: int) -> None:
+        if not self._block[AT["first_step_ns"]]:  # else step 1 is over
+            self.began_ns = now
+            self._block[AT["before_first_step_ns"]] = sum(self._block[_PHASES])
 
 
 _MOST_BREAKS = 100  # reasons that are reported: some contain a place each

@@ -17,8 +17,7 @@ from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls
-from warmwatch.ledger.counters import CounterStore, Pytorch, PytorchState, Store, counter
-from warmwatch.ledger.first_step import FirstStep
+from warmwatch.ledger.counters import CounterStore, FirstStep, Pytorch, PytorchState, Store, counter
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from array import array
 
-from warmwatch.ledger.counters import CounterStore, Pytorch
-from warmwatch.ledger.first_step import FirstStep
+from warmwatch.ledger.counters import CounterStore, FirstStep, Pytorch
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 SAVING, EVALUATING = "saving", "evaluating"

@@ -8,8 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warmwatch.ledger.counters import CounterStore, PytorchState
-from warmwatch.ledger.first_step import FirstStep
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState
 from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record

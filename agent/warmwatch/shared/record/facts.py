@@ -122,7 +122,7 @@ class CompileCounts(NamedTuple):
         activities_seen: ``begun`` at the last irregular step; if it differs now, activity has begun
             since and there are no clean steps.
         first_step_ns, first_duration_ns: mark and length (0: unknown) of step 1, which begins as
-            ``warmwatch.ledger.first_step`` decides.
+            ``warmwatch.ledger.counters`` decides.
         irregular_step_ns: mark of the last step that was the first or had activity; all since were
             clean. clean_sum_ns: total length of the clean steps before it.
         compile_step_sum_ns: total length of steps with activity, without pauses. longest_rest_ns:
