@@ -121,9 +121,9 @@ class Steps(Struct, frozen=True, kw_only=True):
         recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
         64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
         where there are fewer, or the record is of a release that did not store them.
-        settled: whether recent_seconds is the speed, rather than one that still changes; ``None``
-        where that is not known. newest_seconds: the median of the newest newest_count steps, where
-        these are longer or shorter than those before.
+        settled: whether recent_seconds is the speed, rather than one that still changes or that is
+        of few steps; ``None`` where that is not known. newest_seconds: the median of the newest
+        newest_count steps, where these are longer or shorter than those before.
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not set the work per step.

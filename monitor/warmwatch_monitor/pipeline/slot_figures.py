@@ -23,6 +23,7 @@ from warmwatch.shared.record import (
     Slot,
     Warmup,
 )
+from warmwatch.shared.record.recent import FEWEST
 from warmwatch.shared.values import hashed
 from warmwatch_monitor.model import (
     Baseline,
@@ -104,7 +105,9 @@ def steps_of(
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent_ns = queued.step_ns if queued else record.level_ns(recent)
     tells_batches = "batches" not in slot.identity.missing
-    unsettled = slot.unsettled if recent else None
+    # an older agent stores no lengths; the first steps may have none either
+    known = any(slot.recent) or 0 < steps.steps <= FEWEST
+    unsettled = slot.unsettled if known else None
     trend = unsettled if isinstance(unsettled, record.Trend) else None
     return Steps(
         count=steps.steps,

@@ -19,7 +19,7 @@ from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
-from warmwatch_monitor.output.console import as_json, draw, has_colour, plain, say, width
+from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.status.goals import lives
@@ -123,7 +123,7 @@ long (WARMWATCH_STATE).
 
 \b
 Exit code: 0 listed; also if the history is empty
-           5 no run matches the options
+           5 no run matches the options; 6 if not all records could be read
            1 the history cannot be read
            2 wrong usage, or WARMWATCH_STATE=off
 
@@ -183,7 +183,7 @@ def runs(
     store = Store(settings)
     most = _LIMIT if limit is None else limit
     wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
-    living = _living(settings)
+    living, why = _living(settings)
     listed, in_all = _with_living(store, wanted, living)
     filtered = any(one is not None for one in (name, host, since, state))
     if is_json:
@@ -196,22 +196,29 @@ def runs(
             for one in found
         ):
             say("A living run is written once a minute; `warmwatch status` shows it as it is now.")
-    ctx.exit(5 if filtered and not listed else 0)
+    if why:
+        note(f"warmwatch: living runs may be missing: {why}")
+    ctx.exit((6 if why else 5) if filtered and not listed else 0)
 
 
-def _living(settings: HistorySettings) -> Mapping[str, Listed]:
-    """The living runs by id, from their records. Writes those that have ended to the history."""
+def _living(settings: HistorySettings) -> tuple[Mapping[str, Listed], str | None]:
+    """The living runs by id, from their records, and why some may be missing.
+
+    Writes those that have ended to the history.
+    """
     from warmwatch_monitor.client.answers import make_poller, settings_from
     from warmwatch_monitor.history.listing import entry
     from warmwatch_monitor.history.summaries import summarize_run
     from warmwatch_monitor.history.writer import HistoryWriter
+    from warmwatch_monitor.model import incomplete, why_left_out
 
     ended = HistoryWriter(settings)
     snapshot = make_poller(settings_from(observe="off")).poll_once()
     ended.take(snapshot)
     ended.write()
     found = (entry(summarize_run(run, snapshot)) for run in snapshot.runs if run.living)
-    return {one.id: one for one in found}
+    why = incomplete(snapshot) or why_left_out(snapshot, "", os.geteuid())
+    return {one.id: one for one in found}, why
 
 
 def _with_living(

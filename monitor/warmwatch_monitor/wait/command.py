@@ -53,7 +53,8 @@ Exit code: 0 reached
            124 the timeout expired
            141 the reader of its output is gone
            2 wrong usage
-           6 the daemon or the Prometheus server does not answer
+           6 the daemon or the Prometheus server does not answer, or no such run appeared
+             within 10 min and not all records could be read
 """
 
 

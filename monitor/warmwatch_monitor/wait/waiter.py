@@ -15,7 +15,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import Answer, AnswerSource
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event, EventClient
-from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError
+from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, UnreadRunError
 from warmwatch_monitor.output.console import plain
 from warmwatch_monitor.status.goals import (
     END_GOALS,
@@ -52,6 +52,7 @@ class Outcome(Enum):
     REACHED = 0
     ENDED = 4
     NO_RUN = 5
+    UNREAD = 6
     TIMEOUT = 124
 
 
@@ -62,6 +63,7 @@ class Standing(NamedTuple):
         outcome: how the wait ends; ``None`` if it goes on. state: of the runs, to detect changes.
         words: the sentence to show. late: the sentence at the timeout.
         answer: the runs of the sentence; ``None`` if there are none.
+        unread: whether the run may be among records that have not been read.
     """
 
     state: str
@@ -69,6 +71,7 @@ class Standing(NamedTuple):
     outcome: Outcome | None = None
     late: str = ""
     answer: Answer | None = None
+    unread: bool = False
 
 
 class Wait:
@@ -133,7 +136,8 @@ class Wait:
         if there or self._waited() < self._appears:
             return standing
         late = f"{standing.late}; waited {duration(self._appears)} (--timeout S waits longer)"
-        return standing._replace(outcome=Outcome.NO_RUN, words=late)
+        outcome = Outcome.UNREAD if standing.unread else Outcome.NO_RUN
+        return standing._replace(outcome=outcome, words=late)
 
     def _waited(self) -> float:
         return time.monotonic() - (self._first_poll or 0.0)
@@ -146,7 +150,8 @@ class Wait:
             self._has_answered, self._absent_since = True, 0.0
             reason = plain(str(error))
             words = f"{reason}; waiting for it{self._at_most()}"
-            return Standing(state="unknown", words=words, late=reason)
+            unread = isinstance(error, UnreadRunError)
+            return Standing(state="unknown", words=words, late=reason, unread=unread)
         except (DaemonError, FleetError) as error:
             self._absent_since = self._absent_since or began
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
@@ -163,7 +168,8 @@ class Wait:
         runs = [run for run in requested if self._is_about(run)]
         if not runs:
             words = self._nothing(requested, answer["runs"])
-            if why := why_incomplete(answer, self._uid):
+            why = why_incomplete(answer, self._uid)
+            if why:
                 words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
             elif self._does_not_start_again(requested):
                 words = words.partition(_BEFORE)[0]
@@ -172,7 +178,8 @@ class Wait:
                     state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, requested)
                 )
             late = words.rpartition(_WAITING)[0]
-            return Standing(state="none", words=f"{words}{self._at_most()}", late=late)
+            words = f"{words}{self._at_most()}"
+            return Standing(state="none", words=words, late=late, unread=bool(why))
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from attacks.floods import lengthened
 from support import builders as b
 from support.documents import status
-from support.records import held, warm, write_record
+from support.records import ended, held, warm, write_record
 from support.users import ALICE, MALLORY, shared
 from support.values import replace
 from warmwatch.shared import record
@@ -544,6 +544,29 @@ def test_status_exits_with_6_if_the_callers_own_records_are_omitted(
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 6
     assert "you have more records than an answer has room for" in result.output
+
+
+@root
+def test_wait_and_runs_exit_with_6_if_the_callers_own_records_are_omitted(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmwatch_monitor.wait.command.APPEARS_SECONDS", 0.1)
+    monkeypatch.setenv("WARMWATCH_DIR", str(directory))
+    monkeypatch.setenv("WARMWATCH_STATE", str(tmp_path / "state"))
+
+    def codes() -> list[int]:
+        commands = (["wait", "gpt2"], ["wait"], ["runs", "--name", "gpt2"], ["runs"])
+        found = [CliRunner().invoke(cli, command) for command in commands]
+        assert {why in one.stderr for one in found} == {noted}
+        return [one.exit_code for one in found]
+
+    why, noted = "you have more records than an answer has room for", False
+    for name in "ab":
+        write_record(directory, ended(warm("nano"), "finished"), name=name)
+    assert codes() == [5, 5, 5, 0]
+    monkeypatch.setattr("warmwatch_monitor.sources.records.directory.RECORDS_OF_A_USER", 1)
+    noted = True
+    assert codes() == [6, 6, 6, 0]
 
 
 def test_a_command_reads_all_records_in_as_many_polls_as_needed(

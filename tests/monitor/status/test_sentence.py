@@ -166,12 +166,12 @@ def test_the_backward_of_a_recompile_has_the_reason_of_its_forward() -> None:
     assert why not in found, "that was an earlier one's"
 
 
-def test_a_speed_from_few_steps_is_marked() -> None:
+def test_a_speed_from_few_steps_is_marked_if_the_agent_stores_no_lengths() -> None:
     bins = list(b.WARM.clean_bins)
     place = next(at for at, count in enumerate(bins) if count)
     few = [0] * len(bins)
     few[place] = 4
-    found = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few)))))
+    found = summary(b.snapshot(b.view(replace(b.WARM, clean_bins=tuple(few), recent=()))))
     assert "a step so far, of 4 steps" in found
 
 
@@ -207,6 +207,34 @@ def test_a_speed_that_still_changes_is_not_the_real_one(older: int, newer: int, 
     assert reached(found, "settled") is (older == newer)
     answer_of = to_builtins(status(b.snapshot(view)))
     assert is_reached(answer_of, "settled") is (older == newer)
+
+
+def test_a_speed_of_few_steps_is_not_settled() -> None:
+    """With WARMWATCH_WARM_STEPS=1, a rank is warm after its first step, which has no length."""
+    begun = replace(b.WARM.steps, steps=1)
+    for recent, steps in (((), begun), ((36 * MS, 36 * MS), replace(begun, steps=2))):
+        counts = replace(b.WARM.compile, clean_after=0)
+        slot = replace(b.WARM, steps=steps, compile=counts, recent=recent)
+        view = replace(b.view(b.WARM), figures=b.view(slot).figures)
+        assert not reached(b.snapshot(view).runs, "settled")
+        assert not is_reached(to_builtins(status(b.snapshot(view))), "settled")
+    older = b.view(replace(b.WARM, recent=()))
+    assert reached(b.snapshot(older).runs, "settled"), "its agent stores no lengths"
+
+
+def test_the_sentence_and_settled_count_the_same_steps() -> None:
+    """The first step without compile activity counts, and has no length."""
+    counts = replace(b.WARM.compile, clean_after=0, clean_sum_ns=9 * 2000 * MS)
+    slot = replace(
+        b.WARM,
+        steps=replace(b.WARM.steps, steps=10),
+        compile=counts,
+        recent=(*[2000 * MS] * 9, 0),
+        clean_bins=b.bins(*[2000 * MS] * 9),
+    )
+    view = replace(b.view(b.WARM), figures=b.view(slot).figures)
+    assert view.figures.steps.settled
+    assert "2.0 s a step is the real speed" in summary(b.snapshot(view))
 
 
 def test_a_user_kernel_is_named_during_its_tuning() -> None:

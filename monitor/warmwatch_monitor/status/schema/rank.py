@@ -53,7 +53,7 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """Number of steps in `recent`."""
     settled: bool | None = None
     """Whether `recent` is the speed: enough clean steps have come since the last compile activity,
-    and they get neither faster nor slower. Null before, and from Prometheus.
+    and they get neither faster nor slower. Null without steps, and from Prometheus.
     """
     newest: Seconds | None = None
     """If they do: the median of the newest of these steps."""

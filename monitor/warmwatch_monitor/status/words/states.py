@@ -262,7 +262,7 @@ def _so_far(view: RankView) -> str:
         return f"so far, getting {change}: {newest}"
     known = (steps.clean.count, view.judgement.clean_steps or None)
     count = min((one for one in known if one is not None), default=FEWEST_STEPS)
-    early = count < FEWEST_STEPS or steps.settled is False
+    early = count < FEWEST_STEPS if steps.settled is None else not steps.settled
     return f"so far, of {counted(count, 'step')}" if early else ""
 
 
