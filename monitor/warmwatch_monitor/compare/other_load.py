@@ -35,6 +35,8 @@ def neighbours(compared: Sequence[RunSummary]) -> Mapping[str, tuple[Neighbour, 
 
 
 def _of(one: RunSummary, store: Store) -> tuple[Neighbour, ...]:
+    if one.host is None:
+        return ()
     wanted = Wanted(since=one.began, until=_end(one), limit=_LISTED)
     others = (
         Neighbour(run=each.run, id=each.id, share=share)

@@ -132,11 +132,9 @@ def _warnings(of: Comparison) -> Iterator[str]:
             yield f"{text}; its {rows.STEADY} and break-even include these steps"
         if one.neighbours:
             most, more = one.neighbours[0], len(one.neighbours) - 1
-            other = f"{most.run} ({most.id})" + (
-                f" and {counted(more, 'other run')}" if more else ""
-            )
-            share = f"{100 * most.share:.0f} % of its time: it may be slower by that"
-            yield f"{one.label} ran beside {other} on the same host, {share}"
+            others = f"; {counted(more, 'other run')} there, too" if more else ""
+            share = f"for {100 * most.share:.0f} % of the time of {one.label}"
+            yield f"{most.run} ({most.id}) ran on the same host {share}, which may slow it{others}"
 
 
 def _differs(of: Comparison, affected: tuple[str, ...]) -> str:

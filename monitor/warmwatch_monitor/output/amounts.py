@@ -118,17 +118,21 @@ def limited_shortly(verdict: str, share: float | None) -> str:
 
 
 def faster(speed_up: float, uncertainty: float | None = None) -> str:
-    """``7.4 ± 0.4 times slower`` for a speed-up of 0.135."""
+    """``7.4 ± 0.4 times slower`` for a speed-up of 0.135; ``as fast`` if it rounds to 1."""
     how = "slower" if speed_up < 1 else "faster"
     times = 1 / speed_up if speed_up < 1 else speed_up
     off = "" if uncertainty is None else f" ± {uncertainty * times / speed_up:.2g}"
+    if f"{times:.3g}" == "1":
+        return f"1{off} times as fast" if off else "as fast"
     return f"{times:.3g}{off} times {how}"
 
 
 def gained(speed_up: float, paid_back_at: int | None) -> str:
     """The speed-up of compiled steps over eager ones, and the step of the break-even."""
     if speed_up <= 1:
-        return f"{faster(speed_up)} than eager, so compiling never breaks even"
+        words = faster(speed_up)
+        than = "as" if words.endswith("as fast") else "than"
+        return f"{words} {than} eager, so compiling never breaks even"
     fast = f"{speed_up:.2g}x as fast as eager"
     return fast if paid_back_at is None else f"{fast}; break-even at step {paid_back_at:,}"
 

@@ -92,7 +92,7 @@ def test_other_starts_of_a_compared_run_show_the_noise(history: Store) -> None:
     assert "break-even at step" not in shown
 
 
-def test_a_run_beside_another_one_on_its_host_has_a_warning(history: Store) -> None:
+def test_another_run_on_its_host_at_the_same_time_has_a_warning(history: Store) -> None:
     mine = start(0)
     assert mine.ended is not None
     took = mine.ended - mine.began
@@ -101,12 +101,14 @@ def test_a_run_beside_another_one_on_its_host_has_a_warning(history: Store) -> N
     elsewhere = start(3, run="elsewhere", host="node2", began=mine.began)
     history.save([mine, beside, before, elsewhere])
     shown = compared("start0", "before")
-    load = "beside beside (start1) on the same host, 25 % of its time: it may be slower by that"
-    assert f"Note: gpt2 ran {load}" in shown
+    words = "beside (start1) ran on the same host for 25 % of the time of gpt2, which may slow it"
+    assert f"Note: {words}." in shown
     assert shown.count("on the same host") == 1
     (found, _) = json.loads(compared("start0", "before", "--json"))["sides"]
     (neighbour,) = found["neighbours"]
     assert neighbour == {"id": "start1", "run": "beside", "share": pytest.approx(0.25)}
+    history.save([start(4, host=None), start(5, run="unknown", host=None, began=start(4).began)])
+    assert "on the same host" not in compared("start4", "before")
 
 
 def test_without_other_starts_a_bound_is_assumed(history: Store) -> None:

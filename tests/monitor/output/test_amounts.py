@@ -21,3 +21,26 @@ from warmwatch_monitor.output import amounts
 )
 def test_a_duration_may_be_zero_or_negative(seconds: float, words: str) -> None:
     assert amounts.took(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("speed_up", "words", "gain"),
+    [
+        (
+            0.135,
+            "7.41 times slower",
+            "7.41 times slower than eager, so compiling never breaks even",
+        ),
+        (0.999, "as fast", "as fast as eager, so compiling never breaks even"),
+        (1.0, "as fast", "as fast as eager, so compiling never breaks even"),
+        (1.3, "1.3 times faster", "1.3x as fast as eager"),
+    ],
+)
+def test_a_speed_up_is_slower_as_fast_or_faster(speed_up: float, words: str, gain: str) -> None:
+    assert amounts.faster(speed_up) == words
+    assert amounts.gained(speed_up, None) == gain
+
+
+def test_a_speed_up_near_1_has_its_interval() -> None:
+    assert amounts.faster(1.001, 0.02) == "1 ± 0.02 times as fast"
+    assert amounts.faster(0.5, 0.01) == "2 ± 0.04 times slower"
