@@ -157,17 +157,19 @@ export class Charts {
   #beside({ run, rank }) {
     if (!this.several) return `rank ${rank}`;
     const room = Math.max(4, Math.floor((this.side - 14) / LETTER) - ` ${rank}`.length);
-    return `${run.length > room ? this.#cut(run, room) : run} ${rank}`;
+    const letters = [...run]; // an emoji is two characters of a string
+    return `${letters.length > room ? this.#cut(letters, room) : run} ${rank}`;
   }
 
   // the part in which the long names differ; both ends of a name that is alone
-  #cut(run, room) {
-    const names = this.lanes.map((one) => one.run).filter((name) => name.length > room && name !== run);
-    const differs = [...run].findIndex((letter, at) => names.some((name) => name[at] !== letter));
+  #cut(letters, room) {
+    const names = this.lanes.map((one) => [...one.run]).filter((name) => name.length > room);
+    const differs = letters.findIndex((letter, at) => names.some((name) => name[at] !== letter));
     const end = Math.floor(room / 2);
-    if (differs < room - 1 - end) return `${run.slice(0, room - 1 - end)}…${run.slice(-end)}`;
-    const from = Math.min(differs, run.length - room + 1);
-    return `…${run.slice(from, from + room - 1)}`;
+    const part = (from, until) => letters.slice(from, until).join("");
+    if (differs < room - 1 - end) return `${part(0, room - 1 - end)}…${part(-end)}`;
+    const from = Math.min(differs, letters.length - room + 1);
+    return `…${part(from, from + room - 1)}`;
   }
 
   #colour(name) {

@@ -73,7 +73,7 @@ function spark(svg, rank, past) {
 
 function described(lengths, shades, seconds) {
   const [least, most] = [Math.min(...lengths), Math.max(...lengths)].map((value) => (lengths.length ? as.length(value) : ""));
-  const steps = !lengths.length ? "no step without compilation" : least === most ? `${least} a step` : `${least} to ${most} a step`;
+  const steps = !lengths.length ? `no step${shades.length ? " without compilation" : ""}` : least === most ? `${least} a step` : `${least} to ${most} a step`;
   const compiled = shades.reduce((sum, [from, end]) => sum + end - from, 0);
   return `The last ${as.duration(seconds)}: ${steps}${compiled ? `; shaded: ${as.duration(compiled)} of compilation` : ""}`;
 }

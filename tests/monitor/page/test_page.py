@@ -148,7 +148,7 @@ def test_a_lane_has_its_run_s_name_if_there_are_other_runs(
     browser: Browser, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        for name in ("gpt2", "bert", "sweep-of-sizes-11"):
+        for name in ("gpt2", "bert", "😀weep-of-sizes-11"):
             stack.enter_context(training(tmp_path, name))
         url = stack.enter_context(daemon(tmp_path))
         with visit(browser, url) as page:
@@ -156,8 +156,8 @@ def test_a_lane_has_its_run_s_name_if_there_are_other_runs(
             page.page.evaluate(DRAWN)
             page.until("drawn.has('gpt2 0') && drawn.has('bert 0')")
             page.page.set_viewport_size({"width": 320, "height": 700})
-            page.until("drawn.has('swe…-11 0')")
-            stack.enter_context(training(tmp_path, "sweep-of-sizes-12"))
+            page.until("drawn.has('😀we…-11 0')")
+            stack.enter_context(training(tmp_path, "😀weep-of-sizes-12"))
             page.until("drawn.has('…zes-11 0') && drawn.has('…zes-12 0')")
             page.page.set_viewport_size({"width": 1280, "height": 720})
         with visit(browser, url, "#run=gpt2") as page:
