@@ -165,12 +165,16 @@ def _gaps(load: Load) -> float | None:
 def _queued(load: Load) -> float | None:
     """The share in which its main thread has no CPU, of a training without a GPU.
 
-    It could run, except while it waits for a batch, saves or evaluates.
+    It could run, except while it waits for a batch, saves or evaluates. One that hardly runs, such
+    as a loop that waits for another host, hardly waits for a CPU either.
     """
     if load.gpus or load.queued is None:
         return None
     paused = (load.waiting or 0.0) + (load.saving or 0.0) + (load.evaluating or 0.0)
-    return load.queued * max(0.0, 1.0 - paused)
+    share = load.queued * max(0.0, 1.0 - paused)
+    if load.cpu is None or load.queued >= 1.0:
+        return share
+    return min(share, load.cpu * load.queued / (1.0 - load.queued))
 
 
 def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:

@@ -99,6 +99,8 @@ def verdict(load: Load) -> str | None:
         (Load(waiting=0.4), "input"),  # without a GPU nothing runs during the wait
         (Load(waiting=0.1, cpu=1.0), None),
         (Load(queued=0.3, cpu=0.7), "shared"),
+        (Load(queued=0.84, cpu=0.01), None),  # it sleeps: 5 % of all time is without a CPU
+        (Load(queued=1.0, cpu=0.0), "shared"),
         (Load(queued=0.3, waiting=0.5), "input"),  # the rest of the time, it could run
         (Load(queued=0.3, evaluating=0.15, waiting=0.3), "input"),
         (Load(queued=0.1, crowded=3.0), None),  # the others leave it its CPUs
