@@ -332,3 +332,9 @@ def test_a_shell_completes_commands_runs_states_and_modes(
     assert completed("runs --state rec", monkeypatch) == {"recompiling"}
     assert completed("modes --mode red", monkeypatch) == {"reduce-overhead"}
     assert set(MODES) <= set(NAMES)
+
+
+def test_completion_offers_what_the_option_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completed("wait --until warm,se", monkeypatch) == {"warm,settled"}
+    assert completed("runs --state s", monkeypatch) == {"starting", "stalled"}
+    assert completed("runs --state e", monkeypatch) == {"eager"}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import click
 
+from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
 from warmwatch_monitor.config import apply
 from warmwatch_monitor.errors import WarmwatchError
@@ -29,6 +30,11 @@ def run_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def states(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """States."""
+    return [one.value for one in State if one.value.startswith(incomplete)]
+
+
+def goal_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Goals of a wait; of several with commas between, the last one."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{one}" for one in GOALS if one.startswith(last)]

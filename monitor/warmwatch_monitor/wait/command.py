@@ -14,7 +14,7 @@ import click
 
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.client.answers import answer_source, note_missing_directory
-from warmwatch_monitor.client.completion import run_names, states
+from warmwatch_monitor.client.completion import goal_names, run_names
 from warmwatch_monitor.client.events import EventClient
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.history.writer import HistoryWriter
@@ -63,7 +63,7 @@ Exit code: 0 reached
 @click.option(
     "--until",
     metavar="STATE[,STATE]",
-    shell_complete=states,
+    shell_complete=goal_names,
     default="warm",
     help="A state, settled (warm, and its speed no longer changes), or ended (any end). With "
     "several, whichever comes first.  [warm]",
