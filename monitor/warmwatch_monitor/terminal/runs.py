@@ -115,11 +115,11 @@ _MOST = 1_000_000_000
 _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _HELP = f"""List the living runs, then earlier ones, newest first.
 
-A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `runs`,
-`report`, `run --watch` and `run --report` store the runs whose end they see. Other commands accept
-a run's id, the beginning of its id, its name (the latest start), or NAME~1 (the start before).
-Nothing leaves this machine. docs/reference/history.md describes what is stored, where and for how
-long (WARMWATCH_STATE).
+A daemon (`warmwatch serve`) stores every run that it sees. Without a daemon, `status`, `wait`,
+`runs`, `report`, `run --watch` and `run --report` store the runs whose end they see. Other commands
+accept a run's id, the beginning of its id, its name (the latest start), or NAME~1 (the start
+before). Nothing leaves this machine. docs/reference/history.md describes what is stored, where and
+for how long (WARMWATCH_STATE).
 
 \b
 Exit code: 0 listed; also if the history is empty
