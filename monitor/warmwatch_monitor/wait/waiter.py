@@ -149,7 +149,7 @@ class Wait:
         except UnknownRunError as error:
             self._has_answered, self._absent_since = True, 0.0
             reason = plain(str(error))
-            words = f"{reason}; waiting for it{self._at_most()}"
+            words = f"{reason}; waiting for it{_at_most(self._appears)}"
             unread = isinstance(error, UnreadRunError)
             return Standing(state="unknown", words=words, late=reason, unread=unread)
         except (DaemonError, FleetError) as error:
@@ -171,27 +171,25 @@ class Wait:
             why = why_incomplete(answer, self._uid)
             if why:
                 words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
-            elif self._does_not_start_again(requested):
+            elif self._broke_off(requested) and self._waited() >= self._new_start:
                 words = words.partition(_BEFORE)[0]
                 words = f"{words}; not started again within {duration(self._new_start)}"
                 return Standing(
                     state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, requested)
                 )
             late = words.rpartition(_WAITING)[0]
-            words = f"{words}{self._at_most()}"
+            limit = self._new_start if not why and self._broke_off(requested) else self._appears
+            words = f"{words}{_at_most(limit)}"
             return Standing(state="none", words=words, late=late, unread=bool(why))
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
         return Standing(state=state, words=words, outcome=outcome, answer=answer)
 
-    def _does_not_start_again(self, requested: Sequence[Answer]) -> bool:
-        broken_off = requested and {run["state"] for run in requested} <= _BROKEN_OFF
-        waits = self._waited() < self._new_start
-        return self._run is not None and bool(broken_off) and not waits
-
-    def _at_most(self) -> str:
-        return "" if self._appears == math.inf else f", at most {duration(self._appears)}"
+    def _broke_off(self, requested: Sequence[Answer]) -> bool:
+        """Whether the named run failed or was lost, so that it may start again soon."""
+        states = {run["state"] for run in requested}
+        return self._run is not None and bool(states) and states <= _BROKEN_OFF
 
     def _ended(self, answer: Answer) -> tuple[Outcome | None, str]:
         """How ``answer`` ends the wait, if it does, and the sentence for it."""
@@ -247,6 +245,10 @@ class Wait:
         more = len(others) - _NAMED
         named = ", ".join(others[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         return f"no run of yours is alive (but another user's: {named}){_WAITING} one"
+
+
+def _at_most(limit: float) -> str:
+    return "" if limit == math.inf else f", at most {duration(limit)}"
 
 
 def listed(goals: Sequence[str]) -> str:

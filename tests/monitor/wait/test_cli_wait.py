@@ -116,7 +116,9 @@ def test_without_a_timeout_a_run_that_failed_earlier_gets_time_to_restart(
     write_record(tmp_path, slot)
     result = wait("gpt2", "--dir", str(tmp_path))
     assert result.exit_code == 4
-    assert result.stderr.splitlines()[-1].startswith(f"gpt2: {how}")
+    first, last = result.stderr.splitlines()
+    assert first.endswith("; waiting for it to start again, at most 400 ms")
+    assert last.startswith(f"gpt2: {how}")
     assert result.stderr.endswith("; not started again within 400 ms\n")
 
 
