@@ -171,16 +171,25 @@ def _answer(of: Modes) -> str:
         whole = (
             f"{of.training_steps:,} steps take {if_known(took, best.total_seconds)} in {best.mode}"
         )
-        return f"{whole}{beside}{_ties(best, totals, of.training_steps)}."
+        return f"{whole}{beside}{_ties(best, captured, of.training_steps)}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
     gain = f", {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
-    return f"The shortest step is {best.mode}'s: {_length(best.steady)}{gain}{_ties(best, known)}."
+    of_it = f"{_length(best.steady)}{gain}{_ties(best, captured)}"
+    return f"The shortest step is {best.mode}'s: {of_it}."
 
 
-def _ties(best: Row, known: list[Row], steps: int | None = None) -> str:
-    """Modes that do not differ significantly, by step or by the total of ``steps`` steps."""
-    names = [one.mode for one in known if one is not best and _same(one, best, steps)]
-    return f"; no significant difference to {', '.join(names)}" if names else ""
+def _ties(best: Row, measured: list[Row], steps: int | None = None) -> str:
+    """Modes that do not differ significantly, by step or by the total of ``steps`` steps.
+
+    One with the kernels of another mode is no candidate, but the table may show a shorter step.
+    """
+    known = [one for one in measured if steps is None or one.total_seconds is not None]
+    names = [
+        one.mode for one in known if one is not best and not one.same_as and _same(one, best, steps)
+    ]
+    ties = f"; no significant difference to {', '.join(names)}" if names else ""
+    twins = [f"; {one.mode} has the kernels of {one.same_as}" for one in known if one.same_as]
+    return ties + "".join(twins)
 
 
 def _same(one: Row, other: Row, steps: int | None) -> bool:
