@@ -9,6 +9,7 @@ from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
 from warmwatch_monitor.output.states import place
 
+_BREAK = "graph break"
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
 _LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be another version's
@@ -17,13 +18,25 @@ Rank = dict[str, Any]
 
 
 class _Reason(NamedTuple):
-    """Why ``times`` recompiles or graph breaks of a rank happened, with what to write before it."""
+    """Why ``times`` recompiles or graph breaks of a rank happened."""
 
+    what: str
+    about: str
     text: str
-    head: str
     advice: str
     times: int
-    seconds: float = 0.0
+    seconds: float | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.what, self.about, self.text
+
+    @property
+    def head(self) -> str:
+        """What to write before the text: ``recompiled 3 times in 24 s (shape), `forward` ``."""
+        times = "" if self.times == 1 else f" {self.times} times"
+        took = "" if self.seconds is None else f" in {duration(self.seconds)}"
+        return f"{self.what}{',' if times and self.what == _BREAK else ''}{times}{took}{self.about}"
 
 
 def reasons(
@@ -43,7 +56,7 @@ def reasons(
     cost = dict.fromkeys(last, 0.0)
     for _, one in found:
         if one.advice:
-            cost[one.advice] += one.seconds
+            cost[one.advice] += one.seconds or 0.0
     shown = set(sorted(cost, key=lambda advice: -cost[advice])[:remedies])
     texts = [
         (words, one_line(one.advice, _LONGEST_ADVICE))
@@ -71,44 +84,45 @@ def _lines(
     total: str,
     what: str,
 ) -> Iterator[tuple[str, _Reason]]:
-    """Each reason of a run once, in the words of the first rank that has it."""
-    known: dict[tuple[str, str], _Reason] = {}
+    """Each reason of a run once, with the times and seconds of the rank that has it most often."""
+    known: dict[tuple[str, ...], _Reason] = {}
     more = 0
     for run in runs:
         unlisted = 0  # the answer holds the last ones of each rank only
         for rank in run["ranks"]:
-            of_it: dict[str, _Reason] = {}
+            of_it: dict[tuple[str, ...], _Reason] = {}
             for one in of_rank(rank):
-                before = of_it.get(one.text)
-                of_it[one.text] = _both(before, one) if before else one
+                before = of_it.get(one.key)
+                of_it[one.key] = _both(before, one) if before else one
             listed = sum(one.times for one in of_it.values())
             unlisted = max(unlisted, (rank["compile"].get(total) or 0) - listed)
-            for text, one in of_it.items():
-                first = known.setdefault((run["run"], text), one)
-                known[run["run"], text] = first._replace(times=max(first.times, one.times))
+            for key, one in of_it.items():
+                of_run = (run["run"], *key)
+                first = known.setdefault(of_run, one)
+                known[of_run] = max(first, one, key=lambda reason: reason.times)
         more += unlisted
     every = list(known.items())
-    for (run_name, text), one in every[:most]:
+    for (run_name, *_), one in every[:most]:
         whose = f"{run_name}: " if len(runs) > 1 else ""
-        yield f"{whose}{one.head}: {one_line(text, _LONGEST)}", one
+        yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
     more += sum(one.times for _, one in every[most:])
     if every and more:
-        yield f"and {counted(more, f'more {what}')}: {_report_of(runs)} -v", _Reason("", "", "", 0)
+        left = f"and {counted(more, f'more {what}')}: {_report_of(runs)} -v"
+        yield left, _Reason("", "", "", "", 0)
 
 
 def _both(one: _Reason, other: _Reason) -> _Reason:
-    return one._replace(times=one.times + other.times, seconds=one.seconds + other.seconds)
+    known = [of.seconds for of in (one, other) if of.seconds is not None]
+    return one._replace(times=one.times + other.times, seconds=sum(known) if known else None)
 
 
 def _recompiles(rank: Rank) -> Iterator[_Reason]:
     for one in reversed(rank["compile"].get("last") or ()):
         if one["category"] and one["reason"]:
+            about = f" ({one['category']}){_what(one)}"
             seconds = one.get("total_seconds", one["seconds"])
-            took = "" if seconds is None else f" in {duration(seconds)}"
-            head = f"recompiled{took} ({one['category']}){_what(one)}"
-            yield _Reason(
-                one.get("plain") or one["reason"], head, one["advice"] or "", 1, seconds or 0.0
-            )
+            text = one.get("plain") or one["reason"]
+            yield _Reason("recompiled", about, text, one["advice"] or "", 1, seconds)
 
 
 def _what(one: dict[str, Any]) -> str:
@@ -118,6 +132,4 @@ def _what(one: dict[str, Any]) -> str:
 
 def _breaks(rank: Rank) -> Iterator[_Reason]:
     for one in rank["compile"].get("breaks") or ():
-        times = "" if one["count"] == 1 else f", {one['count']} times"
-        advice = one.get("advice") or ""
-        yield _Reason(one["reason"], f"graph break{times}", advice, one["count"])
+        yield _Reason(_BREAK, "", one["reason"], one.get("advice") or "", one["count"])

@@ -249,13 +249,30 @@ def test_a_wrapped_detail_has_a_hanging_indent() -> None:
 def test_recompiles_that_are_left_out_are_counted(recompiles: int, more: str | None) -> None:
     answer = status(b.snapshot(again(b.in_every_state()["warm"])))
     compile = answer["runs"][0]["ranks"][0]["compile"]
-    compile["last"] *= 2  # the same reason twice is one line
+    last = {**compile["last"][0], "total_seconds": 12.0}
+    compile["last"] = [last, last]  # the same reason twice is one line
     compile["recompiles"] = recompiles
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
-    assert sum(line.startswith("recompiled") for line in output) == 1
+    (shown,) = [line for line in output if line.startswith("recompiled")]
+    assert shown.startswith("recompiled 2 times in 24 s (")
     left = [line for line in output if line.startswith("and ")]
     assert [line.removeprefix("and ")[: len(more or "")] for line in left] == [more] * bool(more)
     assert all(line.endswith("warmwatch report gpt2 -v") for line in left)
+
+
+def test_the_recompiles_of_all_runs_add_up_to_those_of_their_rows() -> None:
+    """The same reason in two functions is two lines: each names its function."""
+    views = [again(b.in_every_state(name)["warm"]) for name in ("a", "b")]
+    answer = status(b.snapshot(*views))
+    for run, (count, names) in zip(answer["runs"], ((8, "fgg"), (2, "g")), strict=True):
+        compile = run["ranks"][0]["compile"]
+        compile["last"] = [{**compile["last"][0], "name": name} for name in names]
+        compile["recompiles"] = count
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    shown = [line for line in output if ": recompiled" in line]
+    counts = [int((re.findall(r"recompiled (\d+) times", line) or [1])[0]) for line in shown]
+    assert counts == [2, 1, 1]
+    assert output[-1].startswith("and 6 more recompiles: ")
 
 
 def test_graph_breaks_that_are_left_out_are_counted() -> None:
