@@ -285,11 +285,26 @@ def test_steps_of_several_sizes_in_turn_have_their_mean(
 
 
 def test_every_tenth_step_and_a_change_of_the_speed_leave_the_median() -> None:
-    tenth = [200 if n % 10 == 9 else 20 for n in range(64)]
+    tenth = [100 if n % 10 == 9 else 20 for n in range(64)]
     assert record.level_ns(tenth) == 20
     for change in range(65):
         lengths = [20] * change + [80] * (64 - change)
         assert record.level_ns(lengths) == record.median_ns(lengths)
+
+
+@pytest.mark.parametrize("workers", [8, 12, 16])
+def test_a_loop_that_waits_for_each_round_of_many_workers_has_its_mean(workers: int) -> None:
+    """All but one step of a round find a batch: the median was a tenth of the step."""
+    lengths = [400 if n % workers == 0 else 5 for n in range(400)]
+    mean = sum(lengths[: 10 * workers]) / (10 * workers)
+    for end in range(64, 400):
+        assert record.level_ns(lengths[end - 64 : end]) == pytest.approx(mean, rel=0.15)
+
+
+def test_long_steps_of_one_half_or_of_less_time_than_the_others_leave_the_median() -> None:
+    assert record.level_ns([5] * 20 + [400] * 3 + [5] * 41) == 5
+    assert record.level_ns([5] * 30 + [400] * 3 + [5] * 31) == 5
+    assert record.level_ns([30 if n % 8 == 0 else 5 for n in range(64)]) == 5
 
 
 def hiccups() -> list[float]:

@@ -595,6 +595,18 @@ def test_steps_of_several_lengths_have_their_mean(long: int, expected: float) ->
     assert found == pytest.approx(expected / 1000, rel=0.025)
 
 
+@pytest.mark.parametrize(("long", "rises"), [(125, True), (63, True), (62, False), (3, False)])
+def test_few_steps_have_a_mean_if_they_recur_and_take_most_of_the_time(
+    long: int, rises: bool
+) -> None:
+    bins = [0] * record.BINS
+    for ns, count in ((5_000_000, 1000 - long), (400_000_000, long)):
+        bins[bisect_left(record.BOUNDS_NS, ns)] += count
+    total = (1000 - long) * 0.005 + long * 0.4
+    found = record.typical(1000, total, 0.005, bins, unit_ns=10**9)
+    assert found == pytest.approx(total / 1000 if rises else 0.005)
+
+
 def test_no_durations_have_no_quantile() -> None:
     assert record.quantile_ns([0] * record.BINS, 0.5) is None
 

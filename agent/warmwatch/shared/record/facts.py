@@ -458,6 +458,6 @@ def typical(
     if not median:
         return None
     mean = total / count if count and total else median
-    if abs(mean - median) <= 2 * HALF_A_BIN * median or vary(bins, median * unit_ns):
+    if abs(mean - median) <= 2 * HALF_A_BIN * median:
         return mean
-    return median
+    return mean if vary(bins, median * unit_ns, (total or 0) * unit_ns) else median

@@ -28,7 +28,8 @@ WINDOW_NS = 60 * 10**9
 FEWEST = 3  # clean steps that a recent length needs
 _SLOWED_STEPS, _CHANGED_NS = 5, 5 * 10**9  # a hiccup has fewer steps, or takes less time
 _FASTER_STEPS = 8  # of steps that vary, 5 in a row are short by chance
-_ODD = 1 / 8  # of the steps: at most so many are exceptions, such as every tenth one
+_ODD = 1 / 8  # of the steps: at most so many are exceptions, such as a log line at every tenth
+_RECURRING = 1 / 16  # of the steps: if these take most of the time, they are no exceptions either
 _LONG_TIMES = 1.5  # the median: such a step waited for the GPU, or is of another size
 _EXTREME = 2  # steps at each end that may be hiccups
 _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
@@ -126,21 +127,28 @@ def median_ns(lengths: Sequence[int]) -> float | None:
 def level_ns(lengths: Sequence[int]) -> float | None:
     """The median, or the mean if the steps have several lengths in turn; ``None`` without steps.
 
-    Batches of two sizes in turn have no usual length: the median is one of the two. After a change
-    of the speed, one half has hardly another length. The mean counts the two longest steps as the
-    third longest, and the two shortest as the third shortest: they may be hiccups.
+    Batches of two sizes in turn have no usual length: the median is one of the two. Eight workers
+    of a DataLoader hand out eight batches at once: seven steps do not wait, and the eighth does for
+    most of the time. After a change of the speed, one half has hardly another length. The mean
+    counts the two longest steps as the third longest, and the two shortest as the third shortest:
+    they may be hiccups.
     """
     median, half = median_ns(lengths), len(lengths) // 2
     if median is None or half < _EXTREME * 2:
         return median
     usual = median / _LONG_TIMES, median * _LONG_TIMES
     for part in (lengths[:half], lengths[half:]):
-        odd = sum(not usual[0] <= one <= usual[1] for one in part)
-        if odd <= max(1, _ODD * len(part)):
+        odd = [one for one in part if not usual[0] <= one <= usual[1]]
+        if len(odd) <= 1 or not _several(len(odd), len(part), sum(odd), sum(part)):
             return median
     ordered = sorted(lengths)
     inner = ordered[_EXTREME:-_EXTREME]
     return (sum(inner) + _EXTREME * (inner[0] + inner[-1])) / len(lengths)
+
+
+def _several(odd: int, count: int, odd_ns: float, total_ns: float) -> bool:
+    """Whether ``odd`` of ``count`` steps, which have another length, are more than exceptions."""
+    return odd > _ODD * count or (odd >= max(1, _RECURRING * count) and 2 * odd_ns > total_ns)
 
 
 class Trend(NamedTuple):
@@ -198,14 +206,14 @@ def launch_ns(lengths: Sequence[int]) -> float | None:
     return median_ns(lengths[: len(lengths) - odd])
 
 
-def vary(bins: Sequence[int], median: float) -> bool:
+def vary(bins: Sequence[int], median: float, total_ns: float) -> bool:
     """Whether so many of the steps in ``bins`` have another length that none is the usual one.
 
-    ``median``: of ``bins``, in nanoseconds.
+    ``median``, ``total_ns``: of ``bins``, in nanoseconds.
     """
     low, high = (bisect_left(BOUNDS_NS, median * times) for times in (1 / _LONG_TIMES, _LONG_TIMES))
-    count = sum(bins)
-    return count - sum(bins[low : high + 1]) > _ODD * count
+    count, usual = sum(bins), sum(bins[low : high + 1])
+    return _several(count - usual, count, total_ns - usual * median, total_ns)
 
 
 def queued_ns(

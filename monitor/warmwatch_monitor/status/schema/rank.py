@@ -65,7 +65,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """99th percentile; null before the first clean step."""
     typical: Seconds | None = None
     """Over the whole run: mean of the clean steps if they are similar, or if over an eighth have
-    another length than the rest; else their median. Null before the first clean step.
+    another length than the rest (a sixteenth, if it takes over half of the time); else their
+    median. Null before the first clean step.
     """
     typical_uncertainty: Seconds | None = None
     """Half the width of the 95 % confidence interval of `typical`."""
