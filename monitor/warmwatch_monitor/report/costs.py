@@ -102,7 +102,7 @@ def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:
     return joules, sum(float(one["covered_seconds"] or 0.0) for one in known)
 
 
-_WORTH_SECONDS = 1.0
+_WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
 _DATA_SHARE = 0.1
 _TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 # the advice only moves this compilation to an earlier time: it saves nothing
@@ -135,7 +135,7 @@ def to_do(
     caches = tuple(_caches(compiled, what, first_run=first_run))
     by_saving = sorted(
         [
-            *_recompiles(recompiled),
+            *_recompiles(recompiled, time),
             *(() if first_run else caches),
             *_data(time),
             *_tuning(compiled, what),
@@ -165,20 +165,21 @@ def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
         )
 
 
-def _recompiles(recompiled: Sequence[Recompiled]) -> Iterator[Remedy]:
+def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
+    """Remedies that save a notable time; the list of recompiles has the others."""
     alike = dict[tuple[str, str, str], list[Recompiled]]()
     for one in recompiled:
-        if advice := _advice(one):
+        if one.category not in _MOVES and (advice := _advice(one)):
             named = place(one.name, one.file, one.line)
             alike.setdefault((advice, one.category, named), []).append(one)
+    whole = time.seconds if time else 0.0
     for (advice, category, named), those in alike.items():
         seconds = sum(one.seconds for one in those)
+        if seconds < min(_WORTH_SECONDS, _WORTH_SHARE * whole):
+            continue
         about = f"{counted(sum(one.count for one in those), 'recompile')} ({category})"
         about += f" of {named}" if named else ""
-        if category in _MOVES:
-            yield Remedy(about=about, what=f"{advice} That moves {took(seconds)}, and saves none.")
-        else:
-            yield Remedy(about=about, what=_sentence(advice), saves=seconds or None)
+        yield Remedy(about=about, what=_sentence(advice), saves=seconds or None)
 
 
 def _advice(one: Recompiled) -> str | None:

@@ -126,7 +126,7 @@ def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")
-    what_follows = "" if one.after_warm else one.advice
+    what_follows = "" if remedy else one.advice
     known = "" if remedy else one.often
     return Item(head, tuple(words for words in (why, known, what_follows) if words), remedy)
 

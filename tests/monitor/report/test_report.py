@@ -302,12 +302,23 @@ def test_the_remedy_of_a_fallback_is_that_of_its_reason(words: str, remedy: str)
     assert remedy in found.what
 
 
-def test_compiling_an_evaluation_earlier_saves_no_time() -> None:
+def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
+    """Compiling an evaluation earlier saves nothing. The list of recompiles has the advice."""
     evaluation = replace(a.AGAIN, category="grad_mode", reason="GLOBAL_STATE changed: grad_mode ")
-    made = report(a.finished(compiled=(*a.FIRST, evaluation)))
-    (remedy,) = [one for one in made.do if "grad_mode" in one.about]
-    assert remedy.saves is None
-    assert "saves none" in remedy.what
+    for late, first in (
+        (a.AGAIN, True),
+        (replace(a.AGAIN, seconds=0.5), False),
+        (evaluation, False),
+    ):
+        made = report(a.finished(compiled=(*a.FIRST, late)))
+        assert any(f"({late.category})" in one.about for one in made.do) is first
+        recompiles = section_of_recompiles(made)
+        assert recompiles is not None
+        (item,) = recompiles.items
+        (found,) = made.recompiled
+        assert found.advice
+        assert bool(item.remedy) is first
+        assert (found.advice in item.more) is not first
 
 
 def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
