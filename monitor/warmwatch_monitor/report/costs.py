@@ -86,7 +86,7 @@ class _Spending(Struct, frozen=True):
 
 def _warmup(rank: Rank, compiling: float) -> float:
     first = rank["warmup"].get("first")
-    return max(compiling, float(first["seconds"])) if first else compiling
+    return float(first["seconds"]) if first else compiling
 
 
 def _measured(ranks: Sequence[Rank]) -> tuple[float | None, float]:

@@ -22,17 +22,23 @@ BEFORE = "before the first step"
 NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
 
 
-def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
-    """Compile time after the end of the first warm-up.
+# PyTorch's records lack the time around them: of late compile time, this much at most.
+_AROUND_SECONDS, _AROUND_SHARE = 0.1, 0.02
 
-    That is at least the compile time that exceeds the warm-up's wall time: PyTorch's records lack
-    the time around them.
+
+def after_warm_seconds(rank: Mapping[str, Any], compiled: Iterable[Priced]) -> float:
+    """Compile time after the end of the first warm-up: that of PyTorch's records, as everywhere.
+
+    If they lack more than the time around them, it is the compile time that exceeds the warm-up's
+    wall time.
     """
     first, whole = rank["warmup"].get("first"), float(rank["compile"]["seconds"])
     if not first:
         return 0.0
     later = sum(one.seconds or 0.0 for one in compiled if is_after(one, first["ended_at"]))
-    return min(max(later, whole - float(first["seconds"])), whole)
+    exceeding = whole - float(first["seconds"])
+    around = max(_AROUND_SECONDS, _AROUND_SHARE * later) if later else 0.0
+    return min(later if exceeding <= later + around else exceeding, whole)
 
 
 def span(rank: Mapping[str, Any], seen: float) -> float | None:
@@ -82,25 +88,26 @@ def _shares(
     pauses, first = rank["pauses"], rank["warmup"].get("first")
     left = _Left(whole)
     stepping = left.take(clean)
-    compiling = left.take(rank["compile"]["seconds"])
-    recompiling = min(after_warm_seconds(rank, compiled), compiling)
+    recompiling = left.take(after_warm_seconds(rank, compiled))
+    within = max(0.0, rank["compile"]["seconds"] - recompiling)
+    compiling = left.take(min(within, first["seconds"]) if first else within)
     evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
     saving = left.take(pauses.get("checkpoint_seconds"))
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)
     # warm-up time without compilation: steps and other work
-    rest = left.take(first["seconds"] - (compiling - recompiling) if first else 0.0)
+    rest = left.take(first["seconds"] - compiling if first else 0.0)
     before = left.take(_before(rank, compiled))
-    within = _Left(stepping)
-    gaps = within.take(_unexplained(rank.get("long_steps") or ()))
-    data = within.take(pauses.get("data_seconds"))
+    in_steps = _Left(stepping)
+    gaps = in_steps.take(_unexplained(rank.get("long_steps") or ()))
+    data = in_steps.take(pauses.get("data_seconds"))
     return {
-        CLEAN: within.seconds,
+        CLEAN: in_steps.seconds,
         DATA: data,
         GAPS: gaps,
         STALLS: standing,
         BEFORE: before,
-        WARMUP: compiling - recompiling + rest,
+        WARMUP: compiling + rest,
         RECOMPILES: recompiling,
         EVALUATION: evaluation,
         SAVING: saving,

@@ -133,7 +133,7 @@ def test_shares_add_up_and_none_is_negative_for_any_record(
 
 
 def test_the_cost_of_a_warm_up_is_its_length() -> None:
-    """PyTorch's records lack the time around them, so they add up to less than all compiling."""
+    """Records that are left out, or that PyTorch does not make, are in all compiling."""
     length, recorded = report(a.finished()).warmup_seconds, 14.0
     assert length is not None
     made = report(a.finished(answers={"compile.seconds": length + recorded + 2.0}))
@@ -141,6 +141,17 @@ def test_the_cost_of_a_warm_up_is_its_length() -> None:
     assert warmup.seconds == made.warmup_seconds == pytest.approx(shares(made)["warm-up"])
     assert again.seconds == pytest.approx(shares(made)["recompiles"])
     assert warmup.seconds + again.seconds == pytest.approx(whole.seconds)
+
+
+def test_recompiles_have_one_cost_in_a_report() -> None:
+    """PyTorch's records lack the time around them, which is in all compiling."""
+    length, recorded = report(a.finished()).warmup_seconds, 14.0
+    assert length is not None
+    made = report(a.finished(answers={"compile.seconds": length + recorded + 0.2}))
+    warmup, again, _ = made.costs
+    assert again.seconds == shares(made)["recompiles"] == recorded
+    assert sum(one.seconds for one in made.recompiled if one.after_warm) == recorded
+    assert warmup.seconds == length == pytest.approx(shares(made)["warm-up"])
 
 
 def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
