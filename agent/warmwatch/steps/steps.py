@@ -216,7 +216,8 @@ class _WarmUp:
         now = now if now > last else last
         start = last or (self.ledger.marks.first_began() if touched else 0)
         duration = now - start if start else 0
-        rest = duration - (total - self.compiled_ns) if last else 0
+        # never negative: an open activity is accounted until after ``now``
+        rest = max(0, duration - (total - self.compiled_ns)) if last else 0
         self.compiled_ns, self.waited = total, waited
         self.seen = _TOUCHED if active else _BASELINE if count < self.eager else known
         if touched:  # with no call since ``seen``: another thread's step would become regular

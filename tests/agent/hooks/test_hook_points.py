@@ -16,6 +16,7 @@ from support.trainings import ROOT, result_of
 from warmwatch import _guard
 from warmwatch.hooks.installation import Hooks
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
+from warmwatch.hooks.training.optimizer import install_created
 
 
 @pytest.fixture(name="reported")
@@ -290,3 +291,25 @@ def test_the_draft_for_pytorch_names_only_functions_that_the_hooks_use() -> None
     sources = "".join(path.read_text() for path in (ROOT / "agent/warmwatch/hooks").rglob("*.py"))
     assert len(names) > 15
     assert {name for name in names if not re.search(rf"\b{name}\b", sources)} == set()
+
+
+def test_a_constructor_that_another_tool_has_replaced_keeps_the_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may import Dynamo, and with it our hooks, in a frame of its own names."""
+    from torch import nn
+    from torch.optim import SGD, Optimizer
+
+    original, listener = Optimizer.__init__, Listener()
+    installed: list[Installed] = []
+    created: list[Any] = []
+    monkeypatch.setattr(listener, "created", created.append)
+
+    def replaced(*args: Any, **kwargs: Any) -> None:
+        installed.append(install_created(listener))
+        original(*args, **kwargs)
+
+    monkeypatch.setattr(Optimizer, "__init__", replaced)
+    made = SGD([nn.Parameter()], lr=1)
+    installed[0].uninstall()
+    assert created == [made]

@@ -164,3 +164,23 @@ def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() 
     assert not pauses.ended("evaluating", 2, 550, 3)
     assert pauses.ended("evaluating", 1, 600, 3)
     assert words[COMPILE_INDEX["evaluating_ns"]] == 100
+
+
+def test_a_process_that_is_stopped_as_it_marks_a_step_loses_no_step() -> None:
+    """The activity that its step leaves open is accounted until later than the mark."""
+    rank = Rank()
+    rank.ledger.begin("dynamo")
+    rank.step()
+    rank.wait(1)
+    rank.ledger.begin("dynamo")
+    rank.wait(1)
+
+    def stopped() -> int:
+        at = rank.now
+        rank.wait(5)
+        return at
+
+    rank.tick = stopped
+    rank.step()
+    steps = rank.slot().steps
+    assert (steps.steps, steps.last_duration_ns) == (2, 2 * SECOND)

@@ -67,16 +67,19 @@ def install_created(listener: Listener) -> Installed:
         _original = original
     _is_compiling, _on_created = is_compiling, listener.created
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
-    for optimizer in _under_construction(Optimizer.__init__.__code__):
+    for optimizer in _under_construction(getattr(Optimizer.__init__, "__code__", None)):
         quietly("hooks.optimizer", listener.created, optimizer)
     return Installed(uninstall=uninstall)
 
 
-def _under_construction(constructor: CodeType) -> Iterator[Any]:
-    """The optimizers whose constructor the calling thread runs."""
+def _under_construction(constructor: CodeType | None) -> Iterator[Any]:
+    """The optimizers whose constructor the calling thread runs.
+
+    Not known if another tool has replaced the constructor.
+    """
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code is constructor:
+        if frame.f_code is constructor and "self" in frame.f_locals:
             yield frame.f_locals["self"]
         frame = frame.f_back
 
