@@ -24,6 +24,7 @@ Number = Annotated[float, _unit("")]
 Seconds = Annotated[float, _unit("s")]
 Epoch = Annotated[float, _unit("s since the epoch")]
 Joules = Annotated[float, _unit("J")]
+Trend = Literal["faster", "slower"]
 
 
 class Place(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from warmwatch.shared import record
 from warmwatch_monitor.model.machine import peak_flops
-from warmwatch_monitor.published import WarmupSpan
+from warmwatch_monitor.published import Trend, WarmupSpan
 
 # 1, 2.5 and 5 in each decade from a millisecond to 1000 s: the buckets of the step histograms.
 BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50)), 1000.0)
@@ -122,8 +122,8 @@ class Steps(Struct, frozen=True, kw_only=True):
         64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
         where there are fewer, or the record is of a release that did not store them.
         settled: whether recent_seconds is the speed, rather than one that still changes or that is
-        of few steps; ``None`` where that is not known. newest_seconds: the median of the newest
-        newest_count steps, where these are longer or shorter than those before.
+        of few steps; ``None`` where that is not known. trend: ``faster`` or ``slower`` where they
+        get so; newest_seconds: the median of the newest newest_count steps then.
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
         tokens, samples: of all steps; ``None`` where the user did not set the work per step.
@@ -144,6 +144,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     settled: bool | None = None
     newest_seconds: float | None = None
     newest_count: int | None = None
+    trend: Trend | None = None
     clean: Lengths = Lengths()
     touched: Lengths = Lengths()
     touched_lately: int | None = None

@@ -23,7 +23,7 @@ from warmwatch.shared.record import (
     Slot,
     Warmup,
 )
-from warmwatch.shared.record.recent import FEWEST
+from warmwatch.shared.record.recent import FEWEST, launch_ns
 from warmwatch.shared.values import hashed
 from warmwatch_monitor.model import (
     Baseline,
@@ -109,6 +109,9 @@ def steps_of(
     known = any(slot.recent) or 0 < steps.steps <= FEWEST
     unsettled = slot.unsettled if known else None
     trend = unsettled if isinstance(unsettled, record.Trend) else None
+    launch = launch_ns(recent) if queued else None
+    if recent_ns and launch and recent_ns > record.UNEQUAL * launch:
+        trend = None  # of launches, or of waits
     return Steps(
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),
@@ -121,6 +124,7 @@ def steps_of(
         settled=None if unsettled is None else not unsettled,
         newest_seconds=seconds(trend.newest_ns) if trend else None,
         newest_count=trend.steps if trend else None,
+        trend=("faster" if trend.faster else "slower") if trend else None,
         clean=clean,
         touched=touched,
         touched_lately=len(verdict.recently_touched(steps, counts)),

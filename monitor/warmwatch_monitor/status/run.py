@@ -125,6 +125,7 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
         settled=steps.settled,
         newest=steps.newest_seconds,
         newest_steps=steps.newest_count,
+        trend=steps.trend,
         median=steps.clean.median,
         p99=steps.clean.p99,
         typical=steps.clean.typical,

@@ -13,6 +13,7 @@ from support.ranks import SECOND, K, Rank
 from warmwatch.shared import record
 from warmwatch.shared.record import RING, packed, recent_lengths
 from warmwatch.shared.record.recent import (
+    Trend,
     gap_ns,
     is_clean,
     length_ns,
@@ -541,21 +542,56 @@ def test_a_training_that_varies_for_ever_settles_after_a_minute_and_64_steps() -
     assert 60 <= sum(0.1 * 1.02**n for n in range(count)) < 63
 
 
-def test_ten_slow_steps_settle() -> None:
-    assert claimed(lambda _: 1.0, 20) == (10, 1.0)
-    assert claimed(decays(5), 20)[0] in range(12, 25)
+@pytest.mark.parametrize(
+    ("base", "steps"), [(2, 10), (5.9, 10), (7, 9), (12, 5), (21, 5), (300, 5)]
+)
+def test_slow_steps_settle_when_five_took_a_minute(base: float, steps: int) -> None:
+    assert claimed(lambda _: 1.0, base) == (steps, 1.0)
+
+
+@pytest.mark.parametrize("base", [7, 21])
+@pytest.mark.parametrize("over", [5, 8, 12, 20])
+def test_slow_steps_that_get_faster_are_no_speed(base: float, over: int) -> None:
+    count, ratio = claimed(decays(over), base)
+    assert over <= count <= over + 14
+    assert ratio == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(("by", "faster"), [(0.999, True), (1.001, False)])
+def test_short_steps_that_change_for_seconds_are_no_speed(by: float, faster: bool) -> None:
+    """The last 64 of them are all alike."""
+    lengths, bins = [round(0.02 * by**n * SECOND) for n in range(1000)], [0] * record.BINS
+    for one in lengths:
+        bins[bisect_left(record.BOUNDS_NS, one)] += 1
+    words = lengths[-RING:][::-1]
+    assert unsettled(words, 1000, sum(lengths)) is False
+    found = unsettled(words, 1000, sum(lengths), bins)
+    assert isinstance(found, Trend)
+    assert (found.steps, found.faster) == (RING, faster)
+
+
+def test_many_short_steps_of_several_lengths_have_no_trend() -> None:
+    chance = random.Random(5)
+    for draw in (lambda: chance.choice((1, 3)), lambda: chance.lognormvariate(0, 0.5)):
+        lengths, bins = [round(0.01 * draw() * SECOND) for _ in range(2000)], [0] * record.BINS
+        for one in lengths:
+            bins[bisect_left(record.BOUNDS_NS, one)] += 1
+        for end in range(RING, 2000, 50):
+            words = lengths[end - RING : end][::-1]
+            alone = unsettled(words, 2000, 30 * SECOND)
+            assert unsettled(words, 2000, 30 * SECOND, bins) == alone
 
 
 def test_the_trend_is_that_of_the_newer_half_or_of_the_newest_four() -> None:
-    assert trend([30 * MS] * 5 + [90 * MS] * 5) == (30 * MS, 5)
-    assert trend([90 * MS] * 5 + [30 * MS] * 5) == (90 * MS, 5)
+    assert trend([30 * MS] * 5 + [90 * MS] * 5) == (30 * MS, 5, True)
+    assert trend([90 * MS] * 5 + [30 * MS] * 5) == (90 * MS, 5, False)
     assert trend([30 * MS] * 5 + [31 * MS] * 5) is None
-    assert trend([90 * MS] * 4 + [30 * MS] * 16) == (90 * MS, 4)
+    assert trend([90 * MS] * 4 + [30 * MS] * 16) == (90 * MS, 4, False)
     assert trend([90 * MS] * 3 + [30 * MS] * 16) is None
-    assert trend([30 * MS] * 4 + [90 * MS] * 4) is None
+    assert trend([90 * MS] * 4 + [30 * MS] * 3) is None, "the older ones are too few"
 
 
 def test_a_trend_shows_before_there_are_enough_steps() -> None:
     words = [30 * MS] * 6 + [90 * MS] * 6
-    assert unsettled(words, 12, sum(words)) == (30 * MS, 6)
+    assert unsettled(words, 12, sum(words)) == (30 * MS, 6, True)
     assert unsettled(words[:6], 6, sum(words[:6])) is True

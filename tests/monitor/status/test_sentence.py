@@ -185,6 +185,31 @@ def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: st
     assert f"36 ms a step {words};" in f"{found};"
 
 
+def since_a_compilation(lengths: list[int], base: Slot = b.WARM) -> RankView:
+    """A rank that has marked steps of these lengths since, the newest first."""
+    counts = replace(
+        base.compile,
+        clean_after=base.steps.steps - len(lengths),
+        clean_sum_before_ns=max(0, base.clean_sum_ns - sum(lengths)),
+    )
+    return b.view(replace(base, compile=counts, recent=tuple(lengths)))
+
+
+def test_slow_steps_that_get_faster_do_not_get_slower() -> None:
+    """Their speed is that of the last three, which are faster than the newest five."""
+    view = since_a_compilation([ms * MS for ms in range(20_000, 40_000, 2_000)])
+    assert "22 s a step so far, getting faster;" in f"{summary(b.snapshot(view))};"
+    assert (view.figures.steps.newest_seconds, view.figures.steps.trend) == (24, "faster")
+
+
+def test_launches_that_get_faster_are_no_trend_of_steps_that_a_gpu_queues() -> None:
+    """Every tenth step waits for all of them."""
+    lengths = [180 * MS if at % 10 == 5 else (1 if at < 32 else 2) * MS for at in range(64)]
+    gpu = replace(b.WARM.identity, gpus=("GPU-00000000-0000-4000-8000-000000000000",))
+    view = since_a_compilation(lengths, replace(b.WARM, identity=gpu))
+    assert "19 ms a step so far, of 64 steps" in summary(b.snapshot(view))
+
+
 @pytest.mark.parametrize(
     ("older", "newer", "words"),
     [
@@ -194,13 +219,7 @@ def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: st
     ],
 )
 def test_a_speed_that_still_changes_is_not_the_real_one(older: int, newer: int, words: str) -> None:
-    lengths = [newer * MS] * 32 + [older * MS] * 32
-    counts = replace(
-        b.WARM.compile,
-        clean_after=b.WARM.steps.steps - 64,
-        clean_sum_before_ns=b.WARM.clean_sum_ns - sum(lengths),
-    )
-    view = b.view(replace(b.WARM, compile=counts, recent=tuple(lengths)))
+    view = since_a_compilation([newer * MS] * 32 + [older * MS] * 32)
     assert words in summary(b.snapshot(view))
     found = b.snapshot(view).runs
     assert reached(found, "warm"), "the state does not depend on the speed"

@@ -120,6 +120,7 @@ def test_unknown_step_lengths_are_null() -> None:
         "settled": None,
         "newest": None,
         "newest_steps": None,
+        "trend": None,
         "median": None,
         "p99": None,
         "typical": None,

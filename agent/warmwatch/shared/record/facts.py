@@ -403,7 +403,9 @@ class Slot(NamedTuple):
         count = max(0, self.steps.steps - self.compile.clean_after)
         _, total_ns = self.clean_since_activity
         at_least = sum(length_ns(word) for word in self.recent[:count])
-        return unsettled(self.recent, count, max(total_ns, at_least))
+        # after a later compilation, some steps in the histogram are of earlier code
+        bins = self.clean_bins if self.compile.warmups <= 1 else ()
+        return unsettled(self.recent, count, max(total_ns, at_least), bins)
 
     @property
     def typical_step_ns(self) -> float | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from warmwatch.shared.record.histogram import BOUNDS_NS
+from warmwatch.shared.record.histogram import BOUNDS_NS, quantile_ns
 
 RING = 64
 _LENGTH_BITS, _PAUSE_BITS = 48, 15
@@ -36,9 +36,11 @@ _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring is short and has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
-# Clean steps that show the speed of new code: so many, or a few that took so long. A trend in them
-# counts until they are so many and took a minute: some trainings vary for ever.
+# Clean steps that show the speed of new code: so many, or a few that took so long, or fewer that
+# took a minute. A trend in them counts until they are so many and took a minute: some trainings
+# vary for ever.
 _FEW, _MANY, _LONG_NS = 10, RING, 10 * 10**9
+_FEW_OF_A_MINUTE, _UNEQUAL_FEW = 5, 1.05  # a slow trend shows less in so few
 # Share of the pairs of an older and a newer step in which the same one has to be longer: with the
 # newer half, and with the newest steps, which are more often on one side by chance.
 _OF_HALVES, _NEWEST, _OF_NEWEST = 0.8, 4, 0.9
@@ -153,13 +155,16 @@ def _several(odd: int, count: int, odd_ns: float, total_ns: float) -> bool:
 
 class Trend(NamedTuple):
     """``newest_ns``: the median of the newest ``steps``, if these are longer or shorter than those
-    before."""
+    before; ``faster``: shorter."""
 
     newest_ns: float
     steps: int
+    faster: bool
 
 
-def unsettled(words: Sequence[int], count: int, total_ns: int) -> Trend | bool:
+def unsettled(
+    words: Sequence[int], count: int, total_ns: int, bins: Sequence[int] = ()
+) -> Trend | bool:
     """Whether it is too early for the speed, and the trend that shows it; ``False``: it is not.
 
     The first steps of new code may be slower (caches fill, allocators grow), or faster (a
@@ -167,34 +172,51 @@ def unsettled(words: Sequence[int], count: int, total_ns: int) -> Trend | bool:
 
     Args:
         words: newest first. count, total_ns: of the clean steps since the last compile activity.
+        bins: of these steps; empty if unknown.
     """
     if count >= _MANY and total_ns >= WINDOW_NS:
         return False
-    early = count < _FEW or (count < _MANY and total_ns < _LONG_NS)
+    few = _FEW if total_ns < WINDOW_NS else _FEW_OF_A_MINUTE
+    early = count < few or (count < _MANY and total_ns < _LONG_NS)
     lengths = recent_lengths(words)
-    if len(lengths) < _FEW:  # they take over 6 s each
+    if len(lengths) < _FEW:  # they take over 6 s each, or the speed has changed
         clean = [length_ns(word) for word in takewhile(is_clean, words)]
         lengths = clean[: 2 * _FEW]
-    return trend(lengths) or early
+    if len(lengths) < few:
+        return early
+    return trend(lengths) or _trend_since(bins, lengths) or early
 
 
 def trend(lengths: Sequence[int]) -> Trend | None:
-    """The trend of these steps, newest first; ``None`` if they have none, or are too few.
+    """The trend of these steps, newest first; ``None`` if they have none.
 
     Steps of several lengths in turn, noise and single long steps are no trend: in nearly all pairs
     of an older and a newer step, the same one has to be longer.
     """
-    if len(lengths) < _FEW:
-        return None
+    unequal = UNEQUAL if len(lengths) >= _FEW else _UNEQUAL_FEW
     for steps, share in ((len(lengths) // 2, _OF_HALVES), (_NEWEST, _OF_NEWEST)):
         newest, older = lengths[:steps], sorted(lengths[steps:])
+        if len(older) < steps:
+            break
         now, before = median_ns(newest) or 0.0, median_ns(older) or 0.0
         pairs = steps * len(older)
         faster = sum(len(older) - bisect_right(older, one) for one in newest) >= share * pairs
         slower = sum(bisect_left(older, one) for one in newest) >= share * pairs
-        if (faster or slower) and max(now, before) > UNEQUAL * min(now, before):
-            return Trend(now, steps)
+        if (faster or slower) and max(now, before) > unequal * min(now, before):
+            return Trend(now, steps, faster)
     return None
+
+
+def _trend_since(bins: Sequence[int], lengths: Sequence[int]) -> Trend | None:
+    """The trend from all steps in ``bins`` to ``lengths``, the newest of them: short steps may get
+    faster for seconds, which the last 64 do not show."""
+    count, now = sum(bins), median_ns(lengths)
+    before = quantile_ns(bins, 0.5) if count >= 2 * RING else None
+    if not now or not before or max(now, before) <= UNEQUAL * min(now, before):
+        return None
+    at, most = bisect_left(BOUNDS_NS, now), _OF_HALVES * count
+    faster = sum(bins[at + 1 :]) >= most
+    return Trend(now, len(lengths), faster) if faster or sum(bins[:at]) >= most else None
 
 
 def launch_ns(lengths: Sequence[int]) -> float | None:

@@ -16,6 +16,7 @@ from warmwatch_monitor.published import (
     Seconds,
     Slower,
     SlowerPeriod,
+    Trend,
     WarmupSpan,
     WorkersMemory,
 )
@@ -59,6 +60,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     """If they do: the median of the newest of these steps."""
     newest_steps: int | None = None
     """Number of steps in `newest`."""
+    trend: Trend | None = None
+    """If they do: which of the two."""
     median: Seconds | None = None
     """Median over the whole run; null before the first clean step, and from Prometheus."""
     p99: Seconds | None = None

@@ -11,7 +11,15 @@ from collections.abc import Callable, Iterator
 from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import WARM, State
-from warmwatch_monitor.model import FEWEST_STEPS, Compilation, Figures, RankView, RunView, Underway
+from warmwatch_monitor.model import (
+    FEWEST_STEPS,
+    Compilation,
+    Figures,
+    RankView,
+    RunView,
+    Steps,
+    Underway,
+)
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.status.words.conditions import (
@@ -256,14 +264,22 @@ def _so_far(view: RankView) -> str:
     activity, or a trend in them. Empty if it is.
     """
     steps = view.figures.steps
-    if steps.newest_seconds and steps.newest_count and steps.length:
-        change = "faster" if steps.newest_seconds < steps.length else "slower"
-        newest = f"{step_length(steps.newest_seconds)} in the last {steps.newest_count} steps"
-        return f"so far, getting {change}: {newest}"
+    if steps.trend is not None:
+        return f"so far, getting {steps.trend}{_newest(steps)}"
     known = (steps.clean.count, view.judgement.clean_steps or None)
     count = min((one for one in known if one is not None), default=FEWEST_STEPS)
     early = count < FEWEST_STEPS if steps.settled is None else not steps.settled
     return f"so far, of {counted(count, 'step')}" if early else ""
+
+
+def _newest(steps: Steps) -> str:
+    """``: 30 ms in the last 32 steps``, if that shows it: the speed may be of fewer."""
+    newest, known = steps.newest_seconds or 0.0, steps.length or 0.0
+    beyond = newest < known if steps.trend == "faster" else newest > known
+    shown = step_length(newest)
+    if not beyond or shown == step_length(known):
+        return ""
+    return f": {shown} in the last {steps.newest_count} steps"
 
 
 def _eager(view: RankView) -> StateText:
