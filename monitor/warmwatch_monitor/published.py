@@ -172,6 +172,9 @@ class WorkersMemory(Struct, frozen=True, kw_only=True):
     """Whether a cgroup sets the limit."""
 
 
+USED_BY_OTHERS = "other programs use the GPU"  # begins the evidence that a GPU is shared
+
+
 class LimitedBy(Struct, frozen=True, kw_only=True):
     """What limits the speed of a rank that is warm or eager."""
 
@@ -184,6 +187,17 @@ class LimitedBy(Struct, frozen=True, kw_only=True):
     """Share of the time, 0 to 1; null where only the limit is known."""
     evidence: tuple[str, ...] = ()
     """The figures behind it, the most important first."""
+
+    @property
+    def subject(self) -> str:
+        """The limit in a sentence: ``shared`` is no noun. Without evidence, what is shared is not
+        known.
+        """
+        if self.verdict != "shared":
+            return self.verdict
+        of_gpu = any(one.startswith(USED_BY_OTHERS) for one in self.evidence)
+        what = "GPU " if of_gpu else "CPU " if self.evidence else ""
+        return f"{what}contention"
 
 
 class Compiler(Struct, frozen=True, kw_only=True):

@@ -187,7 +187,7 @@ def with_laggard(ranks: Sequence[RankView]) -> tuple[RankView, ...]:
     if len(others) != 1 or len(living) < 2:
         return tuple(ranks)
     (last,) = others
-    why = f", which {last.limited_by.verdict} limits" if last.limited_by else ""
+    why = f", which {last.limited_by.subject} limits" if last.limited_by else ""
     differs = tuple(causes_among(last, [one for one in living if one is not last]))
     waits = f"waits for rank {last.rank}{why}"
     more = len(living) - 1
@@ -232,8 +232,8 @@ def causes_among(slow: RankView, others: Sequence[RankView]) -> Iterator[str]:
         yield f"rank {slow.rank} waits for batches {share}"
     own, usual = _queued(slow), _median(map(_queued, others))
     if own is not None and usual is not None and own > usual + _WAITS_MORE:
-        share = f"{100 * own:.0f} % of the time in which it could run"
-        yield f"rank {slow.rank} waits for a CPU {share} ({100 * usual:.0f} in others)"
+        share = f"{100 * own:.0f} % of its time ({100 * usual:.0f} in others)"
+        yield f"rank {slow.rank} waits for a CPU {share}"
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -245,7 +245,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _queued(view: RankView) -> float | None:
-    """The share of the time in which its main thread had no CPU, of that in which it could run."""
+    """The share of the time in which its main thread could run and had no CPU."""
     return view.process.queued_ratio if view.process else None
 
 

@@ -111,14 +111,17 @@ class ProcessReading(Process, frozen=True, kw_only=True):
         private_bytes: resident, without pages of files and shared memory.
         workers_memory: read only if most of the memory is used.
         memory_left_bytes: until its cgroup is at its limit; ``None`` without a limit.
-        queued_ratio: of the time in which its main thread could run lately, without a CPU.
+        queued_seconds: in which its main thread could run and had no CPU, since it began.
+        queued_ratio: the same as a share of the time, lately. cpus: that it may run on.
     """
 
     pid: int
     private_bytes: int | None = None
     workers_memory: WorkersMemory | None = None
     memory_left_bytes: int | None = None
+    queued_seconds: float | None = None
     queued_ratio: float | None = None
+    cpus: int | None = None
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -5,11 +5,12 @@ A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from warmwatch.shared.phrases import duration, one_line, step_length
 from warmwatch.shared.states import ENDED_STATES
+from warmwatch_monitor.published import LimitedBy
 
 T = TypeVar("T")
 
@@ -105,16 +106,17 @@ def _parts(
         yield f"MFU {about}{mfu * 100:.2g} %"
 
 
-def limited(verdict: str, share: float | None, evidence: Sequence[str]) -> str:
+def limited(known: LimitedBy) -> str:
     """``limited by input: 62 % of the time waits for batches``; without evidence the share."""
-    if evidence:
-        return f"limited by {verdict}: {', '.join(evidence)}"
-    return limited_shortly(verdict, share)
+    if known.evidence:
+        return f"limited by {known.subject}: {', '.join(known.evidence)}"
+    return limited_shortly(known)
 
 
-def limited_shortly(verdict: str, share: float | None) -> str:
+def limited_shortly(known: LimitedBy) -> str:
     """``limited by input (62 %)``."""
-    return f"limited by {verdict}" + ("" if share is None else f" ({100 * share:.0f} %)")
+    share = "" if known.share is None else f" ({100 * known.share:.0f} %)"
+    return f"limited by {known.subject}{share}"
 
 
 def faster(speed_up: float, uncertainty: float | None = None) -> str:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from warmwatch_monitor.model import LimitedBy
 from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
+from warmwatch_monitor.published import USED_BY_OTHERS
 
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
 OVERHEAD = 0.2
@@ -41,6 +42,7 @@ NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
 _CPU_BOUND = 0.7  # of a core: the thread that launches kernels does little else
 _CROWDED = 1.2  # runnable threads for each CPU
 _NEAR_LIMIT = 0.95
+_TENTH = 0.05  # of a core: less is shown with two decimals
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -54,8 +56,9 @@ class Load(Struct, frozen=True, kw_only=True):
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
         power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
-        by reason. cpu: cores that the process uses. queued: share of the time in which its main
-        thread had no CPU, of that in which it could run. crowded: runnable threads for each CPU.
+        by reason. cpu: cores that the process uses. cpus: that it may run on. queued: share of the
+        time in which its main thread could run and had no CPU. crowded: runnable threads for each
+        CPU.
         gpus: how many it uses. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
         mfu: Model FLOPs utilization.
     """
@@ -76,6 +79,7 @@ class Load(Struct, frozen=True, kw_only=True):
     limit_watts: float | None = None
     throttled: Mapping[str, float] = {}
     cpu: float | None = None
+    cpus: int | None = None
     queued: float | None = None
     crowded: float | None = None
     gpus: int = 0
@@ -124,8 +128,8 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
     if (gaps := _gaps(load)) is not None:
         yield _host(load, gaps)
     if (queued := _queued(load)) is not None:
-        used = () if load.cpu is None else (_cores(load.cpu),)
-        yield LimitedBy(verdict="shared", share=queued, evidence=(*_shortage(load), *used))
+        evidence = (*_shortage(load), _cores(load))
+        yield LimitedBy(verdict="shared", share=queued, evidence=evidence)
 
 
 def _waiting(load: Load) -> float | None:
@@ -157,46 +161,48 @@ def _gaps(load: Load) -> float | None:
     if idle is None or load.cpu is None or load.fetched_ahead:
         return None
     # what it would use if it never waited for a CPU: a quota may leave it less than one
-    if load.cpu < _CPU_BOUND * (1.0 - (load.queued or 0.0)):
+    if load.cpu + (load.queued or 0.0) < _CPU_BOUND:
         return None
     return max(0.0, idle - (load.waiting or 0.0))
 
 
 def _queued(load: Load) -> float | None:
-    """The share in which its main thread has no CPU, of a training without a GPU.
+    """The share in which others keep its main thread from a CPU, of a training without a GPU.
 
-    It could run, except while it waits for a batch, saves or evaluates. One that hardly runs, such
-    as a loop that waits for another host, hardly waits for a CPU either.
+    Where its own threads use the CPUs, the wait for one costs nothing. What of it is within saves
+    and evaluations is not measured, so it counts in proportion.
     """
-    if load.gpus or load.queued is None:
+    if load.gpus or load.queued is None or load.cpu is None or not load.cpus:
         return None
-    paused = (load.waiting or 0.0) + (load.saving or 0.0) + (load.evaluating or 0.0)
-    share = load.queued * max(0.0, 1.0 - paused)
-    if load.cpu is None or load.queued >= 1.0:
-        return share
-    return min(share, load.cpu * load.queued / (1.0 - load.queued))
+    paused = (load.saving or 0.0) + (load.evaluating or 0.0)
+    used_by_others = max(0.0, 1.0 - load.cpu / load.cpus)
+    return min(load.queued * max(0.0, 1.0 - paused), used_by_others)
 
 
 def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:
     """Signs that it lacks CPUs: for its quota, or for other threads on the same CPUs.
 
-    ``least``: share of the time without a CPU that is a sign.
+    ``least``: share of the time without a CPU that is a sign. With less, threads that crowd the
+    CPUs do not slow this one.
     """
-    if load.queued is not None and load.queued >= least:
-        share = _percent(load.queued)
-        yield f"its main thread waits for a CPU {share} of the time in which it could run"
+    if load.queued is not None:
+        if load.queued < least:
+            return
+        yield f"its main thread waits for a CPU {_percent(load.queued)} of the time"
     if load.crowded is not None and load.crowded >= _CROWDED:
         yield f"{load.crowded:.1f} runnable threads for each CPU"
 
 
-def _cores(used: float) -> str:
-    return f"the process uses {used:.1f} cores"
+def _cores(load: Load) -> str:
+    used = load.cpu or 0.0
+    amount = f"{used:.1f}" if used >= _TENTH else f"{used:.2f}"
+    return f"the process uses {amount} {f'of {load.cpus} CPUs' if load.cpus else 'cores'}"
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:
     # of a loader that is not PyTorch's, and of the start of workers, no wait is measured
     besides = "" if load.waiting is None else ", besides the measured waits for batches"
-    words = [f"no kernel runs {_percent(gaps)} of the time{besides}", _cores(load.cpu or 0.0)]
+    words = [f"no kernel runs {_percent(gaps)} of the time{besides}", _cores(load)]
     if shortage := tuple(_shortage(load, OVERHEAD)):
         return LimitedBy(verdict="shared", share=gaps, evidence=(*words, *shortage))
     if load.cudagraphs == "off":
@@ -213,7 +219,7 @@ def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     if (reduced := _reduced_clocks(load, OVERHEAD - _slack("throttled", held))) is not None:
         yield reduced
     if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
-        words = f"other programs use the GPU {_percent(load.others)} of the time"
+        words = f"{USED_BY_OTHERS} {_percent(load.others)} of the time"
         yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
     yield from _pipes(load, held)
 

@@ -66,8 +66,8 @@ class Window(Struct, frozen=True, kw_only=True):
     Attributes:
         at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
         wait_ns, saving_ns, evaluating_ns, batches: totals at that step. gpu_ns: the last GPU
-        reading. cpu_seconds: of its process. fetched_ahead: see :class:`Load`. verdict: the
-        last one.
+        reading. cpu_seconds, queued_seconds: of its process. fetched_ahead: see :class:`Load`.
+        verdict: the last one.
     """
 
     at_ns: int
@@ -80,6 +80,7 @@ class Window(Struct, frozen=True, kw_only=True):
     fetched_ahead: bool = False
     gpu_ns: int = 0
     cpu_seconds: float | None = None
+    queued_seconds: float | None = None
     means: Mapping[str, Mean] = {}
     throttled: Mapping[str, Mean] = {}
     verdict: LimitedBy | None = None
@@ -105,6 +106,7 @@ def follow(
         fetched_ahead=known is not None and known.fetched_ahead,
         gpu_ns=max((one.at_ns for one in view.gpus), default=0),
         cpu_seconds=view.process.cpu_seconds if view.process else None,
+        queued_seconds=view.process.queued_seconds if view.process else None,
     )
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
         return replace(now, means={} if known else _first_poll(view))
@@ -135,10 +137,12 @@ def follow(
         for name in {name for gpu in view.gpus for name, _ in gpu.throttled}:
             _add(throttled, name, float(name in reasons), took, window)
     took = (now_ns - known.at_ns) / 1e9
-    if took > 0 and now.cpu_seconds is not None and known.cpu_seconds is not None:
-        _add(means, "cpu", (now.cpu_seconds - known.cpu_seconds) / took, took, window)
-    if took > 0 and view.process and view.process.queued_ratio is not None:
-        _add(means, "queued", view.process.queued_ratio, took, window)
+    for name, used, before in (
+        ("cpu", now.cpu_seconds, known.cpu_seconds),
+        ("queued", now.queued_seconds, known.queued_seconds),
+    ):
+        if took > 0 and used is not None and before is not None:
+            _add(means, name, (used - before) / took, took, window)
     return replace(now, means=means, throttled=throttled, verdict=known.verdict)
 
 
@@ -258,6 +262,10 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         for name, one in window.means.items()
         if name in settled or name in _PAUSES  # these rule out others from the beginning
     }
+    if (
+        "queued" in known
+    ):  # Linux counts a wait when it ends, and it may have begun before the window
+        known["queued"] = min(1.0, known["queued"])
     watts, limit = known.get("watts"), known.get("limit_watts")
     if not view.figures.steps.batches:
         known.pop("waiting", None)
@@ -275,6 +283,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         throttled={
             name: one.value for name, one in window.throttled.items() if one.seconds >= least
         },
+        cpus=view.process.cpus if view.process else None,
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
         gpus=len(who.gpus),
@@ -293,7 +302,10 @@ def with_limits(
     host: Host | None,
     now_ns: int,
 ) -> tuple[dict[str, Window], tuple[RunView, ...]]:
-    """The windows for the next poll, and ``runs`` with what limits their ranks."""
+    """The windows for the next poll, and ``runs`` with what limits their ranks.
+
+    What limited the last steps does not explain a step that does not come.
+    """
     windows, judged = {}, []
     for run in runs:
         ranks, pids = [], {one.record.pid for one in run.ranks}
@@ -310,7 +322,7 @@ def with_limits(
                 window = None  # it compiles: what limited it before is past
             if window is not None:
                 windows[folder] = window
-                if window.verdict is not None:
+                if window.verdict is not None and "silent" not in view.judgement.conditions:
                     view = replace(view, limited_by=window.verdict)
             ranks.append(view)
         judged.append(run.with_ranks(with_laggard(_without_mutual_waits(ranks, windows))))

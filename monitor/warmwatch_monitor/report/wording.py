@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from msgspec import convert
+
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.model import HALF_A_BIN
+from warmwatch_monitor.model import HALF_A_BIN, LimitedBy
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, limited, slower_period, took
@@ -148,7 +150,7 @@ def _lengths(report: Report) -> Iterator[str]:
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
     if (limit := report.limited_by) is not None:
-        words = limited(limit["verdict"], limit["share"], limit["evidence"])
+        words = limited(convert(limit, LimitedBy))
         yield f"Recent speed {words}."
     if eager := _baseline(report.baseline):
         yield eager

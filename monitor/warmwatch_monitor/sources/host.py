@@ -8,6 +8,7 @@ gone, is absent.
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -136,8 +137,9 @@ class _Followed:
         self._group = memory_group(pid)
         self._workers_memory: WorkersMemory | None = None
         self._memory_left: int | None = None
-        self._scheduled = proc.Scheduled()  # so the first share is of the time since it began
+        self._queued: tuple[float, float] | None = None
         self._queued_ratio: float | None = None
+        self._cpus: int | None = None
         self._compilers = Compilers()
         self._seen: tuple[Compiler, ...] = ()
 
@@ -154,11 +156,12 @@ class _Followed:
         if self._cpu is not None and now_ns > self._cpu[0]:
             ratio = max(0.0, (cpu - self._cpu[1]) / ((now_ns - self._cpu[0]) / 1e9))
         self._cpu = (now_ns, cpu)
+        queued = proc.queued_seconds(self._pid)
         if children is not None:
             self._look_at_pool(now_ns, children)
             use = limit(self._group)
             self._memory_left = max(0, use.limit - use.used) if use else None
-            self._look_at_scheduling()
+            self._look_at_scheduling(queued, now_ns / 1e9, stat)
         busy, idle = self._workers
         return ProcessReading(
             pid=self._pid,
@@ -173,13 +176,19 @@ class _Followed:
             private_bytes=private,
             workers_memory=self._workers_memory,
             memory_left_bytes=self._memory_left,
+            queued_seconds=queued,
             queued_ratio=self._queued_ratio,
+            cpus=self._cpus,
         )
 
-    def _look_at_scheduling(self) -> None:
-        now = proc.scheduled(self._pid)
-        self._queued_ratio = proc.queued_ratio(self._scheduled, now) if now else None
-        self._scheduled = now or self._scheduled
+    def _look_at_scheduling(self, queued: float | None, now: float, stat: proc.Stat) -> None:
+        self._cpus = proc.usable_cpus(self._pid)
+        if queued is None:
+            return
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.started_seconds
+        before, then = self._queued or (0.0, now - age)  # the first share is since it began
+        self._queued_ratio = min(1.0, (queued - before) / (now - then)) if now > then else None
+        self._queued = queued, now
 
     def _look_at_pool(self, now_ns: int, children: Children) -> None:
         children = cached(children)

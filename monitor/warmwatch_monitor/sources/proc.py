@@ -23,6 +23,7 @@ class Stat(Struct, frozen=True):
         name: of its program, cut off after 15 characters.
         state: a letter: ``T`` and ``t`` mean stopped.
         cpu_seconds: of its own threads. waited_seconds: of the children that it has waited for.
+        started_seconds: since the machine was started.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Stat(Struct, frozen=True):
     cpu_seconds: float
     waited_seconds: float
     threads: int
+    started_seconds: float
 
     @property
     def stopped(self) -> bool:
@@ -42,7 +44,7 @@ def stat(pid: int) -> Stat:
     """Name, state, parent, CPU time and threads of a process."""
     name, _, rest = text(f"{PROC}/{pid}/stat").rpartition(")")  # a name may have one too
     fields = rest.split()
-    if len(fields) < 18:
+    if len(fields) < 20:
         raise ProcessLookupError
     user, system, waited_user, waited_system = map(int, fields[11:15])
     return Stat(
@@ -52,6 +54,7 @@ def stat(pid: int) -> Stat:
         cpu_seconds=(user + system) / _TICKS,
         waited_seconds=(waited_user + waited_system) / _TICKS,
         threads=int(fields[17]),
+        started_seconds=int(fields[19]) / _TICKS,
     )
 
 
@@ -73,26 +76,24 @@ def memory(pid: int) -> tuple[int, int]:
     return resident, resident - shared
 
 
-class Scheduled(Struct, frozen=True):
-    """Of a process's main thread since it began, in ns: how long it ran, and waited for a CPU."""
+def queued_seconds(pid: int) -> float | None:
+    """How long a process's main thread could run and had no CPU, since it began.
 
-    ran: int = 0
-    queued: int = 0
-
-
-def scheduled(pid: int) -> Scheduled | None:
-    """``None`` if it is not known, or the kernel was built without it."""
+    ``None`` if it is not known, or the kernel was built without it.
+    """
     try:
-        ran, queued, _ = map(int, text(f"{PROC}/{pid}/schedstat").split())
+        _, queued, _ = map(int, text(f"{PROC}/{pid}/schedstat").split())
     except (OSError, ValueError):
         return None
-    return Scheduled(ran, queued)
+    return queued / 1e9
 
 
-def queued_ratio(before: Scheduled, now: Scheduled) -> float | None:
-    """The share of the time in which the thread had no CPU, of that in which it could run."""
-    ran, queued = now.ran - before.ran, now.queued - before.queued
-    return queued / (ran + queued) if ran + queued > 0 else None
+def usable_cpus(pid: int) -> int | None:
+    """The number of CPUs that a process may run on; ``None`` if it is not known."""
+    try:
+        return len(os.sched_getaffinity(pid))
+    except OSError:
+        return None
 
 
 def command(pid: int) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ def verdict(load: Load) -> str | None:
         (replace(TINY, cpu=0.4, queued=0.6), "shared"),  # a quota of CPUs, or others on them
         (replace(TINY, cpu=0.1, queued=0.3), None),
         (replace(TINY, queued=0.1), "host"),
+        (replace(TINY, queued=0.1, crowded=3.0), "host"),  # other threads do not slow this one
         (replace(TINY, cpu=0.1), None),  # the process sleeps: what it waits for is not known
         (replace(TINY, cpu=None), None),
         (replace(TINY, waiting=0.65), "input"),
@@ -98,12 +99,14 @@ def verdict(load: Load) -> str | None:
         (replace(WAITS, sm=0.02), None),  # tiny kernels
         (Load(waiting=0.4), "input"),  # without a GPU nothing runs during the wait
         (Load(waiting=0.1, cpu=1.0), None),
-        (Load(queued=0.3, cpu=0.7), "shared"),
-        (Load(queued=0.84, cpu=0.01), None),  # it sleeps: 5 % of all time is without a CPU
-        (Load(queued=1.0, cpu=0.0), "shared"),
-        (Load(queued=0.3, waiting=0.5), "input"),  # the rest of the time, it could run
-        (Load(queued=0.3, evaluating=0.15, waiting=0.3), "input"),
-        (Load(queued=0.1, crowded=3.0), None),  # the others leave it its CPUs
+        (Load(queued=0.3, cpu=0.7, cpus=2), "shared"),
+        (Load(queued=0.05, cpu=0.01, cpus=2), None),  # it sleeps
+        (Load(queued=1.0, cpu=0.0, cpus=2), "shared"),
+        (Load(queued=0.3, cpu=0.7), None),  # its own threads may use all CPUs
+        (Load(queued=0.3, waiting=0.5, cpu=0.2, cpus=2), "input"),
+        (Load(queued=0.3, evaluating=0.15, waiting=0.29, cpu=0.7, cpus=2), "input"),
+        (Load(queued=0.1, crowded=3.0, cpu=0.7, cpus=2), None),  # the others leave it its CPUs
+        (Load(queued=0.6, crowded=3.0, cpu=1.9, cpus=2), None),  # its own threads use the CPUs
         (replace(AT_WORK, queued=0.5), "compute"),  # the GPU works all the time
         (Load(), None),
     ],
@@ -154,14 +157,34 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
 
 
 def test_a_lack_of_cpus_is_shown_without_a_gpu() -> None:
-    found = limited_by(Load(queued=0.8, waiting=0.25, cpu=0.3, crowded=4.25))
+    found = limited_by(Load(queued=0.8, evaluating=0.25, cpu=0.04, cpus=2, crowded=4.25))
     assert found is not None
     assert (found.verdict, found.share) == ("shared", pytest.approx(0.6))
     assert found.evidence == (
-        "its main thread waits for a CPU 80 % of the time in which it could run",
+        "its main thread waits for a CPU 80 % of the time",
         "4.2 runnable threads for each CPU",
-        "the process uses 0.3 cores",
+        "the process uses 0.04 of 2 CPUs",
     )
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (Load(queued=0.8, cpu=0.3, cpus=2), "limited by CPU contention (80 %)"),
+        (replace(TINY, cpu=0.4, queued=0.6), "limited by CPU contention (70 %)"),
+        (replace(AT_WORK, others=0.3), "limited by GPU contention (30 %)"),
+    ],
+)
+def test_the_sentence_says_what_is_shared(load: Load, words: str) -> None:
+    found = limited_by(load)
+    assert found is not None
+    view = replace(b.view(b.WARM), limited_by=found)
+    known = answer(b.snapshot(view))
+    assert known.summary.endswith(f"; {words}")
+    assert known.details[0].startswith(f"{words.partition(' (')[0]}: ")
+    without = replace(view, limited_by=replace(found, evidence=()))  # from a Prometheus server
+    words = words.replace("CPU ", "").replace("GPU ", "")
+    assert answer(b.snapshot(without)).summary.endswith(f"; {words}")
 
 
 SHARES = st.none() | st.floats(0, 1)
@@ -172,6 +195,7 @@ LOADS = st.builds(
     ),
     power=SHARES,
     cpu=st.none() | st.floats(0, 4),
+    cpus=st.none() | st.integers(1, 4),
     queued=SHARES,
     crowded=st.none() | st.floats(0, 9),
     gpus=st.integers(0, 3),
@@ -231,11 +255,20 @@ class Training:
         self.gpu, self.marked_every, self.evaluating_since = gpu, 1, 0
         self.window: Window | None = None
         self.seconds = self.marked = 0
-        self.spent = {"batch_wait_ns": 0, "saving_ns": 0, "evaluating_ns": 0, "cpu": 0.0, "none": 0}
+        self.spent = {
+            "batch_wait_ns": 0,
+            "saving_ns": 0,
+            "evaluating_ns": 0,
+            "cpu": 0.0,
+            "queued": 0,
+            "none": 0,
+        }
 
-    def view(self, *, begun: int = 2, run: str = "gpt2", **identity: object) -> RankView:
-        """As of now."""
-        at, gpu = NOW + self.seconds * SECOND, None
+    def view(
+        self, *, begun: int = 2, run: str = "gpt2", at: int = 0, **identity: object
+    ) -> RankView:
+        """As of now, or ``at``."""
+        at, gpu = at or NOW + self.seconds * SECOND, None
         paused = self.spent["saving_ns"] + self.spent["evaluating_ns"]
         if self.gpu:
             gpu = replace(b.gpu(0, **self.gpu), at_ns=at)
@@ -264,7 +297,12 @@ class Training:
             recent=b.ring(*(SECOND // 2,) * 8),
         )
         process = ProcessReading(
-            pid=1, cpu_seconds=self.spent["cpu"], resident_bytes=1, cpu_ratio=1.0
+            pid=1,
+            cpu_seconds=self.spent["cpu"],
+            resident_bytes=1,
+            cpu_ratio=1.0,
+            queued_seconds=self.spent["queued"] / SECOND,
+            cpus=2,
         )
         reading = RecordReading(folder=f"/d/{run}", slot=slot, alive=True, pid=1)
         return view_of(reading, at, process=process, gpus=(gpu,) if gpu else ())
@@ -300,6 +338,14 @@ def test_averages_are_of_the_polls() -> None:
     assert load.power == pytest.approx(686 / 700)
 
 
+@pytest.mark.parametrize(("queued", "limit"), [(0.02, None), (0.5, "shared")])
+def test_a_wait_for_a_cpu_counts_by_its_share_of_the_time(queued: float, limit: str | None) -> None:
+    """A step that sleeps runs for 1 % of the time, and waits for a CPU as long as that."""
+    load = Training().after(20, cpu=0.01, queued=queued)
+    assert load.queued == pytest.approx(queued)
+    assert verdict(load) == limit
+
+
 def test_pauses_in_a_step_that_spans_several_polls_count() -> None:
     training = Training()
     training.marked_every = 5
@@ -317,7 +363,7 @@ def test_averages_follow_a_change_within_a_minute() -> None:
 def test_a_few_seconds_give_no_verdict() -> None:
     load = Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9)
     pauses = {"saving": 0.0, "evaluating": 0.0, "by_chance": ["saving", "evaluation"]}
-    assert load == Load(gpus=1, cudagraphs="off", **pauses)
+    assert load == Load(gpus=1, cpus=2, cudagraphs="off", **pauses)
 
 
 @pytest.mark.parametrize("name", ["saving", "evaluating"])
@@ -613,6 +659,20 @@ def test_the_limit_of_one_rank_has_its_share_where_the_evidence_is_unknown() -> 
     limit = limit_of({0: None, 1: replace(INPUT, evidence=())})
     assert limit is not None
     assert limit.evidence == ("70 % of the time", "in rank 1 of 2 ranks")
+
+
+def test_a_step_that_does_not_come_is_not_explained_by_what_limited_the_steps_before() -> None:
+    training = Training()
+    training.after(20, cpu=0.3, queued=0.5)
+    assert training.window is not None
+    known = replace(training.window, verdict=limited_by(Load(queued=0.5, cpu=0.3, cpus=2)))
+    for seconds, verdict in ((1, "shared"), (30, None)):
+        at = NOW + (training.seconds + seconds) * SECOND
+        view = training.view(at=at)
+        just = {view.record.folder: replace(known, at_ns=at)}
+        _, (run,) = with_limits(b.runs(view), just, None, at)
+        assert ("silent" in run.ranks[0].judgement.conditions) is (verdict is None)
+        assert (run.limited_by.verdict if run.limited_by else None) == verdict
 
 
 def test_a_rank_that_compiles_again_has_no_verdict() -> None:

@@ -296,7 +296,7 @@ def time_without_compiling(view: RankView) -> float:
 @pytest.mark.parametrize(
     ("ratio", "cause"),
     [
-        (0.45, ": rank 1 waits for a CPU 45 % of the time in which it could run (2 in others)"),
+        (0.45, ": rank 1 waits for a CPU 45 % of its time (2 in others)"),
         (0.1, ""),
         (None, ""),
     ],

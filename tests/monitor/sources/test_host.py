@@ -87,6 +87,22 @@ def test_a_process_is_read_with_its_cpu_time_and_memory() -> None:
     assert second.cpu_ratio == pytest.approx(second.cpu_seconds - first.cpu_seconds)
 
 
+def test_the_wait_for_a_cpu_is_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the last walk's time, at first of the process's whole life, which is no negative time."""
+    now, queued = [100.0], [1e-3]
+    monkeypatch.setattr(proc, "queued_seconds", lambda _: queued[0])
+    source = host(now)
+    first = source.read([os.getpid()])[os.getpid()]
+    assert 0 < (first.queued_ratio or 0) < 0.01
+    now[0], queued[0] = 110.0, 2.001
+    second = source.read([os.getpid()])[os.getpid()]
+    assert second.queued_seconds == 2.001
+    assert second.queued_ratio == pytest.approx(0.2)
+    now[0] = 120.0
+    assert source.read([os.getpid()])[os.getpid()].queued_ratio == 0  # it slept
+    assert second.cpus == len(os.sched_getaffinity(0))
+
+
 def test_a_process_that_is_gone_is_absent() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     source = host([0.0])

@@ -51,28 +51,10 @@ def test_processes_that_share_a_cpu_wait_for_it() -> None:
         for _ in range(2):
             process = stack.enter_context(subprocess.Popen([sys.executable, "-c", spin]))
             stack.callback(process.kill)
-        wait_until(lambda: 0.25 < (_queued_ratio(process.pid) or 0.0) < 1)
-    assert proc.scheduled(process.pid) is None
-
-
-def _queued_ratio(pid: int) -> float | None:
-    now = proc.scheduled(pid)
-    return proc.queued_ratio(proc.Scheduled(), now) if now else None
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "ratio"),
-    [
-        pytest.param((0, 0), (300, 100), 0.25, id="since it began"),
-        pytest.param((300, 100), (310, 190), 0.9, id="of the time since the last reading alone"),
-        pytest.param((300, 100), (300, 150), 1.0, id="it did not run at all"),
-        pytest.param((300, 100), (300, 100), None, id="it slept"),
-    ],
-)
-def test_the_share_of_waiting_is_of_the_time_between_two_readings(
-    before: tuple[int, int], now: tuple[int, int], ratio: float | None
-) -> None:
-    assert proc.queued_ratio(proc.Scheduled(*before), proc.Scheduled(*now)) == ratio
+        wait_until(lambda: (proc.queued_seconds(process.pid) or 0.0) > 0.1)
+        assert proc.usable_cpus(process.pid) == 1
+    assert proc.queued_seconds(process.pid) is None
+    assert proc.usable_cpus(process.pid) is None
 
 
 def test_a_process_name_with_spaces_and_parentheses_is_read_completely(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def evidence(view: RankView) -> list[str]:
 
 def _limit(view: RankView) -> Iterator[str]:
     if view.limited_by is not None and view.living:
-        yield limited(view.limited_by.verdict, view.limited_by.share, view.limited_by.evidence)
+        yield limited(view.limited_by)
 
 
 def _inefficiencies(figures: Figures) -> Iterator[str]:

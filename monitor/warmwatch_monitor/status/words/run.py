@@ -148,13 +148,12 @@ def _limit(run: RunView, _decisive: RankView) -> Iterator[Clause]:
         return
     limits = {view.rank: view.limited_by for view in run.living}
     ranks = [rank for rank, one in limits.items() if one and one.verdict == known.verdict]
-    words = limited_shortly(known.verdict, known.share)
+    words = limited_shortly(known)
     if len(ranks) == 1 < len(limits):
         words += f", rank {ranks[0]} of {len(limits)}"
     elif len(ranks) < len(limits):
         words += f", {len(ranks)} of {len(limits)} ranks"
-    whole = limited(known.verdict, known.share, known.evidence)
-    yield Clause(words, Importance.CONTEXT, alone=whole, in_full=True)
+    yield Clause(words, Importance.CONTEXT, alone=limited(known), in_full=True)
 
 
 def _losses(run: RunView, _decisive: RankView) -> Iterator[Clause]:
