@@ -511,6 +511,15 @@ def test_compilation_before_a_step_1_that_is_under_way_is_no_part_of_it() -> Non
     assert "first step under way, 8.0 s of it compiling" in summary(b.snapshot(b.view(waits)))
 
 
+def test_the_first_step_is_not_under_way_during_an_evaluation_before_it() -> None:
+    slot = between(0.1).record.slot
+    counts = replace(slot.compile, evaluating_since_ns=b.ago(30))
+    assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == (
+        "gpt2: no step yet, 28 s of compiling so far; nothing compiles at this moment; "
+        "evaluating for 30 s"
+    )
+
+
 def test_step_1_does_not_include_later_compilation() -> None:
     later = replace(b.WARM, compile=replace(b.WARM.compile, last_end_ns=b.ago(50)))
     assert not [line for line in evidence_of(b.view(later)) if "step 1" in line]

@@ -177,6 +177,9 @@ def _off(view: RankView) -> tuple[Clause, ...]:
 def _no_step_yet(view: RankView) -> StateText:
     quiet = view.figures.progress.quiet_seconds
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
+        if view.figures.pauses.evaluating_since is not None:
+            so_far = f", {duration(view.figures.compile.seconds)} of compiling so far"
+            return f"no step yet{so_far}; nothing compiles at this moment", ()
         before = view.figures.steps.before_first_compile_seconds or 0.0
         spent = view.figures.compile.seconds - before
         held = f", {duration(spent)} of it compiling" if spent > 0 else ""
