@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -406,6 +407,24 @@ def test_without_a_timeout_a_run_that_does_not_appear_ends_the_wait(
     assert first.endswith(", at most 400 ms")
     assert last == f"{nothing}; waited 400 ms (--timeout S waits longer)"
     assert (result.exit_code, result.stdout) == (5, "")
+
+
+def test_a_run_whose_record_is_removed_during_the_wait_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_record(tmp_path, compiling())
+    pauses: list[str] = []
+
+    def goes_on(_state: str, words: str) -> None:
+        pauses.append(words)
+        if len(pauses) == 1:
+            shutil.rmtree(folder)
+
+    with held(folder):
+        query = wait_command.answer_source("gpt2", dir=str(tmp_path), own=True)
+        last = Wait(query, "gpt2", ["warm"], goes_on, appears=0.6).block(60)
+    assert pauses[0].startswith("gpt2: compiling")
+    assert (last.outcome, last.words[:20]) == (Outcome.NO_RUN, "no run named 'gpt2';")
 
 
 def test_a_timeout_replaces_that_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
