@@ -107,6 +107,7 @@ class Wait:
         self._own: set[str] = set()  # uids of the runs in the last answer
         self._foreign: set[str] = set()
         self._first_poll: float | None = None
+        self._missing_since: float | None = None
         self._began: float | None = None  # the same by the server's clock, once known
         self._has_answered, self._absent_since = False, 0.0
 
@@ -123,7 +124,7 @@ class Wait:
                     outcome=Outcome.TIMEOUT, words=standing.late or standing.words
                 )
             self._report(standing.state, standing.words)
-            may_appear = self._appears - self._waited()
+            may_appear = self._appears - self._missed()
             self._pause(min(left, may_appear) if may_appear > 0 else left, self._is_woken_by)
 
     def _poll(self) -> Standing:
@@ -132,8 +133,11 @@ class Wait:
         if self._first_poll is None:
             self._first_poll = began
         standing = self._query_once(began)
-        there = standing.outcome is not None or not standing.late or self._seen_alive
-        if there or self._waited() < self._appears:
+        if standing.outcome is not None or not standing.late:
+            self._missing_since = None
+            return standing
+        self._missing_since = self._missing_since or began
+        if self._missed() < self._appears:
             return standing
         late = f"{standing.late}; waited {duration(self._appears)} (--timeout S waits longer)"
         outcome = Outcome.UNREAD if standing.unread else Outcome.NO_RUN
@@ -141,6 +145,10 @@ class Wait:
 
     def _waited(self) -> float:
         return time.monotonic() - (self._first_poll or 0.0)
+
+    def _missed(self) -> float:
+        """For how many seconds no requested run has been there."""
+        return 0.0 if self._missing_since is None else time.monotonic() - self._missing_since
 
     def _query_once(self, began: float) -> Standing:
         assert self._first_poll is not None
