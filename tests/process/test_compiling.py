@@ -214,6 +214,7 @@ for n in range(2, 9): f(torch.ones(n))
     assert slots.read(folder).compile.fallbacks == 1
     (fallback,) = [event for event in slots.events(folder) if event["event"] == "fallback"]
     assert (fallback["limit"], fallback["setting"]) == (3, TORCH.limit)
+    assert {one.get("name") for one in compilations(folder)} == {fallback["name"]}, "and the last"
 
 
 QUIET = """

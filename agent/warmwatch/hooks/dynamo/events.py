@@ -427,6 +427,9 @@ class Compiling:
         ended = dict(values)
         ended.update(self.circumstances(thread))
         reasons, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
+        if "name" not in ended and ended.get("id") == begun.get("id"):
+            # at the recompile limit PyTorch's record has no name
+            ended.update({key: begun[key] for key in ("name", "file", "line") if key in begun})
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised
