@@ -214,7 +214,10 @@ for n in range(2, 9): f(torch.ones(n))
     assert slots.read(folder).compile.fallbacks == 1
     (fallback,) = [event for event in slots.events(folder) if event["event"] == "fallback"]
     assert (fallback["limit"], fallback["setting"]) == (3, TORCH.limit)
-    assert {one.get("name") for one in compilations(folder)} == {fallback["name"]}, "and the last"
+    *compiled, refused = compilations(folder)
+    assert [one.get("at_limit", False) for one in (*compiled, refused)] == [False] * 3 + [True]
+    (place,) = {(one["name"], one["file"], one["line"]) for one in (*compiled, refused)}
+    assert place == tuple(fallback[of] for of in ("name", "file", "line"))
 
 
 QUIET = """

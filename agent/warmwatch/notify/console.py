@@ -84,8 +84,8 @@ class Announcer:
         self._print(_warm)
 
     def compiled(self, kind: str, values: Mapping[str, Any]) -> None:
-        """A compilation ended: report it if it is a recompile."""
-        if "category" not in values:
+        """A compilation ended: report it if it is a recompile, and not one at the limit."""
+        if "category" not in values or "at_limit" in values:
             return
         self._recompiles += 1
         if self._recompiles < _MOST_RECOMPILES:

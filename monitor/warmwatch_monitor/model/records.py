@@ -162,7 +162,8 @@ class Compilation(CompileTarget, frozen=True, kw_only=True):
         another before: then this is a first compilation and no recompile.
         cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
         after_warm: the rank had been warm before. What compiles in the first warm-up is part of it.
-        evaluating: it was made within an evaluation, so between steps.
+        evaluating: it was made within an evaluation, so between steps. at_limit: its function had
+        reached the recompile limit: nothing was compiled.
         backward: CUDA graphs of the backward. new_sizes: input sizes that got CUDA graphs in it;
         recorded: graphs recorded in it; both ``None`` if unknown.
         cost: further costs.
@@ -180,6 +181,7 @@ class Compilation(CompileTarget, frozen=True, kw_only=True):
     cudagraph_skip: str | None = None
     after_warm: bool = False
     evaluating: bool = False
+    at_limit: bool = False
     backward: bool = False
     new_sizes: int | None = None
     recorded: int | None = None

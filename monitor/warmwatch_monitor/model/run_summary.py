@@ -80,8 +80,9 @@ class Compiled(CompileTarget, frozen=True, kw_only=True):
     """One compilation of a rank, or another compiler event of its journal.
 
     Attributes:
-        ended: when. seconds: how long. step: steps before it. id, cache, failure, evaluating: as
-        ``model.Compilation`` has them. code: hash of the function's code. phase_seconds: exclusive.
+        ended: when. seconds: how long. step: steps before it. id, cache, failure, evaluating,
+        at_limit: as ``model.Compilation`` has them. code: hash of the function's code.
+        phase_seconds: exclusive.
         ops: operators in the graph. kernels: compiled. slowest_kernels: with their seconds, which
         overlap: PyTorch compiles several at a time.
     """
@@ -93,6 +94,7 @@ class Compiled(CompileTarget, frozen=True, kw_only=True):
     kind: str = "other"
     code: str | None = None
     evaluating: bool = False
+    at_limit: bool = False
     cache: str | None = None
     failure: str | None = None
     phase_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -64,8 +64,8 @@ function recompiles(rank, of) {
     const remedy = varying.find((dim) => dim.name === one.name && dim.file === one.file && dim.line === one.line);
     const guarded = one.plain === null ? null : `Guard, in PyTorch's words: ${one.reason}`;
     return {
-      ...of, key: `${of.run} ${of.rank} ${one.id} ${one.kind}`, name: one.called, seconds: one.total_seconds ?? one.seconds,
-      plain: one.plain ?? one.reason, reason: guarded, remedy: remedy?.words ?? one.advice, where: placed(one), checked: checked(one),
+      ...of, key: `${of.run} ${of.rank} ${one.id} ${one.kind}`, name: one.called, seconds: one.at_limit ? null : one.total_seconds ?? one.seconds,
+      plain: `${one.at_limit ? "reached the recompile limit: " : ""}${one.plain ?? one.reason}`, reason: guarded, remedy: remedy?.words ?? one.advice, where: placed(one), checked: checked(one),
     };
   }).reverse();
 }

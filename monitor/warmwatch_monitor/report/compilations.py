@@ -193,6 +193,7 @@ def _group(
         advice=advice(category, kind, last.reason, dynamic=last.dynamic, after_warm=late > 0),
         often=often[0] if often else None,
         after_warm=late,
+        at_limit=sum(one.at_limit for one in times),
     )
 
 

@@ -43,6 +43,8 @@ class Priced(Struct, frozen=True, kw_only=True):
     """Whether all sizes are dynamic, or none; null: those that have changed."""
     evaluating: bool = False
     """Whether it was in an evaluation, so between steps."""
+    at_limit: bool = False
+    """Whether its function had reached the recompile limit: nothing was compiled."""
     reason: str | None = None
     """Why it was recompiled, in PyTorch's words; null for a first compilation."""
     plain: str | None = None
@@ -99,6 +101,8 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """What kept changing, in words; null if unknown."""
     after_warm: int = 0
     """How many of them came after the first warm-up."""
+    at_limit: int = 0
+    """How many of them reached the recompile limit: nothing was compiled."""
 
 
 class Function(Struct, frozen=True, kw_only=True):

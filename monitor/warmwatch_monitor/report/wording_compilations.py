@@ -54,15 +54,20 @@ def _failed(report: Report) -> Iterator[str]:
 
 
 def compilations(report: Report) -> str:
-    """``2 compilations, 1 forward and 1 backward``: one compiled function is often two."""
+    """``2 compilations, 1 forward and 1 backward``: one compiled function is often two.
+
+    A call at the recompile limit is one of PyTorch's records, but it compiled nothing.
+    """
     kinds = Counter(
         kind for function in report.functions for one in function.times for kind in one.kinds
     )
     forward, backward = kinds["forward"], kinds["backward"]
     words = counted(report.compilations or 0, "compilation")
-    if not backward or forward + backward != report.compilations:
-        return words  # the history has left some out, or there is nothing to explain
-    return f"{words}, {forward} forward and {backward} backward"
+    if backward and forward + backward == report.compilations:
+        words += f", {forward} forward and {backward} backward"
+    # else the history has left some out, or there is nothing to explain
+    refused = sum(one.at_limit for one in report.recompiled)
+    return words + (f"; {refused} of them compiled nothing, at the recompile limit" * bool(refused))
 
 
 def timeline(report: Report) -> Section | None:
@@ -122,7 +127,8 @@ def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
     named = called(one.name, one.file, one.line) + _from(one.callers)
     some = "all" if one.after_warm == one.count else f"{one.after_warm} of them"
     late = f", {some} after it was warm" if one.after_warm and one.count > 1 else ""
-    head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late})"
+    refused = f", {one.at_limit} at the recompile limit" if one.at_limit else ""
+    head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late}{refused})"
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")

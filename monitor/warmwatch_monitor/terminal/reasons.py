@@ -9,7 +9,7 @@ from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
 from warmwatch_monitor.output.states import place
 
-_BREAK = "graph break"
+_BREAK, _LIMIT = "graph break", "reached the recompile limit"
 _MOST = 3  # of each kind: all are in a report
 _LONGEST = 160
 _LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be another version's
@@ -122,7 +122,10 @@ def _recompiles(rank: Rank) -> Iterator[_Reason]:
             about = f" ({one['category']}){_what(one)}"
             seconds = one.get("total_seconds", one["seconds"])
             text = one.get("plain") or one["reason"]
-            yield _Reason("recompiled", about, text, one["advice"] or "", 1, seconds)
+            if one.get("at_limit"):  # nothing was compiled
+                yield _Reason(_LIMIT, about, text, one["advice"] or "", 1)
+            else:
+                yield _Reason("recompiled", about, text, one["advice"] or "", 1, seconds)
 
 
 def _what(one: dict[str, Any]) -> str:

@@ -179,6 +179,20 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
     assert ADVICE["shape"] in group.advice
 
 
+def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
+    """PyTorch has a record for it, which has no lookup in a cache."""
+    refused = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, cache=None, at_limit=True)
+    account = a.finished(compiled=(*a.TWICE, refused), answers={"compile.compilations": 5})
+    made = report(account)
+    (group,) = made.recompiled
+    assert (group.count, group.at_limit) == (2, 1)
+    words = " ".join(text(account).split())
+    both = "5 compilations, 3 forward and 2 backward; 1 of them compiled nothing, at the recompile"
+    assert both in words
+    assert ", 1 at the recompile limit)" in words
+    assert "recompile limit" not in " ".join(text(a.finished(compiled=a.TWICE)).split())
+
+
 def test_recompiles_with_the_same_remedy_have_one_remedy() -> None:
     apart = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, step=1202, evaluating=True)
     made = report(a.finished(compiled=(*a.TWICE, apart)))

@@ -275,6 +275,17 @@ def test_the_recompiles_of_all_runs_add_up_to_those_of_their_rows() -> None:
     assert output[-1].startswith("and 6 more recompiles: ")
 
 
+def test_a_call_at_the_recompile_limit_is_not_called_a_recompile() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    compile = answer["runs"][0]["ranks"][0]["compile"]
+    compile["last"] = [{**compile["last"][0], "at_limit": at} for at in (False, True)]
+    compile["recompiles"] = 2
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    limit, recompiled = (line for line in output if b.WHY in line)
+    assert limit.startswith("reached the recompile limit (shape), `forward`")
+    assert recompiled.startswith("recompiled in ")
+
+
 def test_graph_breaks_that_are_left_out_are_counted() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"]))
     compile = answer["runs"][0]["ranks"][0]["compile"]

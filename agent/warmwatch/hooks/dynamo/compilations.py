@@ -200,6 +200,9 @@ def entry(metrics: Any) -> dict[str, Any]:
         reason = None if reason is _ABSENT else str(reason)
         values["reason"] = reason or None
         values["category"] = category_of(reason or "")
+    # PyTorch names a frame once it compiles it, which it does not at the recompile limit.
+    if kind_of(metrics) == "forward" and getattr(metrics, "co_name", "") is None:
+        values["at_limit"] = True
     failure = getattr(metrics, "fail_type", None)
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
     if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:

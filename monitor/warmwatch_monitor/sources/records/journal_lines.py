@@ -67,6 +67,7 @@ def compilation(entry: Entry) -> Compilation:
         instance=_count(entry, "instance"),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
         evaluating=entry.get("evaluating") is True,
+        at_limit=entry.get("at_limit") is True,
         backward=entry.get("backward") is True,
         new_sizes=_count(entry, "new_sizes"),
         recorded=_count(entry, "recorded"),

@@ -98,6 +98,8 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """
     cache: str | None = None
     """`hit` or `miss`; null if no cache was used."""
+    at_limit: bool = False
+    """Whether its function had reached the recompile limit: nothing was compiled."""
     failure: str | None = None
     """Type of the exception if it failed, else null."""
     failure_reason: str | None = None
