@@ -36,8 +36,8 @@ _KERNEL = (
     r"^(?P<of>(?:dtype|alignment) of )?(?P<name>[\w.\[\]]+): "
     r"expected (?P<old>.+?), actual (?P<new>.+)$"
 )
-_SAME = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
-_ONE = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
+_IDENTITY_GUARD = r"___check_(?:obj|type)_id\((?P<name>[^,]+)|^(?P<other>[\w.\[\]'\"]+) is "
+_FIRST_NAME = r"^(?:type\()?(?P<name>[\w.\[\]'\"]+)"
 _OF_STACK = r"___stack\d+"  # values computed before a function's graph break
 _LONGEST = 120
 _LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse
@@ -51,7 +51,7 @@ _STATES = {
     "num_threads": "the number of threads changed",
     "torch_function": "the torch function mode changed",
 }
-_ABOUT = {
+_CHANGED = {
     "module_state": "`{}` of the module changed",
     "object_identity": "`{}` is another object",
     "python_value": "`{}` changed",
@@ -66,10 +66,10 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
     guard = _guard(first)
     if len(guard) > _LONGEST_GUARD:
         return None
-    if words := _size_now(guard, others):
+    if words := _outside_range_with_size(guard, others):
         return words if len(words) <= _LONGEST else None
-    readers = (_state, _type, _tensor, _kernel, _length, _keys, _lacks, _equal_sizes)
-    for read in (*readers, _size, _value, _object):
+    readers = (_state, _type, _tensor_mismatch, _kernel, _length, _keys, _lacks, _equal_sizes)
+    for read in (*readers, _outside_range, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
     return None
@@ -93,7 +93,7 @@ def _state(guard: str, category: str | None) -> str | None:
     )
 
 
-def _tensor(guard: str, category: str | None) -> str | None:
+def _tensor_mismatch(guard: str, category: str | None) -> str | None:
     found = re.search(_TENSOR, guard)
     if found is None:
         return None
@@ -180,7 +180,7 @@ def _length(guard: str, _category: str | None) -> str | None:
     return found and f"the length of `{found['name']}` is no longer {found['value']}"
 
 
-def _size(guard: str, category: str | None) -> str | None:
+def _outside_range(guard: str, category: str | None) -> str | None:
     if found := re.search(_SIZE, guard):
         of = "" if found["what"] == "size" else "stride of "
         compiled = f"what was compiled{_range(guard)}"
@@ -194,7 +194,7 @@ def _range(guard: str) -> str:
     return f" ({found['low']} to {found['high']})" if found else ""
 
 
-def _size_now(guard: str, others: list[str]) -> str | None:
+def _outside_range_with_size(guard: str, others: list[str]) -> str | None:
     """The size outside a range, which the guards of the other entries contain."""
     ranged = re.search(_SIZE, guard)
     if ranged is None or ranged["what"] != "size":
@@ -209,7 +209,7 @@ def _size_now(guard: str, others: list[str]) -> str | None:
             continue
         if (found["name"], dimension[1]) == (ranged["name"], ranged["dim"]):
             apart = values["new"] in ("0", "1") and re.match(_FROM_TWO, guard)
-            why = "which PyTorch compiles apart" if apart else outside
+            why = "which PyTorch compiles separately" if apart else outside
             return _size_sentence(found["name"], dimension[1], f"is {values['new']}, {why}")
     return None
 
@@ -232,14 +232,14 @@ def _value(guard: str, category: str | None) -> str | None:
 
 
 def _object(guard: str, category: str | None) -> str | None:
-    if category not in _ABOUT:
+    if category not in _CHANGED:
         return None
-    found = re.search(_SAME, guard)
+    found = re.search(_IDENTITY_GUARD, guard)
     name = (found["name"] or found["other"]) if found else None
     if name is None:
-        one = re.match(_ONE, guard)
+        one = re.match(_FIRST_NAME, guard)
         name = one["name"] if one else None
-    return _ABOUT[category].format(name.strip()) if name else None
+    return _CHANGED[category].format(name.strip()) if name else None
 
 
 def plain_break(reason: str) -> str | None:

@@ -119,7 +119,7 @@ def _who(who: tuple[str, int], series: RankSeries, attached: float | None) -> Wh
         launcher=series.info.get("launcher") or None,
         python=series.info.get("python") or None,
         torch=series.info.get("torch") or None,
-        gpus=tuple(sorted(series.gpus)),
+        reported_gpus=tuple(sorted(series.gpus)),
         **_collective(series),
     )
 

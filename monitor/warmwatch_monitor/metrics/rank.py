@@ -224,7 +224,8 @@ def _run_info(ranks: Ranks) -> Family:
 def _gpu_info(ranks: Ranks) -> Family:
     family = Family(name="warmwatch_rank_gpu", help="The GPUs of a rank.", type="info")
     for labels, view in ranks:
-        for gpu in view.gpus if view.living else ():  # a record can name any number of others
+        # a record can claim any GPU in `reported_gpus`
+        for gpu in view.gpus if view.living else ():
             family.add(Labels({**labels.values, "uuid": gpu.uuid}), 1)
     return family
 

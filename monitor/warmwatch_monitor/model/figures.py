@@ -171,7 +171,7 @@ class Who(Struct, frozen=True, kw_only=True):
         expected_ranks: how many of them have the agent; ``None`` if the user did not set it.
         attached_at: when the agent attached. attempt: restarts by the launcher, from 0.
         host, launcher, python, torch: as the agent found them.
-        gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
+        reported_gpus: uuids of its devices as CUDA spells them; empty until CUDA is up.
         collective_timeout_seconds: after which its collectives give up, the shortest of its process
         groups; collective_backend: of that one, such as ``nccl``.
     """
@@ -190,7 +190,7 @@ class Who(Struct, frozen=True, kw_only=True):
     launcher: str | None = None
     python: str | None = None
     torch: str | None = None
-    gpus: tuple[str, ...] = ()
+    reported_gpus: tuple[str, ...] = ()
     collective_timeout_seconds: float | None = None
     collective_backend: str | None = None
 

@@ -53,8 +53,8 @@ class RankView(Struct, frozen=True, kw_only=True):
     Attributes:
         figures, judgement: its figures, and the verdict from them.
         process: ``None`` if this host does not see it.
-        gpus: the readings of those of its devices that NVML lists here; ``figures.who.gpus`` has
-        the uuids of all devices that it reported. spending: ``None`` where no energy was measured.
+        gpus: the readings of those devices in ``figures.who.reported_gpus`` that NVML lists here.
+        spending: ``None`` where no energy was measured.
         reading: the record that it was made from, for state that spans polls;
         exports and views never read it, and a rank on another host has none.
         working_ns: when its process or its GPUs were last seen to work, 0 where they never were.
@@ -106,9 +106,9 @@ class RankView(Struct, frozen=True, kw_only=True):
     @property
     def gpu_uuids(self) -> tuple[str, ...]:
         """Its GPUs as NVML spells them, else as CUDA does."""
-        if len(self.gpus) == len(self.figures.who.gpus):
+        if len(self.gpus) == len(self.figures.who.reported_gpus):
             return tuple(gpu.uuid for gpu in self.gpus)
-        return self.figures.who.gpus
+        return self.figures.who.reported_gpus
 
     @property
     def utilization(self) -> Utilization | None:
@@ -116,7 +116,7 @@ class RankView(Struct, frozen=True, kw_only=True):
 
         A MIG device is a part of a GPU; its share of the peak is not known.
         """
-        if len(self.gpus) != len(self.figures.who.gpus):
+        if len(self.gpus) != len(self.figures.who.reported_gpus):
             return None
         from warmwatch_monitor.model.steps import utilization
 
@@ -134,7 +134,7 @@ class RankView(Struct, frozen=True, kw_only=True):
     @property
     def compile_gpu_seconds(self) -> float | None:
         """Compile time times the number of its GPUs; ``None`` if it reported no GPU."""
-        gpus = len(self.figures.who.gpus)
+        gpus = len(self.figures.who.reported_gpus)
         return self.figures.compile.seconds * gpus if gpus else None
 
     @property

@@ -101,7 +101,9 @@ class Assembly:
     ) -> Mapping[str, int]:
         """Count what is left out now. Increases since the last Snapshot add to the total."""
         views = [view for run in runs for view in run.ranks if view.living]
-        unknown = sum(max(0, len(view.figures.who.gpus) - len(view.gpus)) for view in views)
+        unknown = sum(
+            max(0, len(view.figures.who.reported_gpus) - len(view.gpus)) for view in views
+        )
         now = {**dict.fromkeys(LEFT_OUT, 0), **(found.left_out if found else {}), "gpus": unknown}
         self._left_out_total = {
             kind: self._left_out_total[kind] + max(0, count - self._left_out[kind])

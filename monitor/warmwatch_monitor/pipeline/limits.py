@@ -286,7 +286,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         cpus=view.process.cpus if view.process else None,
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
-        gpus=len(who.gpus),
+        gpus=len(who.reported_gpus),
         ranks=who.world_size or 1,
         cudagraphs="skipped" if compile.cudagraph_skips else graphs,
         mfu=view.utilization.ratio if view.utilization else None,

@@ -80,7 +80,7 @@ def who(header: Header, identity: Identity, owner: Owner | None = None) -> Who:
         launcher=identity.launcher or None,
         python=identity.python or None,
         torch=identity.torch or None,
-        gpus=identity.gpus[:GPUS_OF_A_RANK],
+        reported_gpus=identity.gpus[:GPUS_OF_A_RANK],
         collective_timeout_seconds=identity.collective_timeout,
         collective_backend=identity.collective_backend or None,
     )

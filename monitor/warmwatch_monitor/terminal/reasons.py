@@ -52,15 +52,15 @@ def reasons(
         *_lines(ordered, most, _recompiles, "recompiles", "recompile"),
         *_lines(ordered, most, _breaks, "graph_breaks", "graph break"),
     ]
-    last = {one.advice: at for at, (_, one) in enumerate(found) if one.advice}
+    last = {one.advice: at for at, (_, one) in enumerate(found) if one and one.advice}
     cost = dict.fromkeys(last, 0.0)
     for _, one in found:
-        if one.advice:
+        if one and one.advice:
             cost[one.advice] += one.seconds or 0.0
     shown = set(sorted(cost, key=lambda advice: -cost[advice])[:remedies])
     texts = [
         (words, one_line(one.advice, _LONGEST_ADVICE))
-        if one.advice in shown and last[one.advice] == at
+        if one and one.advice in shown and last[one.advice] == at
         else (words, "")
         for at, (words, one) in enumerate(found)
     ]
@@ -80,35 +80,37 @@ def _report_of(runs: Sequence[dict[str, Any]]) -> str:
 def _lines(
     runs: Sequence[dict[str, Any]],
     most: int,
-    of_rank: Callable[[Rank], Iterator[_Reason]],
+    reasons_of: Callable[[Rank], Iterator[_Reason]],
     total: str,
     what: str,
-) -> Iterator[tuple[str, _Reason]]:
-    """Each reason of a run once, with the times and seconds of the rank that has it most often."""
-    known: dict[tuple[str, ...], _Reason] = {}
-    more = 0
+) -> Iterator[tuple[str, _Reason | None]]:
+    """Each reason of a run once, with the times and seconds of the rank that has it most often.
+
+    The line that counts those left out has no reason.
+    """
+    of_all: dict[tuple[str, ...], _Reason] = {}
+    left_out = 0
     for run in runs:
-        unlisted = 0  # the answer holds the last ones of each rank only
+        not_in_answer = 0  # the answer holds the last ones of each rank only
         for rank in run["ranks"]:
-            of_it: dict[tuple[str, ...], _Reason] = {}
-            for one in of_rank(rank):
-                before = of_it.get(one.key)
-                of_it[one.key] = _both(before, one) if before else one
-            listed = sum(one.times for one in of_it.values())
-            unlisted = max(unlisted, (rank["compile"].get(total) or 0) - listed)
-            for key, one in of_it.items():
+            of_rank: dict[tuple[str, ...], _Reason] = {}
+            for one in reasons_of(rank):
+                same = of_rank.get(one.key)
+                of_rank[one.key] = _both(same, one) if same else one
+            in_answer = sum(one.times for one in of_rank.values())
+            not_in_answer = max(not_in_answer, (rank["compile"].get(total) or 0) - in_answer)
+            for key, one in of_rank.items():
                 of_run = (run["run"], *key)
-                first = known.setdefault(of_run, one)
-                known[of_run] = max(first, one, key=lambda reason: reason.times)
-        more += unlisted
-    every = list(known.items())
+                first = of_all.setdefault(of_run, one)
+                of_all[of_run] = max(first, one, key=lambda reason: reason.times)
+        left_out += not_in_answer
+    every = list(of_all.items())
     for (run_name, *_), one in every[:most]:
         whose = f"{run_name}: " if len(runs) > 1 else ""
         yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
-    more += sum(one.times for _, one in every[most:])
-    if every and more:
-        left = f"and {counted(more, f'more {what}')}: {_report_of(runs)} -v"
-        yield left, _Reason("", "", "", "", 0)
+    left_out += sum(one.times for _, one in every[most:])
+    if every and left_out:
+        yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)} -v", None
 
 
 def _both(one: _Reason, other: _Reason) -> _Reason:

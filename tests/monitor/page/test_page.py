@@ -22,6 +22,7 @@ from support.training_standin import training
 from support.values import replace
 from support.web import ask
 from warmwatch.shared.advice import ADVICE
+from warmwatch.shared.reasons import plain
 from warmwatch_monitor.api import page_files
 from warmwatch_monitor.api.page_files import FILES
 from warmwatch_monitor.model import RankView
@@ -511,7 +512,8 @@ def test_a_recompile_opens_its_guard_its_lines_and_its_remedy(
     with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
         page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
         opened = page.page.locator("#recompiles details")
-        assert re.search("dim 1 .*64.* 48", opened.locator("summary").inner_text())
+        sentence = str(plain(reason, "shape")).replace("`", "")
+        assert sentence in opened.locator("summary").inner_text()
         assert opened.locator("summary code").inner_text() == "tokens"
         assert not opened.locator("[data-f=reason]").is_visible()
         opened.locator("summary").click()
