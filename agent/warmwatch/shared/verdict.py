@@ -263,6 +263,16 @@ def open_since_ns(facts: Facts) -> int | None:
     return min(compile.active_since_ns, max(began, facts.steps.last_step_ns))
 
 
+def compiling_since_ns(facts: Facts) -> int | None:
+    """Since when a compiling rank compiles, with no step and only short pauses since.
+
+    Unlike its present work, that does not include the batches between two compilations of an
+    evaluation. Older agents do not store it.
+    """
+    opened = open_since_ns(facts)
+    return None if opened is None else max(opened, facts.compile.compiling_since_ns)
+
+
 def stall_after_ns(facts: Facts) -> int:
     """How long a rank that steps may be quiet before it counts as stalled."""
     median = int(STALL_MEDIANS * (facts.median_step_ns or 0))
@@ -439,7 +449,7 @@ def _living(facts: Facts, now_ns: int) -> Judgement:
     steps, compile = facts.steps, facts.compile
     if compile.active_since_ns:
         state = State.RECOMPILING if compile.warmups else State.COMPILING
-        since = compile.episode_began_ns if compile.warmups else open_since_ns(facts)
+        since = compile.episode_began_ns if compile.warmups else compiling_since_ns(facts)
         phase = PHASES[compile.active_phase - 1] if compile.active_phase else None
         return Judgement(state=state, since_ns=since, compiling=True, phase=phase)
     warm_by = _warm_by(facts, now_ns)

@@ -71,7 +71,8 @@ def figures(
             compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
             stall_limit_seconds=series.value("stall_limit_seconds"),
             batch_quiet_seconds=_ago(series.value("last_batch_timestamp_seconds"), epoch),
-            open_seconds=_open_seconds(series, judgement, stepped, epoch),
+            open_seconds=(opened := _open_seconds(series, judgement, stepped, epoch)),
+            compiling_seconds=opened,
             compile_limit_seconds=series.value("compile_limit_seconds"),
             last_step_age_seconds=series.value("last_step_age_seconds"),
         ),
@@ -208,7 +209,7 @@ def _warmups(series: RankSeries, judgement: Judgement) -> Warmups:
 def _open_seconds(
     series: RankSeries, judgement: Judgement, stepped: float | None, epoch: float
 ) -> float | None:
-    """Like ``open_since_ns`` of the verdict; a compiling state began with its warm-up."""
+    """Like ``compiling_since_ns`` of the verdict, as far as it is known: of a compiling state."""
     began = series.value("state_start_timestamp_seconds")
     active = series.value("compile_start_timestamp_seconds")
     if not judgement.compiling or began is None or active is None:

@@ -82,6 +82,7 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
+        compiling_seconds=_ago(verdict.compiling_since_ns(facts), now_ns),
         compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
         compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
         last_step_age_seconds=_ago(stepped, max(now_ns, stepped)),

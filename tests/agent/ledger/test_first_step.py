@@ -40,6 +40,19 @@ def test_an_evaluation_before_it_is_no_part_of_step_1(evaluations: int) -> None:
     assert first(rank) == (11, 20 * evaluations)
 
 
+@pytest.mark.parametrize(("pause", "since"), [(0.5, 0.0), (3.6, 23.6)])
+def test_a_short_pause_is_part_of_the_time_for_which_it_compiles(
+    pause: float, since: float
+) -> None:
+    """The forward runs before its backward compiles; an evaluation runs all its batches."""
+    rank = Rank()
+    began = rank.now
+    compile(rank, 20)
+    rank.wait(pause)
+    rank.ledger.begin("dynamo")
+    assert (rank.slot().compile.compiling_since_ns - began) / 1e9 == since
+
+
 def test_it_begins_with_the_end_of_the_evaluation_if_nothing_compiles_after_it() -> None:
     rank = Rank()
     evaluate(rank, 20)

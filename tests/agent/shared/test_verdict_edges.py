@@ -220,6 +220,15 @@ def test_a_rank_compiles_since_its_warm_up_or_its_last_step(
     assert verdict.open_since_ns(rank) == since
 
 
+@pytest.mark.parametrize(("stepped", "since"), [(0, 40), (45, 45)])
+def test_a_compiling_state_begins_after_a_long_pause_in_its_warm_up(
+    stepped: int, since: int
+) -> None:
+    counts = compiled(active_since_ns=50, episode_began_ns=10, compiling_since_ns=40, warmups=0)
+    rank = facts(compile=counts, steps=StepCounts(steps=9, last_step_ns=stepped))
+    assert judge(rank, AT).since_ns == verdict.compiling_since_ns(rank) == since
+
+
 @pytest.mark.parametrize(("clean_after", "warm"), [(20 - K, True), (20 - K + 1, False)])
 def test_warm_needs_k_clean_steps(clean_after: int, warm: bool) -> None:
     assert judge(facts(compile=compiled(clean_after=clean_after)), AT).warm is warm

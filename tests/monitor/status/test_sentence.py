@@ -141,6 +141,13 @@ FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", 
 BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile")}
 
 
+def test_the_duration_does_not_include_what_ran_between_two_compilations() -> None:
+    counts = replace(b.COMPILING.compile, active_since_ns=b.ago(0.3), compiling_since_ns=b.ago(0.3))
+    assert summary(b.snapshot(b.view(replace(b.COMPILING, compile=counts)))) == (
+        "gpt2: compiling for 300 ms (inductor)"
+    )
+
+
 def test_the_duration_continues_into_the_backward_and_names_it() -> None:
     counts = replace(b.COMPILING.compile, active_since_ns=b.ago(2))
     slot = replace(b.COMPILING, compile=counts)

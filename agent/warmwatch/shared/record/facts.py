@@ -186,6 +186,8 @@ class CompileCounts(NamedTuple):
             another module before.
         before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
             if that step is not marked.
+        compiling_since_ns: begin of the activity in progress, or of the first one before it with
+            only short pauses between, as a backward is compiled after its forward has run.
     """
 
     begun: int = 0
@@ -277,6 +279,7 @@ class CompileCounts(NamedTuple):
     requested_at: int = 0
     clean_sum_before_ns: int = 0
     before_first_step_ns: int = 0
+    compiling_since_ns: int = 0
 
 
 class Identity(NamedTuple):

@@ -96,7 +96,7 @@ def _other(known: Estimate) -> str:
 
 def _clock(known: Estimate, figures: Figures) -> str:
     """What the estimate covers, if it is not the time at the start of the sentence."""
-    shown = figures.progress.open_seconds
+    shown = figures.progress.compiling_seconds
     if shown is None:
         return ""
     if known.of == "warmup":

@@ -78,11 +78,12 @@ def leads_with(view: RankView) -> str:
 def elapsed(view: RankView) -> str:
     """How long it has been compiling, and in which phase: ``43 s (inductor)``.
 
+    It includes short pauses, and no step.
     For a compilation that takes too long it is the time of that compilation alone.
     """
     phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
     activity, progress = view.figures.compile.open, view.figures.progress
-    seconds = progress.open_seconds
+    seconds = progress.compiling_seconds
     if activity and (seconds is None or "long_compile" in view.judgement.conditions):
         seconds = activity.seconds
     return duration(seconds or 0.0) + phase
@@ -100,7 +101,7 @@ def _compiling(view: RankView) -> StateText:
 
 
 def _at_work(verb: str, view: RankView) -> StateText:
-    """The time is of the whole step; a later part of the step is introduced by ``now``."""
+    """The time may be of several compilations; a later one of them is introduced by ``now``."""
     now, far = view.figures.log.underway, _how_far(view)
     if now is not None and now.backward:
         return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", _why(now)
@@ -123,7 +124,7 @@ def _backward_of(of: Underway) -> str:
 
 def _is_later(view: RankView) -> bool:
     """Whether the time in the sentence began before the activity in progress."""
-    activity, whole = view.figures.compile.open, view.figures.progress.open_seconds
+    activity, whole = view.figures.compile.open, view.figures.progress.compiling_seconds
     alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
     return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)
 
