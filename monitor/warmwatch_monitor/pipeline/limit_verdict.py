@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import LimitedBy
 from warmwatch_monitor.model.machine import HARMLESS, LOW_POWER_RATIO
 from warmwatch_monitor.published import USED_BY_OTHERS
@@ -196,7 +197,8 @@ def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:
 def _cores(load: Load) -> str:
     used = load.cpu or 0.0
     amount = f"{used:.1f}" if used >= _TENTH else f"{used:.2f}"
-    return f"the process uses {amount} {f'of {load.cpus} CPUs' if load.cpus else 'cores'}"
+    whole = f"of {counted(load.cpus, 'CPU')}" if load.cpus else "cores"
+    return f"the process uses {amount} {whole}"
 
 
 def _host(load: Load, gaps: float) -> LimitedBy:

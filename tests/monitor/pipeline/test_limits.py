@@ -157,13 +157,13 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
 
 
 def test_a_lack_of_cpus_is_shown_without_a_gpu() -> None:
-    found = limited_by(Load(queued=0.8, evaluating=0.25, cpu=0.04, cpus=2, crowded=4.25))
+    found = limited_by(Load(queued=0.8, evaluating=0.25, cpu=0.04, cpus=1, crowded=4.25))
     assert found is not None
     assert (found.verdict, found.share) == ("shared", pytest.approx(0.6))
     assert found.evidence == (
         "its main thread waits for a CPU 80 % of the time",
         "4.2 runnable threads for each CPU",
-        "the process uses 0.04 of 2 CPUs",
+        "the process uses 0.04 of 1 CPU",
     )
 
 
