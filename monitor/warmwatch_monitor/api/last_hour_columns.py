@@ -30,6 +30,7 @@ from warmwatch_monitor.status.schema.events import (
     SampledRun,
     SampleEvent,
 )
+from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.run import run_answer
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -114,6 +115,8 @@ def _present(view: RankView) -> SampledRank:
         since=figures.progress.state_since,
         left_seconds=_left(view),
         steps=figures.steps.count,
+        clean_steps=judgement.clean_steps,
+        evidence=evidence(view),
         step_seconds=figures.steps.last_seconds,
         a_step_seconds=figures.steps.length,
         last_step_age_seconds=figures.progress.last_step_age_seconds,

@@ -114,7 +114,7 @@ def doctor(
         _write_report(issue_report(*checked, answer, settings.address.host), place)
         return
     findings: list[Finding] = []
-    checks, interrupted = _checks(settings, command, check_hooks=check_hooks)
+    checks, interrupted = _checks(settings, command, check_hooks=check_hooks, counts=not is_json)
     for finding in checks:
         findings.append(finding)
         if not is_json:
@@ -128,7 +128,7 @@ def doctor(
 
 
 def _checks(
-    settings: Settings, command: tuple[str, ...], *, check_hooks: bool
+    settings: Settings, command: tuple[str, ...], *, check_hooks: bool, counts: bool
 ) -> tuple[Iterable[Finding], int]:
     """The findings, and the exit code if a signal interrupted the checks, else 0."""
     if command:
@@ -136,7 +136,7 @@ def _checks(
 
         finding, interrupted = guard_checks(command)
         return [finding], interrupted
-    return hooks(os.environ) if check_hooks else _installation(settings), 0
+    return hooks(os.environ, counts=counts) if check_hooks else _installation(settings), 0
 
 
 def _installation(settings: Settings) -> list[Finding]:

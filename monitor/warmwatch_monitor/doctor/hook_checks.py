@@ -17,7 +17,8 @@ from warmwatch_monitor.doctor.checks import Finding, Mark
 
 _PROGRAM = ("-m", "warmwatch.testing.hook_check")
 _SECONDS = 600.0
-_MARKS = {"ok": Mark.FINE, "in place": Mark.FINE, "skipped": Mark.NOTE}
+_IN_PLACE = "in place"
+_MARKS = {"ok": Mark.FINE, _IN_PLACE: Mark.FINE, "skipped": Mark.NOTE}
 _ADVICE = {
     "absent": "renamed in this PyTorch: its figures are absent; report it with the version",
     "not checked": "the check, or PyTorch itself, fails with this version: report it",
@@ -25,8 +26,11 @@ _ADVICE = {
 }
 
 
-def hooks(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """One finding for each hook as soon as it is known, and one if the check cannot run."""
+def hooks(environ: Mapping[str, str], *, counts: bool = False) -> Iterator[Finding]:
+    """One finding for each hook as soon as it is known, and one if the check cannot run.
+
+    ``counts``: the hooks that are in place but not compared share one finding, the last.
+    """
     with tempfile.TemporaryDirectory(prefix="warmwatch-hooks-") as place:
         ours = {"WARMWATCH_DIR": place, "WARMWATCH_STATE": "off", "WARMWATCH_SAY": "0"}
         caches = {"TORCHINDUCTOR_CACHE_DIR": place, "TRITON_CACHE_DIR": place}
@@ -41,24 +45,30 @@ def hooks(environ: Mapping[str, str]) -> Iterator[Finding]:
                 stderr=errors,
                 text=True,
             )
-            yield from _findings(process, errors)
+            yield from _findings(process, errors, counts=counts)
 
 
-def _findings(process: subprocess.Popen[str], errors: TextIO) -> Iterator[Finding]:
+def _findings(process: subprocess.Popen[str], errors: TextIO, *, counts: bool) -> Iterator[Finding]:
     timeout = threading.Timer(_SECONDS, process.kill)
     timeout.daemon = True
     timeout.start()
-    found = False
+    found, in_place = False, 0
     try:
         with process:
             for line in process.stdout or ():
                 if line.startswith("{"):
-                    found = True
-                    yield _finding(line)
+                    found, report = True, json.loads(line)
+                    if counts and report["result"] == _IN_PLACE:
+                        in_place += 1
+                    else:
+                        yield _finding(report)
         timed_out = not timeout.is_alive()
     finally:
         timeout.cancel()
         process.kill()
+    if in_place:
+        what = f"{in_place} more {_IN_PLACE}: none of their figures was compared"
+        yield Finding(mark=Mark.FINE, what=f"hooks: {what}")
     if process.returncode not in (0, 1) or not found:
         errors.seek(0)
         last = (errors.read().strip().splitlines() or ["no output"])[-1]
@@ -69,8 +79,7 @@ def _findings(process: subprocess.Popen[str], errors: TextIO) -> Iterator[Findin
         yield Finding(mark=Mark.TROUBLE, what=what, advice=last)
 
 
-def _finding(line: str) -> Finding:
-    report = json.loads(line)
+def _finding(report: Mapping[str, str]) -> Finding:
     result = str(report["result"])
     return Finding(
         mark=_MARKS.get(result, Mark.TROUBLE),

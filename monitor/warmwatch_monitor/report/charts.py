@@ -7,7 +7,7 @@ of the width and texts have a fixed size, so that a chart fits a phone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import floor, log10
+from math import floor, inf, log10
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -249,7 +249,8 @@ def _plot(
     """``shown``: the begin of the axis and its seconds."""
     if column not in seen.columns:
         return None
-    known = [value for curve in _curves(seen, column) for _, value in curve]
+    curves = list(_curves(seen, column, max((ended for _, ended in before), default=-inf)))
+    known = [value for curve in curves for _, value in curve]
     if len(known) < 2 or not max(known):
         return None
     (begin, seconds), top = shown, round_up(float(max(known)))
@@ -281,15 +282,15 @@ def _plot(
     for from_epoch, until_epoch, phase in strips:
         x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
         parts.append(_bar(x, 0, wide, _STRIP, phase, f"compiling, {phase}"))
-    curves = [
+    polylines = [
         Markup('<polyline class="curve" points="{}"/>').format(
             " ".join(f"{(x - begin) * scale:.2f},{_PLOT - y * high:.1f}" for x, y in curve)
         )
-        for curve in _curves(seen, column)
+        for curve in curves
     ]
     drawn = Markup(
         '<svg viewBox="0 0 100 {}" preserveAspectRatio="none" width="100%" height="{}">{}</svg>'
-    ).format(_PLOT, _PLOT, Markup("\n").join(curves))
+    ).format(_PLOT, _PLOT, Markup("\n").join(polylines))
     parts = [*labels, *parts, drawn, *_axis(seconds, _PLOT)]
     return _svg(_PLOT + 24, str(escape(name)), parts, "plot")
 
@@ -338,14 +339,20 @@ def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float
     return joined
 
 
-def _curves(seen: Samples, column: str) -> Iterator[list[tuple[float, float]]]:
-    """Continuous pieces without gaps."""
+def _curves(seen: Samples, column: str, compiled_at: float) -> Iterator[list[tuple[float, float]]]:
+    """Continuous pieces without gaps; without steps during which something compiled.
+
+    ``compiled_at``: the end of the last compilation before the samples.
+    """
     stretch: list[tuple[float, float]] = []
     values = seen.columns[column]
-    # a step with compile activity does not show the speed
     phases = seen.columns.get("phase") if column == "step_seconds" else None
     for at, value, phase in zip(seen.epochs, values, phases or [None] * len(values), strict=True):
-        known = float(value) if isinstance(value, int | float) and phase is None else None
+        known = float(value) if isinstance(value, int | float) else None
+        if phases:
+            compiled_at = at if phase is not None else compiled_at
+            # a step often ends a sample after its compilation
+            known = known if known is not None and at - known >= compiled_at else None
         if stretch and (known is None or at - stretch[-1][0] > _GAP_ROWS * seen.seconds):
             yield stretch
             stretch = []

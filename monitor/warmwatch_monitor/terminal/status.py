@@ -64,6 +64,7 @@ class View(NamedTuple):
     """Which of its views ``status`` shows.
 
     ``watch``: the seconds between two answers, if it redraws. ``ended``: include ended runs.
+    ``named``: RUN was given.
     """
 
     as_json: bool
@@ -72,6 +73,7 @@ class View(NamedTuple):
     every_rank: bool
     by_function: bool
     misses: bool
+    named: bool
 
 
 @click.command(help=_HELP)
@@ -118,8 +120,10 @@ def status(
 ) -> None:
     """The command; its help is ``_HELP``."""
     run, seconds = _watched(run, watch)
-    view = View(watch=seconds, **{name: more.pop(name) for name in View._fields if name in more})
-    view = view._replace(ended=view.ended or run is not None)
+    named = run is not None
+    options_of_view = {name: more.pop(name) for name in View._fields if name in more}
+    view = View(watch=seconds, named=named, **options_of_view)
+    view = view._replace(ended=view.ended or named)
     _refuse_two_views(view)
     if view.misses:
         ctx.exit(_misses(run, address or prometheus, dir))
@@ -188,7 +192,7 @@ def _watch(query: Callable[[], Answer], view: View) -> Answer | None:
     assert view.watch is not None
 
     def shown(answer: Answer) -> str:
-        return picture(answer, every_rank=view.every_rank, ended=view.ended)
+        return drawn(answer, view)
 
     return watch(query, shown, view.watch)
 
@@ -200,7 +204,7 @@ def _show(answer: Answer, view: View, dir: str | None) -> Answer:
 
         say(json.dumps(answer, indent=2))
     else:
-        draw(picture(answer, every_rank=view.every_rank, ended=view.ended))
+        draw(drawn(answer, view))
         shown, _ = _split(answer, ended=view.ended)
         if view.by_function and shown["runs"]:
             from warmwatch_monitor.terminal.functions import functions
@@ -291,8 +295,18 @@ def _ago(epoch: float, now: float) -> str:
     return f" {duration(max(0.0, now - epoch))} ago" if epoch else ""
 
 
-def picture(answer: Answer, *, every_rank: bool = False, ended: bool = True) -> str:
-    """The sentence, the table and the reasons, formatted for this output."""
+def drawn(answer: Answer, view: View) -> str:
+    """The answer as ``view`` shows it."""
+    return picture(answer, every_rank=view.every_rank, ended=view.ended, unattached=not view.named)
+
+
+def picture(
+    answer: Answer, *, every_rank: bool = False, ended: bool = True, unattached: bool = True
+) -> str:
+    """The sentence, the table and the reasons, formatted for this output.
+
+    ``unattached``: also trainings without the agent; of a named run they say nothing.
+    """
     shown, left = _split(plain(answer), ended=ended)
     text_lines = lines(
         shown,
@@ -302,7 +316,7 @@ def picture(answer: Answer, *, every_rank: bool = False, ended: bool = True) -> 
         colour=has_colour(),
         every_rank=every_rank,
     )
-    for training in shown.get("observed", ()):
+    for training in shown.get("observed", ()) if unattached else ():
         if not (shown["runs"] and _rests(training)):
             words = f"without the agent: {outside(training)}"
             text_lines += wrapped(words, width() if is_terminal() else None)

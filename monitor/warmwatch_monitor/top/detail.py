@@ -292,12 +292,16 @@ def _gpus(shown: Shown) -> list[Text]:
 
 
 # the rank's line shows it; samples renew that line, but not the evidence
+_LIMITED = "limited by "
 _IN_PROGRESS = "compile activity in progress for "
 
 
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
-    """The run's details and the evidence, without duplicates."""
-    for words in dict.fromkeys((*run.get("details", ()), *rank["evidence"])):
+    """The run's details and the evidence, without duplicates: a rank's own limit is enough."""
+    details = run.get("details", ())
+    if any(words.startswith(_LIMITED) for words in rank["evidence"]):
+        details = [words for words in details if not words.startswith(_LIMITED)]
+    for words in dict.fromkeys((*details, *rank["evidence"])):
         if not words.startswith(_IN_PROGRESS):
             yield words
 

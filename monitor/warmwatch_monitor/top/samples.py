@@ -71,6 +71,7 @@ def _rank(rank: Answer, now: Answer | None) -> Answer:
     return {
         **rank,
         "steps": now["steps"],
+        **{name: now[name] for name in ("clean_steps", "evidence") if name in now},
         "step_seconds": {**rank["step_seconds"], **steps},
         "last_step_age_seconds": now.get("last_step_age_seconds"),  # an older daemon sends none
         "compile": {**rank["compile"], **compile},

@@ -249,6 +249,27 @@ def test_a_shared_record_directory_gets_advice_unless_it_is_its_own_file_system(
     assert not list(checks._shared_file_systems(["/dev/shm", str(tmp_path / "none")]))
 
 
+REPORTS = """
+import json
+for hook, result in [("callbacks", "ok"), ("locks", "in place"), ("cells", "in place")]:
+    print(json.dumps({"hook": hook, "result": result, "words": "its words"}))
+"""
+
+
+def test_hooks_that_are_in_place_but_not_compared_share_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("warmwatch_monitor.doctor.hook_checks._PROGRAM", ("-c", REPORTS))
+    shown = CliRunner().invoke(cli, ["doctor", "--hooks"])
+    assert shown.output.splitlines() == [
+        "ok    hook callbacks: ok: its words",
+        "ok    hooks: 2 more in place: none of their figures was compared",
+        "no problem found",
+    ]
+    listed = json.loads(CliRunner().invoke(cli, ["doctor", "--hooks", "--json"]).output)
+    assert len(listed["findings"]) == 3, "programs get each hook"
+
+
 class TestReportForAnIssue:
     """``doctor --report``: shown first, written only with consent, without the user's names."""
 
@@ -257,7 +278,9 @@ class TestReportForAnIssue:
     @pytest.fixture(autouse=True)
     def no_hooks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         finding = checks.Finding(mark=checks.Mark.TROUBLE, what="hook events: absent: no listener")
-        monkeypatch.setattr("warmwatch_monitor.doctor.command.hooks", lambda _environ: [finding])
+        monkeypatch.setattr(
+            "warmwatch_monitor.doctor.command.hooks", lambda _environ, **_: [finding]
+        )
         monkeypatch.setattr(metadata, "version", lambda _name: "1.2.3")
 
     def report(

@@ -517,6 +517,16 @@ def test_steps_and_compile_time_are_on_one_axis_and_no_line_crosses_a_compilatio
     assert (plain.count('class="compiles"'), page_of.count('class="compiles"')) == (0, 1)
 
 
+def test_the_chart_of_steps_has_the_scale_of_steps_without_compilation() -> None:
+    """The first step holds the compilation, and ends a sample after it."""
+    seen = a.steps()
+    lengths = (None,) * 5 + (5.4,) + (0.036,) * 54
+    phases = ("inductor",) * 5 + (None,) * 55
+    columns = {**seen.columns, "step_seconds": lengths, "phase": phases}
+    drawn = whole_html(a.finished(compiled=(), samples=replace(seen, columns=columns)))
+    assert re.findall(r'text-anchor="end">([\d.]+ m?s)</text>', drawn)[0] == "40 ms"
+
+
 def test_no_line_of_steps_crosses_the_time_without_a_daemon() -> None:
     seen = a.steps()
     later = tuple(at + (100 if row >= 10 else 0) for row, at in enumerate(seen.epochs))

@@ -502,6 +502,18 @@ def test_the_panes_below_the_plots_are_apart_by_one_line() -> None:
     assert not any(not line.plain for line in PANES["recompiles"](shown))
 
 
+def test_a_rank_whose_own_limit_is_known_has_no_line_of_the_runs_limit() -> None:
+    answer = answer_of(*ranks(1))
+    answer["runs"][0]["details"] = ["limited by input: 61 % of the time, in 3 of 4 ranks"]
+    (rank,) = answer["runs"][0]["ranks"]
+    for evidence in (["limited by input: 58 % of the time"], []):
+        rank["evidence"] = evidence
+        (entry,) = listing(answer, 0.0, 160).entries
+        shown = Shown(answer, entry, History(), Window(0.0, 1.0), 160, 60)
+        limits = [line.plain for line in PANES["evidence"](shown) if "limited" in line.plain]
+        assert limits == (evidence or answer["runs"][0]["details"])
+
+
 def test_below_the_plots_is_only_what_does_not_stand_above() -> None:
     answer = answer_of(*ranks(1))
     long = "step 4402 came after 3.6 s, 40 ms are usual: 1.5 s of it went to an evaluating"

@@ -43,8 +43,14 @@ def answer_and_sample(
 
 
 def stepped(view: RankView, steps: int) -> RankView:
-    figures = replace(view.figures, steps=replace(view.figures.steps, count=steps))
-    return replace(view, figures=figures)
+    """``view`` at this step, with as many clean steps more."""
+    counted = view.figures.steps
+    clean = view.judgement.clean_steps + steps - counted.count
+    return replace(
+        view,
+        figures=replace(view.figures, steps=replace(counted, count=steps)),
+        judgement=replace(view.judgement, clean_steps=clean),
+    )
 
 
 def test_a_sample_brings_an_answer_to_its_moment() -> None:

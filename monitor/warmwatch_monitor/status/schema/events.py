@@ -210,6 +210,10 @@ class SampledRank(Struct, frozen=True, kw_only=True):
     """`compile.estimate.left_seconds` of `/status`; null without an estimate."""
     steps: int
     """Steps so far."""
+    clean_steps: int = 0
+    """As in `/status`."""
+    evidence: list[str] = []
+    """As in `/status`."""
     step_seconds: Seconds | None = None
     """Length of the last step."""
     a_step_seconds: Seconds | None = None
