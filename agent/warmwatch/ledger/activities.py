@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from warmwatch.hooks.phases import is_preparation, phase_of
-from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, paused_ns
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
 from warmwatch.shared.record import PHASES
@@ -38,6 +38,7 @@ class Activities:
         self._background_since: dict[int, int] = {}
         self._thread_ended = False  # whether the activity in progress has ended on one thread
         self._opened_episode = False  # the activity in progress reopened a warm rank
+        self._paused = 0  # time of pauses when the last activity ended
 
     def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         block = self._block
@@ -127,7 +128,7 @@ class Activities:
             return  # a part of it ended in this step, which may have waited for it
         block[AT["background"]] += 1
         block[AT["ended"]] = block[AT["begun"]]
-        self._nothing_active()
+        self._nothing_active(now)
         if self._opened_episode:
             block[AT["episode_began_ns"]] = block[AT["episode_began_steps"]] = 0
         values = {"activity": block[AT["begun"]], "background": True}
@@ -145,7 +146,7 @@ class Activities:
             block[AT["ended"]] = block[AT["begun"]]
             took = now - block[_SINCE]
             block[AT["longest_activity_ns"]] = max(block[AT["longest_activity_ns"]], took)
-            self._nothing_active()
+            self._nothing_active(now)
             block[AT["last_end_ns"]] = now
             self._state.at_end(now)
             values = {"activity": block[AT["begun"]], "phase_ns": self._phase_ns()}
@@ -175,13 +176,20 @@ class Activities:
         block[AT["progress_total"]] = total * under_way
         self._store.publish(block)
 
-    def _nothing_active(self) -> None:
+    def _nothing_active(self, now: int) -> None:
+        self._paused = paused_ns(self._block, now)
         for name in ("active_since_ns", "progress_of", "progress_done", "progress_total"):
             self._block[AT[name]] = 0
 
     def _gap(self, now: int) -> None:
-        """Count the time since the last activity, if it may be part of the same warm-up."""
+        """Count the time since the last activity, if it may be part of the same warm-up, and the
+        pauses in it.
+        """
         block = self._block
+        if not block[AT["begun"]]:
+            block[AT["paused_before_ns"]] = paused_ns(block, now)
+        elif not block[AT["warmups"]]:
+            block[AT["paused_warmup_ns"]] += max(0, paused_ns(block, now) - self._paused)
         gap = now - block[AT["last_end_ns"]] if block[AT["last_end_ns"]] else 0
         if block[AT["longest_gap_ns"]] < gap <= _WARM_UP_GAPS * block[AT["quiet_ns"]]:
             block[AT["longest_gap_ns"]] = gap

@@ -96,6 +96,12 @@ class FirstStep:
             self._block[AT["before_first_step_ns"]] = sum(self._block[_PHASES])
 
 
+def paused_ns(block: array[int], now: int) -> int:
+    """Time of saves and evaluations so far, those in progress included."""
+    begun = [since for name in ("saving", "evaluating") if (since := block[AT[f"{name}_since_ns"]])]
+    return block[AT["saving_ns"]] + block[AT["evaluating_ns"]] + sum(max(0, now - t) for t in begun)
+
+
 _MOST_BREAKS = 100  # reasons that are reported: some contain a place each
 _MOST_BREAK_LINES = 1_000  # a function that is compiled again breaks again
 _SKIPS = "cudagraph_skips"

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, paused_ns
 from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
@@ -67,6 +67,8 @@ class IrregularSteps:
         block = self._block
         block[AT["first_step_ns"]] = now
         block[AT["first_duration_ns"]] = duration
+        if not block[AT["begun"]]:
+            block[AT["paused_before_ns"]] = paused_ns(block, now)
         settled = block[AT["settled"]] == block[AT["begun"]] + 1
         if not baseline and not settled:  # the warm-up begins after a baseline
             block[AT["episode_began_ns"]] = block[AT["episode_began_ns"]] or now

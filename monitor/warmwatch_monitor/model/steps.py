@@ -270,6 +270,9 @@ class Pauses(Struct, frozen=True, kw_only=True):
         ``None`` if there is none; saving_for_seconds: since then. evaluating_*: the same for
         evaluations, and evaluations: how many have ended; ``None`` until one was reported.
         evaluation_batch_seconds: their length per batch, without those that compiled.
+        before_seconds: saves and evaluations before the first compile activity, or before the end
+        of step 1 if that came earlier. warmup_seconds: those between the compile activities of the
+        first warm-up.
         between_cells_since: when the last cell of its notebook ended, ``None`` where one runs;
         between_cells_for_seconds: since then.
     """
@@ -282,5 +285,7 @@ class Pauses(Struct, frozen=True, kw_only=True):
     evaluating_for_seconds: float | None = None
     evaluations: int | None = None
     evaluation_batch_seconds: float | None = None
+    before_seconds: float | None = None
+    warmup_seconds: float | None = None
     between_cells_since: float | None = None
     between_cells_for_seconds: float | None = None

@@ -138,6 +138,8 @@ def _pauses(pauses: Pauses, reading: RecordReading, judgement: Judgement, now_ns
         evaluating_for_seconds=open_ns(evaluation) / 1e9 if evaluation and living else None,
         evaluations=counts.evaluations if reported else None,
         evaluation_batch_seconds=pauses.evaluation_batch_seconds,
+        before_seconds=pauses.before_seconds,
+        warmup_seconds=pauses.warmup_seconds,
         between_cells_since=epoch(slot.header, cells) if living else None,
         between_cells_for_seconds=open_ns(cells) / 1e9 if cells and living else None,
     )

@@ -222,6 +222,8 @@ def pauses_of(slot: Slot) -> Pauses:
             if counts.evaluation_batches
             else None
         ),
+        before_seconds=counts.paused_before_ns / 1e9,
+        warmup_seconds=counts.paused_warmup_ns / 1e9,
     )
 
 

@@ -1,7 +1,8 @@
 """Where the time of a rank went: shares that add up to it. Pure.
 
 Steps and compile time are measured separately and never overlap. Other reported times are cut to
-the rest, most certain first; what remains is not known. Frameworks or the user report evaluations
+the rest, most certain first; what remains is not known. Saves and evaluations within the first
+warm-up, or before it, are no part of its share. Frameworks or the user report evaluations
 and saves; compile time within an evaluation counts as compile time.
 """
 
@@ -74,6 +75,7 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
         ),
         untold=untold,
         evaluation_compile_seconds=min(within, pauses.get("evaluation_seconds") or 0.0),
+        warmup_pause_seconds=_in_warmup(pauses) if rank["warmup"].get("first") else 0.0,
     )
 
 
@@ -96,8 +98,8 @@ def _shares(
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)
     # warm-up time without compilation: steps and other work
-    rest = left.take(first["seconds"] - compiling if first else 0.0)
-    before = left.take(_before(rank, compiled))
+    rest = left.take(first["seconds"] - compiling - _in_warmup(pauses) if first else 0.0)
+    before = left.take((_before(rank, compiled) or 0.0) - (pauses.get("before_seconds") or 0.0))
     in_steps = _Left(stepping)
     gaps = in_steps.take(_unexplained(rank.get("long_steps") or ()))
     data = in_steps.take(pauses.get("data_seconds"))
@@ -113,6 +115,10 @@ def _shares(
         SAVING: saving,
         NOTHING: left.seconds,
     }
+
+
+def _in_warmup(pauses: Mapping[str, Any]) -> float:
+    return pauses.get("warmup_seconds") or 0.0
 
 
 def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:

@@ -150,6 +150,9 @@ class Goodput(Struct, frozen=True, kw_only=True):
     """Parts that nothing reported; their time is in `unaccounted` or in `clean steps`."""
     evaluation_compile_seconds: float = 0.0
     """Compile time within evaluations: part of `warm-up` and `recompiles`, not of `evaluation`."""
+    warmup_pause_seconds: float = 0.0
+    """Saves and evaluations within the first warm-up: part of `saving` and `evaluation`, not of
+    `warm-up`."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):

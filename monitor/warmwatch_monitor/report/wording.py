@@ -157,6 +157,10 @@ def _lengths(report: Report) -> Iterator[str]:
     yield f"Compiling: {_compiling(report)}."
     if report.goodput is not None and report.goodput.evaluation_compile_seconds >= _SEEN:
         yield _evaluations(report.goodput)
+    if report.goodput is not None and report.goodput.warmup_pause_seconds >= _SEEN:
+        paused = took(report.goodput.warmup_pause_seconds)
+        length = took(report.warmup_seconds or 0.0)
+        yield f"Warm-up: {length} by the clock; {paused} of it counts as evaluation or saving."
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_REPORTED[one] for one in untold)
         yield f"Not measured, so within clean steps or unaccounted: {names}."

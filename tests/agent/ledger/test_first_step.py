@@ -91,3 +91,33 @@ def test_an_optimizer_after_all_compilations_leaves_the_first_one_as_its_begin()
     compile(rank, 20)
     rank.ledger.optimizer_made()
     assert first(rank) == (21, 0)
+
+
+def test_pauses_before_and_within_the_first_warm_up_are_apart_from_its_compile_time() -> None:
+    rank = Rank()
+    rank.ledger.pause_began("evaluating")
+    rank.wait(1)
+    compile(rank, 20)
+    rank.wait(3)
+    rank.ledger.pause_ended("evaluating")
+    rank.wait(5)
+    rank.ledger.pause_began("saving")
+    rank.wait(2)
+    rank.ledger.pause_ended("saving")
+    compile(rank, 10)
+    rank.step()
+    for _ in range(4):
+        rank.wait(1)
+        rank.step()
+    evaluate(rank, 20)  # later
+    counts = rank.slot().compile
+    assert counts.warmups == 1
+    assert (counts.paused_before_ns / 1e9, counts.paused_warmup_ns / 1e9) == (1, 5)
+
+
+def test_pauses_before_step_1_of_an_eager_run_are_known() -> None:
+    rank = Rank()
+    evaluate(rank, 0)
+    first(rank)
+    evaluate(rank, 0)
+    assert rank.slot().compile.paused_before_ns == 3e9

@@ -107,6 +107,21 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(20.0))
 
 
+def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
+    answers = {"pauses.evaluation_seconds": 20.0, "step_seconds.clean_seconds": 60.0}
+    before, whole = shares(report(a.finished(answers=answers))), a.finished(answers=answers)
+    answers |= {"pauses.warmup_seconds": 4.0, "pauses.before_seconds": 1.0}
+    within = a.finished(answers=answers)
+    found = shares(report(within))
+    assert found["evaluation"] == before["evaluation"] == 20.0
+    assert found["warm-up"] == pytest.approx(before["warm-up"] - 4.0)
+    assert found["before the first step"] == pytest.approx(before["before the first step"] - 1.0)
+    assert found["unaccounted"] == pytest.approx(before["unaccounted"] + 5.0)
+    words = "Warm-up: 120 s by the clock; 4 s of it counts as evaluation or saving."
+    assert words in " ".join(text(within).split())
+    assert "by the clock" not in text(whole)
+
+
 @given(save=SECONDS, evaluate=SECONDS, data=SECONDS, compile=SECONDS, clean=SECONDS, long=SECONDS)
 @settings(max_examples=200, deadline=None)
 def test_shares_add_up_and_none_is_negative_for_any_record(

@@ -422,8 +422,7 @@ class Compiling:
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a forward compilation that ended, with what is known since its begin.
 
-        The reasons reported at the begin replace the single one in PyTorch's record. At the
-        recompile limit that has no function.
+        The reasons reported at the begin replace the single one in PyTorch's record.
         """
         ended = dict(values)
         ended.update(self.circumstances(thread))

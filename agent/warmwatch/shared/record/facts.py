@@ -188,6 +188,9 @@ class CompileCounts(NamedTuple):
             if that step is not marked.
         compiling_since_ns: begin of the activity in progress, or of the first one before it with
             only short pauses between, as a backward is compiled after its forward has run.
+        paused_before_ns: saves and evaluations before the first activity, or before the end of step
+            1 if that came earlier. paused_warmup_ns: those between the activities of the first
+            warm-up.
     """
 
     begun: int = 0
@@ -280,6 +283,8 @@ class CompileCounts(NamedTuple):
     clean_sum_before_ns: int = 0
     before_first_step_ns: int = 0
     compiling_since_ns: int = 0
+    paused_before_ns: int = 0
+    paused_warmup_ns: int = 0
 
 
 class Identity(NamedTuple):

@@ -136,6 +136,14 @@ class Pauses(Struct, frozen=True, kw_only=True):
     """Mean time per batch of the evaluations in which nothing compiled; null before the first one
     with batches of a DataLoader.
     """
+    before_seconds: Seconds | None = None
+    """Saving and evaluating before the first compile activity, or before the end of step 1 if that
+    came earlier.
+    """
+    warmup_seconds: Seconds | None = None
+    """Saving and evaluating between the compile activities of the first warm-up, which its length
+    includes.
+    """
     evaluating_since: Epoch | None = None
     """When the evaluation in progress began, else null."""
     between_cells_since: Epoch | None = None
