@@ -9,7 +9,7 @@ from support import builders as b
 from support.values import replace
 from warmwatch.shared.phrases import duration, step_length
 from warmwatch.shared.reasons import plain
-from warmwatch.shared.record import Slot
+from warmwatch.shared.record import RING, Slot
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 from warmwatch_monitor.output.amounts import own_words
@@ -184,10 +184,16 @@ def test_a_speed_from_few_steps_is_marked_if_the_agent_stores_no_lengths() -> No
 
 @pytest.mark.parametrize(
     ("since", "words"),
-    [(3, "so far, of 3 steps"), (63, "so far, of 63 steps"), (64, "is the real speed")],
+    [(3, "so far, of 3 steps"), (64, "so far, of 64 steps"), (90, "is the real speed")],
 )
 def test_steps_before_a_recompile_do_not_support_the_speed(since: int, words: str) -> None:
-    counts = replace(b.WARM.compile, clean_after=b.WARM.steps.steps - since)
+    before = (b.WARM.steps.steps - since) * 36 * MS
+    counts = replace(
+        b.WARM.compile,
+        clean_after=b.WARM.steps.steps - since,
+        clean_sum_before_ns=before,
+        clean_sum_ns=before + since * 36 * MS,
+    )
     found = summary(b.snapshot(b.view(replace(b.WARM, compile=counts))))
     assert f"36 ms a step {words};" in f"{found};"
 
@@ -197,9 +203,10 @@ def since_a_compilation(lengths: list[int], base: Slot = b.WARM) -> RankView:
     counts = replace(
         base.compile,
         clean_after=base.steps.steps - len(lengths),
-        clean_sum_before_ns=max(0, base.clean_sum_ns - sum(lengths)),
+        clean_sum_before_ns=base.clean_sum_ns,
+        clean_sum_ns=base.clean_sum_ns + sum(lengths),
     )
-    return b.view(replace(base, compile=counts, recent=tuple(lengths)))
+    return b.view(replace(base, compile=counts, recent=tuple(lengths[:RING])))
 
 
 def test_slow_steps_that_get_faster_do_not_get_slower() -> None:
@@ -226,7 +233,7 @@ def test_launches_that_get_faster_are_no_trend_of_steps_that_a_gpu_queues() -> N
     ],
 )
 def test_a_speed_that_still_changes_is_not_the_real_one(older: int, newer: int, words: str) -> None:
-    view = since_a_compilation([newer * MS] * 32 + [older * MS] * 32)
+    view = since_a_compilation([newer * MS] * 32 + [older * MS] * 64)
     assert words in summary(b.snapshot(view))
     found = b.snapshot(view).runs
     assert reached(found, "warm"), "the state does not depend on the speed"

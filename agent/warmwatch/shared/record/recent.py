@@ -36,10 +36,10 @@ _SYNCHRONIZED_TIMES = 2  # the mean: such a step waited for several others
 _FEW_LONG = 0.05  # of all steps: those that wait, if the ring is short and has none of them
 _TIMES_SHARE = 3  # of the ring: bins with at most so large a share of waits show the same loop
 UNEQUAL = 1.1  # a mean that far above the median is not noise
-# Clean steps that show the speed of new code: so many, or a few that took so long, or fewer that
-# took a minute. A trend in them counts until they are so many and took a minute: some trainings
+# Clean steps that show the speed of new code: a few that took 10 s, many that took 3 s, or fewer
+# that took a minute. A trend in them counts until they are many and took a minute: some trainings
 # vary for ever.
-_FEW, _MANY, _LONG_NS = 10, RING, 10 * 10**9
+_FEW, _MANY, _FEW_NS, _MANY_NS = 10, RING, 10 * 10**9, 3 * 10**9
 _FEW_OF_A_MINUTE, _UNEQUAL_FEW = 5, 1.05  # a slow trend shows less in so few
 # Share of the pairs of an older and a newer step in which the same one has to be longer: with the
 # newer half, and with the newest steps, which are more often on one side by chance.
@@ -177,7 +177,7 @@ def unsettled(
     if count >= _MANY and total_ns >= WINDOW_NS:
         return False
     few = _FEW if total_ns < WINDOW_NS else _FEW_OF_A_MINUTE
-    early = count < few or (count < _MANY and total_ns < _LONG_NS)
+    early = count < few or total_ns < (_FEW_NS if count < _MANY else _MANY_NS)
     lengths = recent_lengths(words)
     if len(lengths) < _FEW:  # they take over 6 s each, or the speed has changed
         clean = [length_ns(word) for word in takewhile(is_clean, words)]
