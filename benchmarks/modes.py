@@ -23,7 +23,7 @@ COLUMNS = (
     ("mode", "{mode}"),
     ("first step", "{first:.1f} s"),
     ("its peak memory", "{first_memory:.1f} GB"),
-    ("steps until warm", "{steps}"),
+    ("steps of the warm-up", "{steps}"),
     ("compile time", "{compile:.1f} s"),
     ("compiling: GPU-seconds", "{gpu_seconds}"),
     ("compiling: energy", "{joules}"),
