@@ -120,6 +120,7 @@ def test_a_recompile_is_reported_with_reason_and_remedy(output: Output) -> None:
     why = plain(f"{RECOMPILE['reason']}", "shape")
     assert f"in 2.1 s: {why}. {ADVICE['shape']}" in line
     announcer().compiled("forward", {"name": "forward", "seconds": 9.0})  # no recompile
+    announcer().compiled("forward", {**RECOMPILE, "at_limit": True})  # reported as a fallback
     assert output.getvalue() == line
 
 

@@ -203,6 +203,18 @@ def test_the_cost_of_a_recompile_includes_its_own_backward_only(
     assert "23 s" in cells, cells
 
 
+def test_a_call_at_the_recompile_limit_has_no_cost(browser: Browser, tmp_path: Path) -> None:
+    line = {"t": 5, "event": "compilation", "kind": "forward", "id": "0/8", "seconds": 0.5}
+    why = {"reason": "0/7: words of a PyTorch to come", "category": "other", "at_limit": True}
+    folder = write_record(tmp_path, warm(), events=[{**line, "name": "forward", **why}])
+    with held(folder), daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until("document.querySelectorAll('#recompiles tbody tr').length === 1")
+        words = page.page.locator("#recompiles tbody tr").inner_text()
+    assert "forward" in words
+    assert "reached the recompile limit: 0/7: words of a PyTorch to come" in words
+    assert "500 ms" not in words
+
+
 def test_a_link_with_an_invalid_moment_shows_the_page(browser: Browser, tmp_path: Path) -> None:
     with training(tmp_path), daemon(tmp_path) as url:
         for at in ("1e300", "-1", "nan", "8e12"):
