@@ -246,7 +246,7 @@ export class Charts {
     const figure = this.root.querySelector(`[data-chart=${name}]`);
     const known = series.filter(([, column]) => column.some((value) => (value ?? null) !== null));
     figure.hidden = known.length === 0;
-    if (name === "steps") document.getElementById("no-steps").hidden = !figure.hidden || !this.lanes.some((one) => one.phases.length);
+    if (name === "steps") document.getElementById("no-steps").hidden = !figure.hidden || !this.lanes.some((one) => one.phases.length && !hasEnded(one));
     if (figure.hidden) return;
     const crowd = known.length > KEYS;
     const at = scaled ? this.stepsAt : this.past.at;

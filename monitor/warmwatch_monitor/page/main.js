@@ -97,10 +97,11 @@ function choice(select, names, chosen) {
   select.value = chosen ?? "";
 }
 
-// a range with the start of the last run, if none is alive
+// a range with the start of the chosen run, or of the last one, if none of them is alive
 function ofEnded({ runs }) {
-  const alive = runs.some((run) => !ENDED.has(run.state));
-  const begins = runs.map((run) => beginOf(status, run.run)).filter((at) => at !== null);
+  const shown = runs.filter((run) => place.run === null || run.run === place.run);
+  const alive = shown.some((run) => !ENDED.has(run.state));
+  const begins = shown.map((run) => beginOf(status, run.run)).filter((at) => at !== null);
   return alive || !begins.length ? past.range : Math.max(past.range, reaching(Math.max(...begins)));
 }
 
@@ -149,9 +150,11 @@ function connection(is) {
 function go(next) {
   const opened = next.rank !== null && (next.rank !== place.rank || next.run !== place.run);
   const overlaid = next.with !== null && next.with !== place.with;
+  const chosen = next.run !== place.run && next.from === null && next.at === null;
   place = next;
   if (status) choices(status.runs);
-  if (overlaid) load(past.range);
+  const range = status && chosen ? ofEnded(status) : past.range;
+  if (overlaid || range !== past.range) load(range);
   draw();
   if (opened && !by("rank").hidden) by("h-rank").focus();
 }

@@ -1170,7 +1170,13 @@ NO_STEPS = """async () => {
     charts.draw(past, place, null);
     return !document.getElementById("no-steps").hidden;
   };
-  return [shown(1, "inductor", null), shown(20, null, 0.1), shown(30, null, 0.1)];
+  const began = [shown(1, "inductor", null), shown(20, null, 0.1), shown(30, null, 0.1)];
+  for (const one of past.ranks.values()) {
+    one.states = [[1, "finished"]];
+    one.step_seconds = one.step_seconds.map(() => null);
+  }
+  charts.draw(past, { ...place, run: "m" }, null);
+  return [...began, !document.getElementById("no-steps").hidden];
 }"""
 
 
@@ -1178,7 +1184,24 @@ def test_a_run_that_compiles_its_first_step_has_a_line_instead_of_the_plot(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        assert page.page.evaluate(NO_STEPS) == [True, True, False]
+        assert page.page.evaluate(NO_STEPS) == [True, True, False, False], "not after its end"
+
+
+def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
+    browser: Browser, tmp_path: Path
+) -> None:
+    old = warm("old", age=1000.0)
+    write_record(tmp_path, ended(old, "finished"), name="old")
+    with (
+        held(write_record(tmp_path, warm("new"), name="new")),
+        daemon(tmp_path) as url,
+        visit(browser, url) as page,
+    ):
+        chosen = "document.querySelector('#range :checked').value"
+        page.until(f"{chosen} === '300'")
+        page.until("document.querySelectorAll('#run option').length === 3")
+        page.page.select_option("#run", "old")
+        page.until(f"{chosen} === '3600'")
 
 
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:
