@@ -313,7 +313,9 @@ def _caches(report: Report) -> str:
     lookups = hits + sum(one.cache_misses for one in report.functions)
     if not were or not lookups:
         return were
-    return f"{were}; {hits} of {lookups} compilations of this run were found in a cache"
+    if lookups == report.compilations:
+        return f"{were}; {hits} of {lookups} compilations of this run were found in a cache"
+    return f"{were}; {hits} of the {lookups} compilations that looked in a cache were found there"
 
 
 def models(gpus: tuple[str, ...]) -> str | None:
