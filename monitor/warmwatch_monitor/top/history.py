@@ -29,6 +29,10 @@ class RankThen(NamedTuple):
         """Whether it compiles now, or has compiled since ``before``."""
         return self.compiling or (before is not None and self.compiled > before.compiled)
 
+    def is_another_run(self, before: RankThen | None) -> bool:
+        """Whether a new run of the same name replaced that of ``before``."""
+        return before is not None and self.steps < before.steps
+
 
 class Frame(NamedTuple):
     """One moment. A GPU has its power in watts and its utilization."""
@@ -88,6 +92,8 @@ class History:
             rank = None if frame.at < since else frame.ranks.get(whose)
             if rank is None:
                 continue
+            if rank.is_another_run(before):
+                points, compiled_at = [], -math.inf
             if rank.compiles_since(before):
                 compiled_at = frame.at
             if before is not None and rank.steps > before.steps and rank.last_step is not None:
@@ -106,6 +112,8 @@ class History:
             if rank is None:
                 before = None
                 continue
+            if rank.is_another_run(before):
+                spans, before = [], None
             began = began if before else frame.at
             if rank.compiles_since(before):
                 if spans and spans[-1][1] == began:

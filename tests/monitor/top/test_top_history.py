@@ -63,6 +63,14 @@ def test_a_step_with_compilation_is_no_point() -> None:
     assert history.steps(WHOSE) == [(3.0, 0.1)]
 
 
+def test_a_new_run_of_the_same_name_does_not_show_the_earlier_one() -> None:
+    earlier = [answer(steps=at, seconds=at / 5, length=2.4) for at in (500, 501, 502)]
+    begun = answer(steps=0, seconds=0.0), answer(steps=0, seconds=1.0, phase="inductor")
+    history = seen(*earlier, *begun)
+    assert history.steps(WHOSE) == []
+    assert history.compiling(WHOSE) == [(3.0, 4.0)]
+
+
 def test_compile_activity_between_two_polls_is_an_interval() -> None:
     """It was over before the second; what it took tells of it."""
     history = seen(
