@@ -18,6 +18,8 @@ export function showRuns(newest, past, place) {
   const ended = runs.filter((one) => ENDED.has(one.state));
   const alone = living.length === 1 && (place.run === null || place.run === living[0].run); // the headline shows it
   list("runs", !living.length ? ended : alone ? [] : living, newest, past, place);
+  const [begin, end] = shownTime(past);
+  text(document.getElementById("sparks-time"), end > begin ? `, the last ${as.duration(end - begin)}` : "");
   list("ended", living.length ? ended : [], newest, past, place);
   document.getElementById("ended-part").hidden = !living.length || !ended.length;
   const count = document.getElementById("ended-count");
@@ -40,11 +42,16 @@ function list(id, runs, newest, past, place) {
   while (root.children.length > runs.length) root.lastElementChild.remove();
 }
 
+// begin and end of all sparklines
+function shownTime(past) {
+  const newest = past.at[past.at.length - 1] ?? 0;
+  return [Math.max(newest - past.range, Math.min(newest - SHORTEST, earliest([...past.ranks.values()]))), newest];
+}
+
 // the first rank's steps, shaded while it compiles; the same as text for the pointer and screen readers
 function spark(svg, rank, past) {
   const line = rank ? stepped(rank, past.at) : [];
-  const newest = past.at[past.at.length - 1] ?? 0;
-  const begin = Math.max(newest - past.range, Math.min(newest - SHORTEST, earliest([...past.ranks.values()])));
+  const [begin, newest] = shownTime(past);
   const x = (at) => ((at - begin) / (newest - begin)) * 100;
   const every = Math.max(1, Math.ceil(line.length / (POINTS * 2)));
   const lengths = line.filter((value) => value > 0);

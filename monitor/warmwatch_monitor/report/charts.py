@@ -115,7 +115,8 @@ def _compilation(
     again = time.category is not None
     label = (why or "recompiled") if again else "first"
     plain = label.replace("`", "")
-    block = _block(x, _BLOCK, wide, "i-again" if again else "i-first", plain, words)
+    kind = "i-again" if again else "i-first"
+    block = _block(x, _BLOCK, wide, kind, plain, words, shows_end=bool(time.plain))
     yield _linked(f"#recompiles-{group}" if again and group is not None else None, block)
     phases = [(one, spent) for one in PHASES if (spent := time.phase_seconds.get(one))]
     whole = sum(seconds for _, seconds in phases)
@@ -144,12 +145,18 @@ def _linked(url: str | None, parts: Iterable[Markup]) -> Markup:
     return Markup('<a href="{}">{}</a>').format(url, drawn) if url else drawn
 
 
-def _block(x: float, y: float, wide: float, kind: str, label: str, title: str) -> Iterator[Markup]:
-    """A bar, with its label if that fits; a narrow screen cuts it at the bar's end."""
+def _block(
+    x: float, y: float, wide: float, kind: str, label: str, title: str, *, shows_end: bool = False
+) -> Iterator[Markup]:
+    """A bar, with its label if that fits; a narrow screen cuts it at the bar's end.
+
+    ``shows_end``: of a label that does not fit; reasons of a function differ in their sizes, last.
+    """
     yield _bar(x, y, wide, _BLOCK - 2, kind, f"{label}: {title}")
     room = int((wide / _WIDTH * _USUAL_PIXELS - 8) / _SIGN)
     if room >= _LEAST_LABEL:
-        shown = label if len(label) <= room else f"{label[: room - 1]}…"
+        cut = f"…{label[1 - room :]}" if shows_end else f"{label[: room - 1]}…"
+        shown = label if len(label) <= room else cut
         yield Markup(
             '<svg class="label" x="{:.2f}%" y="{}" width="{:.2f}%" height="{}">'
             '<text class="{}-text" x="4" y="17">{}</text></svg>'

@@ -1202,6 +1202,7 @@ def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
         page.until("document.querySelectorAll('#run option').length === 3")
         page.page.select_option("#run", "old")
         page.until(f"{chosen} === '3600'")
+        page.until(shows(", the last ", "sparks-time"))
 
 
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:

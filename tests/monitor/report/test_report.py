@@ -234,6 +234,16 @@ def test_recompiles_of_one_category_have_an_item_for_each_remedy() -> None:
     assert sorted(set(re.findall(r'"#(recompiles-\d)"', drawn))) == ["recompiles-1", "recompiles-2"]
 
 
+def test_labels_of_recompiles_that_do_not_fit_show_their_ends() -> None:
+    """The sizes, not "batch size (dim 0 of" in every bar."""
+    drawn = icicle(report(a.finished(compiled=a.TWICE)), {})
+    assert drawn is not None
+    (label,) = re.findall(r'class="i-again-text"[^>]*>([^<]*)<', drawn)
+    reason = (plain(a.AGAIN.reason, "shape") or "").replace("`", "")
+    assert label.startswith("…")
+    assert reason.endswith(label.removeprefix("…"))
+
+
 def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> None:
     early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
     account = a.finished(compiled=(*a.FIRST, *early))
