@@ -121,6 +121,7 @@ class Steps(Struct, frozen=True, kw_only=True):
         recent_seconds: median length of the clean steps of the last minute, of recent_count, 3 to
         64, their mean if they have several lengths in turn, or with GPUs their wall time; ``None``
         where there are fewer, or the record is of a release that did not store them.
+        averaged: whether recent_seconds is such a mean of several lengths.
         settled: whether recent_seconds is the speed, rather than one that still changes or that is
         of few steps; ``None`` where that is not known. trend: ``faster`` or ``slower`` where they
         get so; newest_seconds: the median of the newest newest_count steps then.
@@ -141,6 +142,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     before_first_compile_seconds: float | None = None
     recent_seconds: float | None = None
     recent_count: int | None = None
+    averaged: bool = False
     settled: bool | None = None
     newest_seconds: float | None = None
     newest_count: int | None = None

@@ -121,6 +121,7 @@ def steps_of(
         last_seconds=seconds(steps.last_duration_ns),
         recent_seconds=seconds(recent_ns) if recent else None,
         recent_count=len(recent) or None,
+        averaged=not queued and recent_ns != record.median_ns(recent),
         settled=None if unsettled is None else not unsettled,
         newest_seconds=seconds(trend.newest_ns) if trend else None,
         newest_count=trend.steps if trend else None,

@@ -209,6 +209,12 @@ def since_a_compilation(lengths: list[int], base: Slot = b.WARM) -> RankView:
     return b.view(replace(base, compile=counts, recent=tuple(lengths[:RING])))
 
 
+def test_a_speed_of_steps_of_several_lengths_is_an_average() -> None:
+    lengths = [30 * MS, 30 * MS, 120 * MS] * 30
+    view = since_a_compilation(lengths, replace(b.WARM, clean_bins=b.bins(*lengths)))
+    assert "60 ms a step is the real speed on average;" in f"{summary(b.snapshot(view))};"
+
+
 def test_slow_steps_that_get_faster_do_not_get_slower() -> None:
     """Their speed is that of the last three, which are faster than the newest five."""
     view = since_a_compilation([ms * MS for ms in range(20_000, 40_000, 2_000)])

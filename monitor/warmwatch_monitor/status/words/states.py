@@ -309,9 +309,10 @@ def _speed(view: RankView) -> tuple[Clause, ...]:
 
 def _real_speed(view: RankView) -> str:
     """``35 ms a step is the real speed``; empty if no length is known."""
-    step = view.figures.steps.length
-    claim = _so_far(view) or "is the real speed"
-    return "" if step is None else f"{step_length(step)} a step {claim}"
+    steps = view.figures.steps
+    average = " on average" if steps.averaged else ""
+    claim = _so_far(view) or f"is the real speed{average}"
+    return "" if steps.length is None else f"{step_length(steps.length)} a step {claim}"
 
 
 def _stalled(view: RankView) -> StateText:
