@@ -93,7 +93,8 @@ def _periods(
 ) -> list[Mapping[str, Any]]:
     """The periods of both. If only one of them saw the start of a period, its values count.
 
-    A period that lasted then stays open if the last steps are still slow and ``now`` has none.
+    A period that lasted then stays open if the last steps are still slow and ``now`` has none. The
+    causes of one that ``now`` did not follow are those known before.
     """
     found = {one["until_step"]: one for one in before}
     lasting = found.pop(None, None)
@@ -103,7 +104,7 @@ def _periods(
         if one["since_step"] is None and known and known["since_step"] is not None:
             found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
         else:
-            found[end] = one
+            found[end] = {**one, "causes": one["causes"] or (known or one)["causes"]}
     if lasting and not now and recent_seconds >= _STILL_SLOW * lasting["before"]:
         found[None] = lasting
     return list(found.values())[-_MOST_PERIODS:]

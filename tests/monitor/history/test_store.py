@@ -138,6 +138,8 @@ LATER = {**SLOWER, "since_step": 500, "until_step": 999}
         ([SLOWER], [], [SLOWER]),
         ([{**LATER, **LASTING, "before": 0.024}], [], [{**LATER, **LASTING, "before": 0.024}]),
         ([{**LATER, **LASTING, "before": 0.025}], [], []),
+        ([{**LATER, **LASTING}], [{**LATER, "causes": []}], [LATER]),
+        ([EARLIER], [{**EARLIER, "causes": []}], [EARLIER]),
         ([EARLIER], [LATER], [EARLIER, LATER]),
         ([EARLIER], [{**EARLIER, "ratio": 2.0}], [{**EARLIER, "ratio": 2.0}]),
         ([{**EARLIER, **LASTING}], [{**LATER, **UNSEEN}], [{**LATER, **UNSEEN}]),
