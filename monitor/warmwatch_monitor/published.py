@@ -129,7 +129,7 @@ class SlowerPeriod(Struct, frozen=True, kw_only=True):
     until_step: int | None = None
     """Its last step; null while it lasts."""
     seconds: Seconds
-    """Length of a step in it."""
+    """Mean length of the clean steps in it."""
     before: Seconds
     """Length of a step at the fastest lasting level since the warm-up."""
     ratio: Number

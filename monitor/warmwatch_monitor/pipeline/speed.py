@@ -64,14 +64,15 @@ _MOST_PERIODS = 16
 class Block(Struct, frozen=True):
     """Steps of about two seconds.
 
-    ``length``: the median of the clean ones in seconds, with GPUs their mean. ``seconds``: from the
-    step before ``first`` to the last one, with pauses.
+    ``length``: the median of the clean ones in seconds, with GPUs their ``mean``. ``seconds``: from
+    the step before ``first`` to the last one, with pauses.
     """
 
     first: int
     steps: int
     seconds: float
     length: float
+    mean: float
     ended_ns: int
 
     @property
@@ -85,7 +86,7 @@ class Period(Struct, frozen=True, kw_only=True):
     Attributes:
         began_ns, since_step: the start, and the last step before it; 0 and ``None`` if not known.
         ended_ns, until_step: 0 while it lasts. before: the reference. steps, sum_seconds: of its
-        blocks; each step counts with the length of its block. causes: the last known ones.
+        blocks; each step counts with the mean of its block. causes: the last known ones.
     """
 
     before: float
@@ -113,7 +114,8 @@ class Speed(Struct, frozen=True, kw_only=True):
         reference: seconds a step. fast: number of blocks in a row that were not slow.
         periods: the last ones; the last of them is open while the rank is slower.
         before: the surroundings while it was as fast as usual. usual: at the last block. now: at
-        the last poll while it is slower.
+        the last poll while it is slower or the last block is slow. causes: the last known ones
+        since then; a period has those from before it was found too.
     """
 
     steps: int = 0
@@ -134,6 +136,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     before: Surroundings | None = None
     usual: Surroundings | None = None
     now: Surroundings | None = None
+    causes: tuple[str, ...] = ()
 
     @property
     def slower(self) -> bool:
@@ -157,16 +160,16 @@ def follow(
     ``read_surroundings``: ``None`` if the process has ended. ``slowed``: see ``RecordReading``.
     """
     speed = _with_start(_followed(known, slot), slot, slowed)
-    if read_surroundings is None:
-        return speed
-    if speed.slower:  # causes that no longer hold stay if no other does
-        speed = replace(speed, now=(now := read_surroundings()))
-        found = tuple(causes_since(speed.before, now))
-        return _with_period(speed, causes=found or speed.periods[-1].causes)
-    if speed.is_slow or (known and speed.blocks == known.blocks):
+    if speed.slower or speed.is_slow:
+        if read_surroundings is not None:  # causes that no longer hold stay if no other does
+            now = read_surroundings()
+            found = tuple(causes_since(speed.before, now))
+            speed = replace(speed, now=now, causes=found or speed.causes)
+        return _with_period(speed, causes=speed.causes) if speed.slower else speed
+    if read_surroundings is None or (known and speed.blocks == known.blocks):
         return speed
     # of the block before: the one in progress may be slow already
-    return replace(speed, before=speed.usual, usual=read_surroundings())
+    return replace(speed, before=speed.usual, usual=read_surroundings(), causes=())
 
 
 def _followed(known: Speed | None, slot: Slot) -> Speed:
@@ -207,7 +210,7 @@ def _of_this_warmup(known: Speed, slot: Slot) -> Speed:
             gap_ns=0,
             count=0,
         )
-    periods = _ended(known, known.last_ns, known.steps).periods
+    periods = _over(known).periods
     queued = CleanSteps.of(slot) if known.queued else None
     return Speed(
         steps=steps,
@@ -240,8 +243,9 @@ def _with_steps(speed: Speed, words: Sequence[int], marks: StepCounts, weight: f
         if spent >= _BLOCK_NS:
             median = record.median_ns(lengths)
             if median is not None:
-                steps = round(count * weight)
-                speed = _with_block(speed, Block(first, steps, spent / 1e9, median / 1e9, at))
+                steps, mean = round(count * weight), sum(lengths) / len(lengths)
+                block = Block(first, steps, spent / 1e9, median / 1e9, mean / 1e9, at)
+                speed = _with_block(speed, block)
             lengths, spent, count = [], 0, 0
     return replace(
         speed,
@@ -267,7 +271,7 @@ def _with_queued(speed: Speed, before: CleanSteps, slot: Slot) -> Speed:
     since = now.since(before)
     if any(since.bins):
         spent, mean = (now.at_ns - before.at_ns) / 1e9, since.mean_ns() / 1e9
-        speed = _with_block(speed, Block(first, speed.count, spent, mean, now.at_ns))
+        speed = _with_block(speed, Block(first, speed.count, spent, mean, mean, now.at_ns))
     return replace(speed, count=0, queued=now)
 
 
@@ -277,7 +281,7 @@ def _with_block(speed: Speed, block: Block) -> Speed:
     reference = _reference(speed.reference, blocks)
     if speed.slower:
         speed = replace(speed, blocks=blocks, reference=reference)
-        return _still_slower(speed, block) if speed.is_slow else _faster(speed)
+        return _still_slower(speed, *blocks[-1 - speed.fast :]) if speed.is_slow else _faster(speed)
     earlier = _counted(speed.earlier, speed.blocks[: 1 - _WINDOW])
     speed = replace(speed, blocks=blocks, reference=reference, earlier=earlier)
     run = _lasting_run(speed)
@@ -295,11 +299,11 @@ def _with_block(speed: Speed, block: Block) -> Speed:
     return _still_slower(speed, *run)
 
 
-def _still_slower(speed: Speed, *slow: Block) -> Speed:
-    """With more slow blocks in the open period."""
+def _still_slower(speed: Speed, *more: Block) -> Speed:
+    """With more blocks in the open period: slow ones, and fast ones without a recovery."""
     period = speed.periods[-1]
-    steps = period.steps + sum(one.steps for one in slow)
-    seconds = period.sum_seconds + sum(one.steps * one.length for one in slow)
+    steps = period.steps + sum(one.steps for one in more)
+    seconds = period.sum_seconds + sum(one.steps * one.mean for one in more)
     return replace(_with_period(speed, steps=steps, sum_seconds=seconds), fast=0)
 
 
@@ -313,9 +317,17 @@ def _faster(speed: Speed) -> Speed:
     return replace(speed, fast=0, blocks=recovered)
 
 
+def _over(speed: Speed) -> Speed:
+    """Without an open period: it ends at the last step."""
+    if not speed.slower:
+        return speed
+    last = speed.blocks[len(speed.blocks) - speed.fast :]  # fast ones, too few for a recovery
+    return _ended(_still_slower(speed, *last), speed.last_ns, speed.steps)
+
+
 def _ended(speed: Speed, at_ns: int, step: int) -> Speed:
-    """Without an open period: it ends here."""
-    return _with_period(speed, ended_ns=at_ns, until_step=step) if speed.slower else speed
+    """With the end of the open period."""
+    return _with_period(speed, ended_ns=at_ns, until_step=step)
 
 
 def _with_period(speed: Speed, **changes: Any) -> Speed:
@@ -401,8 +413,7 @@ def first_poll(slot: Slot) -> Speed:
     lengths = record.recent_lengths(slot.recent)
     if speed.periods or not _was_slow(slot.clean_bins, lengths, reference):
         return speed
-    seconds = len(lengths) * (record.median_ns(lengths) or 0.0) / 1e9
-    period = Period(before=reference, steps=len(lengths), sum_seconds=seconds)
+    period = Period(before=reference, steps=len(lengths), sum_seconds=sum(lengths) / 1e9)
     return replace(speed, periods=(period,))
 
 
@@ -453,7 +464,7 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
 def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[SlowerPeriod, ...]:
     """The last periods in which a rank was slower; ``ended``: the rank has ended."""
     if ended:
-        speed = _ended(speed, speed.last_ns, speed.steps)
+        speed = _over(speed)
     return tuple(
         SlowerPeriod(
             began_at=header.epoch_seconds(one.began_ns) if one.began_ns else None,

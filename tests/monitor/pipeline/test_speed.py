@@ -144,6 +144,35 @@ def test_a_slower_period_has_its_times_its_steps_and_its_speed() -> None:
     assert period.ratio == period.seconds / period.before
 
 
+@pytest.mark.parametrize("last", [0, 30], ids=["slow to the end", "fast blocks at the end"])
+def test_the_speed_of_a_slower_period_is_its_time_by_its_steps(last: int) -> None:
+    """Also of steps that vary, between blocks that are not slow."""
+    watch = Watch()
+    watch.run(noisy(0.1, 600))
+    varying = (0.9, 1.0, 0.2, 3.0, 0.9, 2.6)
+    watch.run(varying * 5)
+    for _ in range(5):
+        watch.run((*varying, *noisy(0.1, 31)))
+    watch.run(noisy(3.0, 4))
+    watch.run(noisy(0.1, last))
+    (period,) = watch.periods(ended=True)
+    assert period.began_at is not None
+    assert period.ended_at is not None
+    assert period.since_step is not None
+    assert period.until_step is not None
+    took, steps = period.ended_at - period.began_at, period.until_step - period.since_step
+    assert period.seconds == pytest.approx(took / steps, rel=0.03)
+
+
+def test_the_speed_that_a_first_poll_finds_is_a_mean_too() -> None:
+    watch = Watch()
+    watch.run(noisy(0.02, 60_000))
+    watch.run((0.2, 0.2, 1.0) * 40)
+    watch.first_poll()
+    (period,) = watch.periods(ended=True)
+    assert period.seconds == pytest.approx(1.4 / 3, rel=0.05)
+
+
 def test_compile_activity_and_the_end_of_a_run_end_a_slower_period() -> None:
     watch = Watch()
     for length in (0.024, 0.1):
@@ -514,3 +543,24 @@ def test_a_slowdown_is_detected_over_the_polls_of_a_daemon() -> None:
     snapshot = replace(b.snapshot(), runs=(run,))
     assert status(snapshot)["runs"][0]["ranks"][0]["slower_periods"][0]["causes"]
     assert "warmwatch_slower_ratio{" not in render(snapshot, None, version="0.1.0")[0].decode()
+
+
+def test_a_slower_period_has_the_causes_that_were_seen_before_it_was_found() -> None:
+    """A row of slow blocks that its last poll completes: the process has ended, the load too."""
+    judging, watch = Judging(), Watch()
+
+    def poll(load: float, *, alive: bool = True) -> RankView:
+        host = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=load)
+        slot = watch.slot() if alive else b.ended("finished", watch.slot())
+        record = b.view(slot, alive=alive).record
+        return judging.of([record], Around(now_ns=b.NOW, host=host), None)[0][0].ranks[0]
+
+    for _ in range(60):
+        watch.run(noisy(0.05, 10))
+        poll(0.5)
+    for _ in range(10):
+        watch.run(noisy(0.2, 10))
+        assert poll(7.7).slower_periods == ()
+    watch.run(noisy(0.2, 30))
+    (period,) = poll(0.5, alive=False).slower_periods
+    assert period.causes == ("load 7.7 on 2 CPUs",)
