@@ -17,6 +17,7 @@ from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import answer
 
 SIZES = (48, 50, 64, 52, 54, 56, 58, 60, 62)
+PAD = "pad to your largest size"
 MS = b.SECOND // 1000
 
 
@@ -84,8 +85,8 @@ def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> No
 
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
-    reported = "dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: mark the "
-    assert f"{reported}tensor that you pass, or pad to 64" in words
+    made = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
+    assert f"{made}; each cost 11 s: mark the tensor that you pass, or {PAD}" in words
 
 
 def test_a_size_that_automatic_dynamic_shapes_did_not_keep_dynamic_is_not_to_be_marked(
@@ -93,14 +94,14 @@ def test_a_size_that_automatic_dynamic_shapes_did_not_keep_dynamic_is_not_to_be_
 ) -> None:
     lines = [{**line, "dynamic": None} for line in ragged(SIZES)]
     words = evidence(rank(followed(tmp_path / "events.jsonl", *lines)))
-    assert any(one.endswith(": pad to 64; marking it dynamic does not help") for one in words)
+    assert any(one.endswith(f": {PAD}; marking it dynamic does not help") for one in words)
 
 
 def test_a_size_that_pytorch_specializes_needs_more_than_mark_dynamic(
     tmp_path: Path,
 ) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged((48, 64, 1)))))
-    assert any(one.endswith(": pad to 64; marked dynamic, 0 and 1 stay apart") for one in words)
+    assert any(one.endswith(f": {PAD}; marked dynamic, 0 and 1 stay apart") for one in words)
 
 
 def test_two_values_are_what_automatic_dynamic_shapes_need_to_see(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) 
     )
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.NOW))
     found = evidence(rank(journal, slot))
-    expected = "pad to 64 (a clean step took 36 ms before it changed, 41 ms since)"
+    expected = "pad to your largest size (a clean step took 36 ms before it changed, 41 ms since)"
     assert any(words.endswith(expected) for words in found), found
 
 
@@ -131,10 +132,10 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
         b.RECOMPILING.compile, active_since_ns=0, active_phase=0, ended=3, last_end_ns=b.ago(0.5)
     )
     view = rank(journal, replace(b.RECOMPILING, compile=counts))
-    took = "dim 1 of `tokens` took 9 values from 48 to 64"
+    took = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
     assert answer(b.snapshot(view)) == (
         f"gpt2: {b.head(view)}: {took}",
-        (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or pad to 64",),
+        (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or {PAD}",),
     )
 
 
@@ -198,7 +199,7 @@ def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
     wide = [forward(1, reason((n, n + 1))) for n in range(1, 3 * MOST_VALUES)]
     (one,) = followed(other / "events.jsonl", *wide).varying.dims
     assert (len(one.values), one.complete, one.highest) == (MOST_VALUES, False, 3 * MOST_VALUES)
-    assert "took more than 100 values" in " ".join(
+    assert "was compiled for more than 100 sizes" in " ".join(
         evidence(b.view(b.WARM, journal={"varying": (one,)}))
     )
 

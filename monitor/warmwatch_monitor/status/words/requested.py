@@ -185,28 +185,32 @@ def break_remedy(reason: str) -> str | None:
 # Automatic dynamic shapes need two values, after which recompiles often stop.
 _KEEPS_CHANGING = 3
 _MOST = 3
+_PAD = "pad to your largest size"
 _LEAST_DYNAMIC = 2  # PyTorch specializes on 0 and 1, even in a dimension that is marked dynamic
 
 
 def remedy(one: VaryingDim) -> str | None:
-    """``dim 1 of `tokens` took 9 values from 48 to 64; each cost 11 s: pad to 64; marking it
-    dynamic does not help``; ``None`` if it does not keep changing.
+    """``dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64; each cost 11 s: pad to your
+    largest size; marking it dynamic does not help``; ``None`` if it does not keep changing.
 
+    A size that needed no compilation is unknown: the largest known size may not be the largest.
     Compilations without a recorded time count as the average of the others.
     """
     if len(one.values) < _KEEPS_CHANGING or one.highest is None:
         return None
     number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
     cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
-    took = f"`{one.tensor}` took {number} values from {one.lowest} to {one.highest}{cost}"
+    ends = f"from {one.lowest} to {one.highest}{cost}"
     if one.dim is None:
+        took = f"`{one.tensor}` took {number} values {ends}"
         return f"{took}: pass it as a tensor, or keep it out of the compiled function"
+    made = f"dim {one.dim} of `{one.tensor}` was compiled for {number} sizes, {ends}"
     if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
-        return f"dim {one.dim} of {took}: pad to {one.highest}; marked dynamic, 0 and 1 stay apart"
+        return f"{made}: {_PAD}; marked dynamic, 0 and 1 stay apart"
     if one.dynamic is False:
-        return f"dim {one.dim} of {took}: mark the tensor that you pass, or pad to {one.highest}"
+        return f"{made}: mark the tensor that you pass, or {_PAD}"
     # PyTorch made it dynamic at its second size, and the code made a constant of it again
-    return f"dim {one.dim} of {took}: pad to {one.highest}; marking it dynamic does not help"
+    return f"{made}: {_PAD}; marking it dynamic does not help"
 
 
 def since_seconds(one: VaryingDim) -> float | None:
