@@ -51,6 +51,7 @@ function figureOf(state, ranks, at) {
   if (STEPPING.has(state)) {
     const silent = most((rank) => (rank.silent ? rank.last_step_age_seconds : null));
     if (silent !== null) return `no step for ${as.duration(silent)}`;
+    if (state === "warming") return ""; // too few clean steps for a speed: the sentence has the last one
     const step = most((rank) => rank.a_step_seconds);
     return step === null ? "" : `${as.length(step)} a step`;
   }

@@ -291,7 +291,7 @@ HEADLINES = """async () => {
     one("compiling", { left_seconds: 0 }),
     one("warm", { a_step_seconds: 0.0514 }, { a_step_seconds: 0.05 }), one("warm", {}),
     one("warm", { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 12 }),
-    one("stalled", {}), one("finished", {}),
+    one("stalled", {}), one("finished", {}), one("warming", { a_step_seconds: 4.2 }),
     one("eager", { run: "bert", a_step_seconds: 2 }), worded(spoken, { at: 160, ranks: [] }),
     ...["warm but slower: 400 ms a step since step 300", "warm, but Dynamo captured no graph",
       "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
@@ -330,7 +330,7 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
         assert page.page.evaluate(HEADLINES) == [
             *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
             *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
-            *("stalled for 60 s", "finished", "eager"),
+            *("stalled for 60 s", "finished", "warming", "eager"),
             "warm, 24.5 ms a step",
             "warm but slower, 400 ms a step (doubtful): since step 300",
             "warm, but Dynamo captured no graph (doubtful): ",

@@ -24,7 +24,7 @@ MS = 10**6
 SENTENCES = {
     "starting": "gpt2: starting; no step and no compile activity in the 4.0 s since it attached",
     "compiling": "gpt2: compiling for 43 s (inductor)",
-    "warming": "gpt2: warming, 1 of 3 clean steps: 40 ms",
+    "warming": "gpt2: warming, 1 of 3 clean steps: last step 40 ms",
     "warm": "gpt2: warm since step 4: 36 ms a step is the real speed",
     "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly; "
     "48 ms a step is the real speed",

@@ -204,14 +204,9 @@ def baseline_measured(figures: Figures) -> str:
 _SHORTEST_LEFT = 1.0  # seconds: less is noise
 
 
-def so_far(view: RankView, naming: str = "") -> str:
-    """``10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if nothing is known.
-
-    ``naming`` precedes the length of a step if the context does not name it.
-    """
-    length = _last_clean(view)
-    step = f"{naming}{length}" if length else ""
-    seen = ", ".join(part for part in (step, gpus.at_work(view.gpus)) if part)
+def so_far(view: RankView) -> str:
+    """``last step 10.0 s, GPU 0 at 100 %, 692 W; sure in about 20 s``; empty if unknown."""
+    seen = ", ".join(part for part in (_last_clean(view), gpus.at_work(view.gpus)) if part)
     left = seconds_left(view)
     sure = "" if left is None else f"sure in about {duration(left)}"
     return "; ".join(part for part in (seen, sure) if part)
@@ -243,8 +238,8 @@ def _last_clean(view: RankView) -> str:
     if not view.judgement.clean_steps:
         return ""
     if steps.last_seconds is not None:
-        return exact_length(steps.last_seconds)
-    return "" if steps.length is None else step_length(steps.length)
+        return f"last step {exact_length(steps.last_seconds)}"
+    return "" if steps.length is None else f"{step_length(steps.length)} a step"
 
 
 _DEADLINE_ADVICE = (

@@ -212,7 +212,7 @@ def _recompiling(view: RankView) -> StateText:
     why = (_reason(often),) if often else _why(log.reopened_by)
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"recompiled{what}; {_quiet_so_far(view)}", why
-    known = so_far(view, "last step " if why else "")
+    known = so_far(view)
     text = f"recompiled{what}, {_clean_so_far(view)} since"
     if not why or seconds_left(view) is None:  # then nothing is left to wait for
         return text, (*why, Clause(known, Importance.REASON, joint="; " if why else ": "))
