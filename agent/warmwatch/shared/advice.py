@@ -124,6 +124,18 @@ _OF_LENGTH = (
     "or keep it out of the compiled function."
 )
 
+# A value from before a graph break (``___stack0``), and one that no tensor can replace.
+_AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:[LG]\[['\"])?___stack\d"
+_NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?:['\"]|(?:True|False|None)\b|torch\.)"
+_OF_VALUE_AT_BREAK = (
+    "The value comes from a graph break, such as .item(): remove that break (keep the value a "
+    "tensor), or use the value outside of the compiled function."
+)
+_OF_OTHER_VALUE = (
+    "Keep the value that changes the same at every call, or branch on it outside of the compiled "
+    "function, with one compiled function for each value."
+)
+
 
 def advice(
     category: str | None,
@@ -161,6 +173,12 @@ def _remedy(
         return _OF_TRITON.get(category)
     if reason and re.match(_LENGTH, reason):
         return _OF_LENGTH
+    if category == "python_value" and reason:
+        first = reason.partition("\n")[0][:_LONGEST]
+        if re.match(_AT_BREAK, first):
+            return _OF_VALUE_AT_BREAK
+        if re.match(_NO_NUMBER, first):
+            return _OF_OTHER_VALUE
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
         return remedy
     return ADVICE.get(category)

@@ -8,7 +8,7 @@ import pytest
 
 from support import slots
 from support.trainings import result_of
-from warmwatch.shared.advice import advice
+from warmwatch.shared.advice import advice, cause
 from warmwatch_monitor.sources.records import journal_lines
 
 MARK = "maybe_mark_dynamic"
@@ -82,6 +82,32 @@ def test_the_advice_says_whether_other_sizes_will_recompile(
     assert (early is not None) is once  # it needs no remedy, but will it come again?
     assert early is None or (text.endswith(early) and MARK not in early)
     assert advice("dtype", "forward", "0/0: any", after_warm=False) is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "words"),
+    [
+        ("L['self'].tag == '...'", "Keep the value that changes the same"),
+        ('mode == "train"', "Keep the value that changes the same"),
+        ("L['causal'] == True", "Keep the value that changes the same"),
+        ("L['mask'] == None", "Keep the value that changes the same"),
+        ("L['dtype'] == torch.float32", "Keep the value that changes the same"),
+        ("L['___stack0'] == 12.5", "comes from a graph break"),
+        ("___stack1 == '...'", "comes from a graph break"),
+        ("L['weight'] == 0.5", "as a tensor"),
+        ("L['x'].step == -3  # mode == 'a'", "as a tensor"),
+    ],
+)
+def test_the_advice_for_a_value_follows_from_its_guard(guard: str, words: str) -> None:
+    text = advice("python_value", "forward", f"0/1: {guard}\n0/0: L['n'] == 3")
+    assert text is not None
+    assert words in text
+    assert ("number" in text) is (words == "as a tensor")
+
+
+def test_values_that_need_other_remedies_are_other_causes() -> None:
+    guards = ("L['self'].tag == '...'", "___stack0 == 1.5", "L['n'] == 3")
+    assert len({cause("python_value", "forward", f"0/0: {guard}") for guard in guards}) == 3
 
 
 # Whether fewer compilations follow where the batch is marked decides whether the advice is right.
