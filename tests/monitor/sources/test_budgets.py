@@ -403,7 +403,7 @@ def test_the_limit_of_a_rank_is_hidden_with_a_gpu_that_it_only_claims() -> None:
 def test_an_answer_about_one_user_contains_no_data_of_another() -> None:
     def owned(uid: int, run: str, gpu: GpuReading) -> RankView:
         view = replace(b.view(b.WARM), gpus=(gpu,))
-        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, gpus=(gpu.uuid,))
+        who = replace(view.figures.who, run=run, name=run, owner_uid=uid, reported_gpus=(gpu.uuid,))
         return replace(view, figures=replace(view.figures, who=who))
 
     pid = b.view(b.WARM).record.pid
