@@ -6,10 +6,9 @@ reads a record.
 
 from __future__ import annotations
 
+# hashlib loads OpenSSL before it takes the same function from there: 11 million instructions
 try:
-    from _blake2 import (
-        blake2b as blake2b,  # hashlib's; hashlib loads OpenSSL first, 11 million instructions
-    )
+    from _blake2 import blake2b as blake2b
 except ImportError:  # a Python built without it
     from hashlib import blake2b as blake2b
 
