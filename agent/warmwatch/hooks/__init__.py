@@ -1,7 +1,7 @@
 """Hook points: what the agent patches in PyTorch and in other compilers, one file each.
 
-May import: ``shared``. A hook calls a ``Listener`` (``points.py``) and imports no other part of
-the agent. A change begins in the hook's file; a new hook is one file and one entry in
+A hook calls a ``Listener`` (``points.py``) and imports no other part of the agent. When PyTorch
+renames something, change the one file that hooks it. A new hook is one file and one entry in
 ``registry.py``. Folders: ``dynamo``, ``inductor``, ``compilers`` (Triton, C++ extensions),
 ``training`` (the loop).
 """

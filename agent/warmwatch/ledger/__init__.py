@@ -1,5 +1,4 @@
 """Turns facts into cumulative counters and journal lines, one fact at a time.
 
-May import: ``recorder``, ``steps``, ``hooks``, ``process``, ``shared``.
 A change begins in the file of the kind of fact: activities, compilations, pauses, steps, calls.
 """

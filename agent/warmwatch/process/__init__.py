@@ -1,5 +1,5 @@
 """The current process: settings, rank, launcher, run name, commit, process tree, threads, exit.
 
-May import: ``shared``. Nothing here patches PyTorch or writes a record.
-A change begins in ``settings.py`` for a variable, in ``identity.py`` for what identifies a rank.
+Nothing here patches PyTorch or writes a record. A change begins in ``settings.py`` for a variable,
+in ``identity.py`` for what identifies a rank.
 """

@@ -1,7 +1,6 @@
 """What the agent and the monitor both use: the record format, the verdict, states, places,
 words.
 
-May import: nothing else of ours. The agent's ``shared`` room is the only one that the monitor
-imports. A change begins in ``record/`` for the format, ``verdict.py`` for a state, ``reasons.py``
-for a recompile reason in plain words.
+The agent's ``shared`` room is the only one that the monitor imports. A change begins in ``record/``
+for the format, ``verdict.py`` for a state, ``reasons.py`` for a recompile reason in plain words.
 """

@@ -1,5 +1,5 @@
 """The hot path: what happens at every step, and which call counts as a step.
 
-May import: ``shared``. It reaches the ledger through a protocol only (``steps.py``).
-A change begins in ``steps.py`` and carries a figure of ``make benchmark``.
+It reaches the ledger through a protocol only (``steps.py``). A change begins in ``steps.py`` and
+carries a figure of ``make benchmark``.
 """

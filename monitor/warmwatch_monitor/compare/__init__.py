@@ -1,4 +1,4 @@
 """``warmwatch compare``: runs side by side, and their break-even.
 
-May import: ``report``, ``history``, ``output``. A change begins in ``comparison.py``.
+A change begins in ``comparison.py``.
 """

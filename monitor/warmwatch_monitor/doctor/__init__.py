@@ -1,5 +1,4 @@
 """``warmwatch doctor``: checks the installation and the host, and suggests remedies.
 
-May import: ``client``, ``sources``, ``pipeline``, ``terminal``. A new check is a
-function in ``checks.py``.
+A new check is a function in ``checks.py``.
 """

@@ -1,6 +1,6 @@
 """Runs on many hosts: a Prometheus server's samples as a Snapshot.
 
-May import: ``model``, ``access``. A change begins in ``figures.py``.
+A change begins in ``figures.py``.
 """
 
 from warmwatch_monitor.fleet.assembly import assemble

@@ -1,9 +1,9 @@
 """Metrics: one table of metric families, written as Prometheus text or sent by OTLP.
 
-May import: ``model``. A new metric is one entry in a table, and the table decides its labels.
-Labels ``run`` and ``rank``: ``rank.py`` (state, process, GPUs it uses, end), ``compile.py``,
-``training.py`` (steps, memory, pauses). Labels ``gpu`` and ``uuid``: ``gpu.py``, what NVML reads.
-Others: ``host.py``, the host and the monitor. ``support.reference`` writes its line in the docs.
+A new metric is one entry in a table, and the table decides its labels. Labels ``run`` and ``rank``:
+``rank.py`` (state, process, GPUs it uses, end), ``compile.py``, ``training.py`` (steps, memory,
+pauses). Labels ``gpu`` and ``uuid``: ``gpu.py``, what NVML reads. Others: ``host.py``, the host and
+the monitor. ``support.reference`` writes its line in the docs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """``warmwatch modes``: one script in each mode of ``torch.compile``.
 
-May import: ``run``, ``compare``, ``report``, ``history``, ``output``. A change begins in
-``table.py``.
+A change begins in ``table.py``.
 """

@@ -1,5 +1,5 @@
 """Shared formatting: durations, amounts, tables, documents, and what a command prints.
 
-May import: ``model``, ``settings``, ``errors``. The wording of a single room does not belong here.
-A change begins in ``amounts.py`` (a unit), ``document.py`` (a block), ``console.py`` (printing).
+The wording of a single room does not belong here. A change begins in ``amounts.py`` (a unit),
+``document.py`` (a block), ``console.py`` (printing).
 """

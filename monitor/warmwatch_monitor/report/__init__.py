@@ -1,5 +1,5 @@
 """``warmwatch report``: where the time of a run went, on one page.
 
-May import: ``history``, ``client``, ``output``, ``model``. A change begins in ``parts.py`` (a
-figure), ``whole.py`` (its computation), ``wording.py`` (its sentence), ``html.py`` (its looks).
+A change begins in ``parts.py`` (a figure), ``whole.py`` (its computation), ``wording.py`` (its
+sentence), ``html.py`` (its looks).
 """

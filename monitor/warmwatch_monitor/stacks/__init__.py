@@ -1,4 +1,4 @@
 """``warmwatch stacks``: what a rank does now, from py-spy, the agent's stack dump or the kernel.
 
-May import: ``client``, ``sources``, ``status``. A change begins in ``command.py``.
+A change begins in ``command.py``.
 """

@@ -1,4 +1,4 @@
 """Hook points of compilers other than ``torch.compile``: Triton kernels and C++ extensions.
 
-May import: ``hooks`` and ``shared``. They can be armed before Dynamo is imported.
+They can be armed before Dynamo is imported.
 """
