@@ -19,6 +19,7 @@ _DIMENSION = r"at index (\d+)"
 _FROM_TWO = r"^2 <= "  # PyTorch compiles sizes 0 and 1 separately
 _OF_STATE = r"(?i)GLOBAL_STATE changed:\s*(.*)"
 _EQUALS = r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$"
+_FLOAT = r"-?\d+(?:\.\d+(?:e-?\d+)?|e-?\d+)"
 _LENGTH = r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$"
 _KEYS = r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]"
 _TYPE = (
@@ -218,7 +219,7 @@ def _value(guard: str, category: str | None) -> str | None:
     found = re.match(_EQUALS, guard)
     if found is None or category not in ("python_value", "module_state"):
         return None
-    name, value = found["name"], found["value"].strip()
+    name, value = found["name"], _short(found["value"].strip())
     if category == "module_state" and name.endswith(".training"):
         return (
             "the module went from eval() to train()"
@@ -229,6 +230,11 @@ def _value(guard: str, category: str | None) -> str | None:
         return f"a value from before the graph break is no longer {value}"
     # the agent redacts strings: "it is no longer '...'" would help no one
     return f"`{name}` changed" if value == "'...'" else f"`{name}` is no longer {value}"
+
+
+def _short(value: str) -> str:
+    """A float with six digits: ``0.3`` for ``0.30000000000000004``. Anything else unchanged."""
+    return f"{float(value):.6g}" if re.fullmatch(_FLOAT, value) else value
 
 
 def _object(guard: str, category: str | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from warmwatch.shared.phrases import duration
 from warmwatch_monitor.output.states import overview
+from warmwatch_monitor.terminal.table import wrapped
 from warmwatch_monitor.top.chart import Window, spark
 from warmwatch_monitor.top.detail import PANES, Shown, detail
 from warmwatch_monitor.top.history import Frame, History
@@ -61,7 +62,7 @@ class Help(ModalScreen[None]):
 
 
 WINDOWS = (120.0, 600.0, 3600.0)
-_MOST_DETAILS = 3
+_MOST_DETAIL_LINES = 3
 _ROWS_BEFORE_DETAILS = 24  # a screen of so many has the headline alone
 
 
@@ -233,22 +234,25 @@ class Top(App[str]):
         return entries[at(entries, self._key)] if entries else None
 
     def _words(self, answer: Answer) -> Text:
-        """The headline and the details that fit, each on one line."""
+        """The headline, and the details that fit below it."""
         lines = [Text(overview(answer), style="bold")]
-        for words in self._details(answer):
-            line = Text(f"  {words}")
-            line.truncate(max(1, self.size.width), overflow="ellipsis")
-            lines.append(line)
+        lines += map(Text, self._wrapped(self._details(answer)))
         return Text("\n").join(lines)
+
+    def _wrapped(self, details: Iterable[str]) -> list[str]:
+        width = self.size.width
+        return [line for words in details for line in wrapped(words, width, "  ", "    ")]
 
     def _details(self, answer: Answer) -> Sequence[str]:
         """The details above the list, and how many more there are."""
-        room = max(0, min(_MOST_DETAILS, (self.size.height - _ROWS_BEFORE_DETAILS) // 2))
+        room = max(0, min(_MOST_DETAIL_LINES, (self.size.height - _ROWS_BEFORE_DETAILS) // 2))
         rows = {run["summary"] for run in answer["runs"]}  # the chosen one has its sentence below
         details = [words for words in answer.get("details", ()) if words not in rows]
-        if room < 2 or len(details) <= room:
-            return details[:room]
-        return [*details[: room - 1], f"and {len(details) - room + 1} more"]
+        for shown in range(len(details), 0, -1):
+            more = [f"and {len(details) - shown} more"] if shown < len(details) and room > 1 else []
+            if len(self._wrapped(lines := [*details[:shown], *more])) <= room:
+                return lines
+        return []
 
     def _line(self) -> Text:
         """The status line: row number, order, age of the answer, and errors."""

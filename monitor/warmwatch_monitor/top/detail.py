@@ -113,7 +113,7 @@ def _percent(ratio: float) -> str:
     return f"{ratio * 100:.0f} %"
 
 
-_BAR = 30
+_BAR, _LEAST_BAR = 30, 10
 _LEAST_ROWS, _MOST_ROWS, _TALLEST = 2, 8, 16  # of one plot; the tallest if rows are left
 # panes below the plots, and whether a rank has any of it
 _BELOW_PLOTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -193,18 +193,22 @@ def _progress(shown: Shown) -> Iterator[Text]:
     what = place(underway["name"], underway["file"], underway["line"]) if underway else ""
     if what and underway["backward"]:
         what = f"the backward of {what}"
+    what = "" if what in shown.known else what
     if not counted or not counted["total"]:
-        if what and what not in shown.known:
+        if what:
             yield Text(f"compiles {what}", style="yellow")
         return
     done = min(counted["done"], counted["total"])
-    full = _BAR * done // counted["total"]
-    line = Text(f"{counted['of']} ")
-    line.append("█" * full, style="yellow").append("░" * (_BAR - full), style="dim")
     left = shown.history.seconds_left((shown.entry.run["run"], shown.rank["rank"]))
-    line.append(f" {done} of {counted['total']}")
-    line.append(f", about {duration(left)} left for these" if left else "")
-    yield line.append(f"   {what}" if what else "")
+    words = (
+        f" {done} of {counted['total']}{f', about {duration(left)} left for these' if left else ''}"
+    )
+    words += f"   {what}" if what else ""
+    wide = max(_LEAST_BAR, min(_BAR, shown.width - len(f"{counted['of']} {words}")))
+    full = wide * done // counted["total"]
+    line = Text(f"{counted['of']} ")
+    line.append("█" * full, style="yellow").append("░" * (wide - full), style="dim")
+    yield line.append(words)
 
 
 def _plots(shown: Shown) -> list[Text]:

@@ -138,6 +138,23 @@ def test_details_that_do_not_fit_are_counted(count: int, more: str | None) -> No
     assert listed == [f"detail {n}" for n in range(2 if more else 3)] + [more] * bool(more)
 
 
+def test_a_detail_wraps_and_nothing_of_it_is_cut() -> None:
+    answer = answer_of(b.in_every_state()["warm"])
+    answer["details"] = [" ".join(["detail"] * 40 + ["end"])]
+    shown = drawn(same(answer), LARGE)
+    assert "detail end" in shown
+    assert "…" not in shown
+
+
+def test_the_bar_leaves_room_for_the_function_in_progress() -> None:
+    answer = answer_of(b.in_every_state()["compiling"])
+    (rank,) = answer["runs"][0]["ranks"]
+    underway = {"name": "other", "file": "model.py", "line": 31, "backward": True}
+    rank["compile"] |= {"underway": underway, "progress": {"of": "kernels", "done": 3, "total": 7}}
+    shown = drawn(same(answer), SMALL)
+    assert "3 of 7   the backward of `other` (model.py:31)" in shown
+
+
 def test_the_chosen_rank_compiles_what_the_sentence_names() -> None:
     answer = answer_of(b.in_every_state()["compiling"])
     (rank,) = answer["runs"][0]["ranks"]
