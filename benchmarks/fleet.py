@@ -231,7 +231,7 @@ def _figures(url: str) -> Iterator[Figure]:
     up = float(query(url, 'sum(up{job="warmwatch"})')[0]["value"][1])
     live = float(query(url, 'sum(scrape_samples_scraped{job="warmwatch"})')[0]["value"][1])
     head = ask(url, "status/tsdb")["headStats"]["numSeries"]
-    yield Figure(name="fleet: nodes that answer", value=-up, limit=-NODES)
+    yield Figure(name="fleet: nodes that do not answer", value=NODES - up, limit=0)
     yield Figure(name="fleet: series, living", value=live)
     yield Figure(name="fleet: series in the head", value=head)
     yield Figure(name="fleet: samples a second", value=(_own(url, APPENDED) - appended) / spent)
