@@ -132,7 +132,9 @@ def test_a_rank_without_a_gpu_has_every_other_series_of_the_contract() -> None:
     counts = replace(b.WARM.compile, samples_per_step=16)
     steps = replace(b.WARM.steps, batches=3610, last_batch_ns=b.ago(3))
     full = b.view(replace(b.WARM, steps=steps, identity=user, compile=counts), process=PROCESS)
-    assert {name for name, _ in series(b.snapshot(full))} == {
+    names = {name for name, _ in series(b.snapshot(full))}
+    assert [name for name in names if "gpu" in name or "joules" in name] == []
+    assert names >= {
         "warmwatch_" + name
         for name in (
             *("warm", "compiling", "state", "condition", "compile_phase", "compile_limit_seconds"),
