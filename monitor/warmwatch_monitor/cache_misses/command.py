@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from warmwatch.shared.phrases import counted
 from warmwatch.shared.record import RecordError
 from warmwatch_monitor.cache_misses.cache_keys import Lookup, Miss, lookups_in, misses
 from warmwatch_monitor.client.choice import Answer, choose_runs
 from warmwatch_monitor.errors import NoRunError, UnknownRunError
 from warmwatch_monitor.model import RecordReading
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import few, own_words
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.sentence import NO_RUN
@@ -107,11 +108,8 @@ def differing(names: Sequence[str]) -> str:
     inputs = sum(name.startswith("example_inputs") for name in names)
     words = list(dict.fromkeys(_named(n) for n in names if not n.startswith("example_inputs")))
     if inputs:
-        what = "1 input" if inputs == 1 else f"{inputs} inputs"
-        words.append(f"{what} (shape, stride or dtype)")
-    more = len(words) - _MOST
-    shown = words if more <= 0 else [*words[:_MOST], f"{more} more"]
-    return ", ".join(shown)
+        words.append(f"{counted(inputs, 'input')} (shape, stride or dtype)")
+    return few(words, _MOST)
 
 
 def _named(name: str) -> str:

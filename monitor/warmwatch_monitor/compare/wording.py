@@ -11,32 +11,32 @@ from warmwatch_monitor.compare import comparability as rows
 from warmwatch_monitor.compare.comparison import BreakEven, Comparison, Measured, Side
 from warmwatch_monitor.compare.noise import Noise
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import if_known, slower_period, took
+from warmwatch_monitor.output.amounts import energy, if_known, rate, size, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 
 _SPEED = "speed"  # the row of the speed-up, which may be a slow-down
 _ABREAST = 3  # runs in one table; more runs take several tables
-_ROWS: tuple[tuple[str, Callable[[Side], str | None]], ...] = (
-    ("torch.compile", lambda one: one.mode),
+_ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
+    ("torch.compile", lambda one: one.mode or ""),
     ("state", lambda one: one.state),
     (rows.FIRST, lambda one: if_known(took, one.first_step_seconds)),
-    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
-    (rows.FIRST_MEMORY, lambda one: if_known(amounts.size, one.compiled_memory_bytes)),
+    ("its peak memory", lambda one: if_known(size, one.first_step_memory_bytes)),
+    (rows.FIRST_MEMORY, lambda one: if_known(size, one.compiled_memory_bytes)),
     (rows.WARMUP, lambda one: _warmup(one)),
     (rows.COST, lambda one: "none" if one.cost_seconds == 0 else if_known(took, one.cost_seconds)),
     ("its GPU-seconds", lambda one: if_known(amounts.number, one.gpu_seconds)),
-    (rows.SPENT, lambda one: None if one.joules is None else amounts.energy(one.joules)),
-    ("its money", lambda one: None if one.money is None else amounts.money(one.money)),
-    (rows.STEADY, lambda one: _length(one.steady)),
+    (rows.SPENT, lambda one: if_known(energy, one.joules)),
+    ("its money", lambda one: if_known(amounts.money, one.money)),
+    (rows.STEADY, lambda one: if_known(length, one.steady)),
     ("99 % within", lambda one: if_known(took, one.steady_p99_seconds)),
     ("clean steps", lambda one: if_known(amounts.number, one.clean_steps)),
-    (_SPEED, lambda one: _times(one.speed_up)),
     (
-        "tokens/s",
-        lambda one: amounts.rate(one.tokens_per_second) if one.tokens_per_second else None,
+        _SPEED,
+        lambda one: if_known(lambda of: amounts.faster(of.value, of.uncertainty), one.speed_up),
     ),
-    (rows.PEAK, lambda one: if_known(amounts.size, one.peak_memory_bytes)),
-    (rows.ENERGY, lambda one: amounts.energy(one.joules_per_step) if one.joules_per_step else None),
+    ("tokens/s", lambda one: if_known(rate, one.tokens_per_second or None)),
+    (rows.PEAK, lambda one: if_known(size, one.peak_memory_bytes)),
+    (rows.ENERGY, lambda one: if_known(energy, one.joules_per_step or None)),
     ("graphs", lambda one: if_known(amounts.number, one.graphs)),
     ("recompiles", lambda one: if_known(amounts.number, one.recompiles)),
     ("graph breaks", lambda one: if_known(amounts.number, one.graph_breaks)),
@@ -71,15 +71,15 @@ def sentence(one: BreakEven, speed_up: Measured | None = None) -> str:
         return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
     costs = _costs(one.cost_seconds)
     if one.outcome == "no_difference":
-        apart = _length(replace(one.saves, value=abs(one.saves.value)))
+        apart = length(replace(one.saves, value=abs(one.saves.value)))
         way = "shorter" if one.saves.value > 0 else "longer"
         return f"{head}: {costs}; their steps do not differ beyond noise: {apart} {way}."
     if one.saves.value < 0:
-        slower = _length(replace(one.saves, value=-one.saves.value))
+        slower = length(replace(one.saves, value=-one.saves.value))
         text = f"{head}: {costs} and makes each step {slower} longer{times}"
         until = f"ahead until step {one.step:,}{_between(one)}" if one.step else "never breaks even"
         return f"{text}: {until}."
-    saves = f"{costs} and saves {_length(one.saves)} a step{times}"
+    saves = f"{costs} and saves {length(one.saves)} a step{times}"
     if one.outcome == "at_once":
         return f"{head}: {saves}: ahead from the first step."
     return f"{head}: {saves}: break-even at step {one.step:,}{_between(one)}."
@@ -158,47 +158,33 @@ def _tables(of: Comparison) -> Iterator[Section]:
 
 
 def _side_by_side(sides: Sequence[Side], *, again: bool) -> Section:
-    shown = [
-        (name, *(value or "" for value in values))
-        for name, values in ((name, [of(one) for one in sides]) for name, of in _ROWS)
-        if any(values)
-    ]
+    known = [(name, *(words(one) for one in sides)) for name, words in _ROWS]
+    shown = [row for row in known if any(row[1:])]
     names = ("", *(f"{one.label}>" for one in sides))
     return Section("Side by side, further runs" if again else "Side by side", table(names, shown))
 
 
 def _method(of: Comparison) -> Section:
     """How the figures were determined, and their limits."""
-    items = [Item(f"Speed and break-even are against {of.baseline}.")]
-    if any(one.steady for one in of.sides):
-        items.append(Item(f"± is {INTERVAL}."))
-    items.append(
-        Item(
-            "First step, warm-up and compile cost were measured once and have no interval. Compile "
-            "cost is what steps took beyond a steady one, or all compile time where that is more."
-        )
+    interval = (f"± is {INTERVAL}.",) if any(one.steady for one in of.sides) else ()
+    once = (
+        "First step, warm-up and compile cost were measured once and have no interval. Compile "
+        "cost is what steps took beyond a steady one, or all compile time where that is more."
     )
-    items.append(
-        Item("Arguments and environment are not recorded: these runs may have differed in them.")
+    sentences = (
+        f"Speed and break-even are against {of.baseline}.",
+        *interval,
+        once,
+        "Arguments and environment are not recorded: these runs may have differed in them.",
     )
-    return Section("How to read it", items=tuple(items))
+    return Section("How to read it", items=tuple(map(Item, sentences)))
 
 
-def _warmup(one: Side) -> str | None:
-    if one.warmup_seconds is None:
-        return None
+def _warmup(one: Side) -> str:
     steps = "" if one.warmup_steps is None else f", {counted(one.warmup_steps, 'step')}"
-    return f"{took(one.warmup_seconds)}{steps}"
+    return if_known(lambda seconds: f"{took(seconds)}{steps}", one.warmup_seconds)
 
 
-def _length(of: Measured | None) -> str | None:
-    if of is None:
-        return None
-    text = took(of.value)
-    return text if of.uncertainty is None else f"{text} ± {took(of.uncertainty)}"
-
-
-def _times(of: Measured | None) -> str | None:
-    if of is None:
-        return None
-    return amounts.faster(of.value, of.uncertainty)
+def length(of: Measured) -> str:
+    """``33.6 ± 0.3 ms``."""
+    return amounts.within(of.value, of.uncertainty)

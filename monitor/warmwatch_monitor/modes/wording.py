@@ -6,38 +6,33 @@ from collections.abc import Callable, Iterator
 from math import hypot
 
 from warmwatch.shared.phrases import counted
-from warmwatch_monitor.compare.comparison import EAGER, BreakEven, Measured
-from warmwatch_monitor.compare.wording import INTERVAL, noise_section, sentence
+from warmwatch_monitor.compare.comparison import EAGER, BreakEven
+from warmwatch_monitor.compare.wording import INTERVAL, length, noise_section, sentence
 from warmwatch_monitor.modes.drift import Drift
 from warmwatch_monitor.modes.enough import FEWEST
 from warmwatch_monitor.modes.programs import REGIONAL, WITHOUT_CUDA_GRAPHS
-from warmwatch_monitor.modes.table import (
-    GUARD_SHARE,
-    VARIANTS,
-    Modes,
-    Row,
-)
-from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import faster, if_known, took
+from warmwatch_monitor.modes.table import GUARD_SHARE, VARIANTS, Modes, Row
+from warmwatch_monitor.output.amounts import energy, faster, if_known, size, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 
-_COLUMNS: tuple[tuple[str, Callable[[Row], str | None]], ...] = (
+_COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("first step", lambda one: if_known(took, one.first_step_seconds)),
-    ("its peak memory", lambda one: if_known(amounts.size, one.first_step_memory_bytes)),
-    ("steady step", lambda one: _length(one.steady)),
+    ("its peak memory", lambda one: if_known(size, one.first_step_memory_bytes)),
+    ("steady step", lambda one: if_known(length, one.steady)),
     ("speed-up", lambda one: _times(one)),
-    ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else None),
-    ("peak memory", lambda one: if_known(amounts.size, one.peak_memory_bytes)),
-    ("peak RSS", lambda one: None if one.gpus else if_known(amounts.size, one.peak_resident_bytes)),
-    ("energy a step", lambda one: _energy(one)),
+    ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else ""),
+    ("peak memory", lambda one: if_known(size, one.peak_memory_bytes)),
+    ("peak RSS", lambda one: "" if one.gpus else if_known(size, one.peak_resident_bytes)),
+    ("energy a step", lambda one: if_known(energy, one.joules_per_step or None)),
     ("evaluation", lambda one: if_known(took, one.evaluation_seconds)),
     ("its batch", lambda one: if_known(took, one.evaluation_batch_seconds)),
     ("graphs", lambda one: _graphs(one)),
-    ("loss drift", lambda one: _drift(one.drift)),
-    ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else None),
+    ("loss drift", lambda one: if_known(_drift, one.drift)),
+    ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else ""),
 )
 _WITHIN_NOISE = "within noise"
 _NO_SEED = 0.01  # noise of losses of a script without a seed, and rarely of one with a seed
+_CUT_OFF = ("budget", "interrupted", "timeout")  # ended before all of it was measured
 _BY_US = {
     "timeout": "it was ended at the timeout, after",
     "budget": "it was ended at the end of the budget, after",
@@ -47,13 +42,11 @@ _BY_US = {
 }
 
 
-def _graphs(one: Row) -> str | None:
+def _graphs(one: Row) -> str:
     """The number of graphs; unknown if it was ended in its first compilation."""
     if one.graphs is None or not one.compiled:
-        return None
-    cut_off = (
-        one.ended_by in ("budget", "interrupted", "timeout") and one.first_step_seconds is None
-    )
+        return ""
+    cut_off = one.ended_by in _CUT_OFF and one.first_step_seconds is None
     return "unknown" if cut_off and not one.graphs else f"{one.graphs:,}"
 
 
@@ -100,8 +93,7 @@ def _memory_clause(best: Row, baseline: Row | None) -> str:
     for name, words in (("peak_memory_bytes", "memory"), ("peak_resident_bytes", "RSS")):
         own, other = getattr(best, name), getattr(baseline, name)
         if own and other:
-            beside = f"({baseline.mode}: {amounts.size(other)})"
-            return f"; peak {words} {amounts.size(own)} {beside}"
+            return f"; peak {words} {size(own)} ({baseline.mode}: {size(other)})"
     return ""
 
 
@@ -118,9 +110,7 @@ def _losses(of: Modes) -> Section | None:
     return Section("Loss compared with eager", items=tuple(items)) if items else None
 
 
-def _drift(of: Drift | None) -> str | None:
-    if of is None:
-        return None
+def _drift(of: Drift) -> str:
     return "not finite" if of.relative is None else f"{of.relative:.2g}"
 
 
@@ -167,15 +157,14 @@ def _answer(of: Modes) -> str:
         shortest = min(totals, key=lambda one: one.total_seconds or 0.0)
         best = next((one for one in totals if one.mode == of.recommended), shortest)
         others = [one for one in totals if one.mode == of.baseline and one is not best]
-        beside = "".join(f" ({one.mode}: {if_known(took, one.total_seconds)})" for one in others)
-        whole = (
-            f"{of.training_steps:,} steps take {if_known(took, best.total_seconds)} in {best.mode}"
-        )
-        return f"{whole}{beside}{_ties(best, captured, of.training_steps)}."
+        beside = "".join(f" ({one.mode}: {took(one.total_seconds or 0.0)})" for one in others)
+        spent = took(best.total_seconds or 0.0)
+        ties = _ties(best, captured, of.training_steps)
+        return f"{of.training_steps:,} steps take {spent} in {best.mode}{beside}{ties}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
     gain = f", {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
-    of_it = f"{_length(best.steady)}{gain}{_ties(best, captured)}"
-    return f"The shortest step is {best.mode}'s: {of_it}."
+    its_step = f"{if_known(length, best.steady)}{gain}{_ties(best, captured)}"
+    return f"The shortest step is {best.mode}'s: {its_step}."
 
 
 def _ties(best: Row, measured: list[Row], steps: int | None = None) -> str:
@@ -218,12 +207,12 @@ def _warnings(of: Modes) -> Iterator[str]:
 def _table(of: Modes) -> Section | None:
     """The table, without columns that are unknown in every mode."""
     names = ["mode", *(f"{name}>" for name, _ in _COLUMNS)]
-    rows = [(one.mode, *(known(one) or "" for _, known in _COLUMNS)) for one in of.rows]
+    rows = [(one.mode, *(words(one) for _, words in _COLUMNS)) for one in of.rows]
     if not any(any(row[1:]) for row in rows):
         return None
     if of.training_steps:
         names.append(f"{of.training_steps:,} steps>")
-        totals = [if_known(took, one.total_seconds) or "" for one in of.rows]
+        totals = [if_known(took, one.total_seconds) for one in of.rows]
         rows = [(*row, total) for row, total in zip(rows, totals, strict=True)]
     return Section("Modes", table(names, rows, sparse=True))
 
@@ -269,11 +258,7 @@ def _end(one: Row) -> Iterator[str]:
         yield f"no step was seen: {one.summary}"
     elif one.outcome == "unmeasured":
         yield f"no clean step was seen: {one.summary}"
-    if one.outcome in ("measured", "unmeasured", "no_steps") and one.ended_by in (
-        "budget",
-        "timeout",
-        "interrupted",
-    ):
+    if one.outcome in ("measured", "unmeasured", "no_steps") and one.ended_by in _CUT_OFF:
         yield f"{_BY_US[one.ended_by]} {took(one.seconds)}, before all of it was measured"
     elif one.outcome == "measured" and (one.clean_steps or 0) < FEWEST:
         yield f"only {counted(one.clean_steps or 0, 'clean step')}: take the figures with care"
@@ -372,28 +357,9 @@ def _drift_method(of: Modes) -> Iterator[Item]:
 _SECTIONS = (_recommendation, _table, _noise, _notes, _losses, _pays, _method)
 
 
-def _energy(one: Row) -> str | None:
-    return amounts.energy(one.joules_per_step) if one.joules_per_step else None
-
-
-def _length(of: Measured | None) -> str | None:
-    if of is None:
-        return None
-    if of.uncertainty is None:
-        return took(of.value)
-    if of.value < 0.9995:
-        return f"{of.value * 1e3:.3g} ± {_two_digits(of.uncertainty * 1e3)} ms"
-    return f"{of.value:.4g} ± {_two_digits(of.uncertainty)} s"
-
-
-def _two_digits(value: float) -> str:
-    """Two significant digits, without an exponent."""
-    return f"{float(f'{value:.2g}'):g}"
-
-
-def _times(one: Row) -> str | None:
+def _times(one: Row) -> str:
     if one.speed_up is None or not one.captured:
-        return None
+        return ""
     if _is_no_difference(one):
         return _WITHIN_NOISE
     value = one.speed_up.value
@@ -402,16 +368,16 @@ def _times(one: Row) -> str | None:
 
 def _differs(one: Row) -> bool:
     """Whether it has a speed-up, or a slow-down, beyond noise."""
-    return _times(one) not in (None, _WITHIN_NOISE)
+    return _times(one) not in ("", _WITHIN_NOISE)
 
 
 def _is_no_difference(one: Row) -> bool:
     return one.break_even is not None and one.break_even.outcome == "no_difference"
 
 
-def _paid_back(of: BreakEven | None) -> str | None:
+def _paid_back(of: BreakEven | None) -> str:
     if of is None:
-        return None
+        return ""
     if of.outcome == "paid_back":
         return f"{of.step:,}"
-    return {"at_once": "1", "never": "never"}.get(of.outcome)
+    return {"at_once": "1", "never": "never"}.get(of.outcome, "")

@@ -5,7 +5,7 @@ A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from warmwatch.shared.phrases import duration, one_line, step_length
@@ -18,8 +18,8 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _LARGE = ((1e9, " GJ"), (1e6, " MJ"), (1e4, " kJ"))
 
 
-def if_known(words: Callable[[T], str], value: T | None) -> str | None:
-    return None if value is None else words(value)
+def if_known(words: Callable[[T], str], value: T | None, unknown: str = "") -> str:
+    return unknown if value is None else words(value)
 
 
 def took(seconds: float) -> str:
@@ -47,6 +47,41 @@ def _two(whole: int, large: int, of_large: str, small: int, of_small: str) -> st
     many, rest = divmod(whole, large)
     few = rest // small
     return f"{many} {of_large} {few} {of_small}" if few else f"{many} {of_large}"
+
+
+def within(seconds: float, uncertainty: float | None) -> str:
+    """A measured length and the half-width of its interval: ``33.6 ± 0.3 ms``."""
+    if uncertainty is None:
+        return took(seconds)
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ± {_two_digits(uncertainty * 1e3)} ms"
+    return f"{seconds:.4g} ± {_two_digits(uncertainty)} s"
+
+
+def _two_digits(value: float) -> str:
+    """Two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
+
+
+def few(parts: Sequence[str], most: int) -> str:
+    """The first ``most``, and how many others there are: ``a, b, c and 2 more``."""
+    left = len(parts) - most
+    shown = ", ".join(parts[:most])
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def mostly(phase_seconds: Mapping[str, float]) -> str:
+    """``inductor 61 %``: the phase that took most; empty if none is known."""
+    whole = sum(phase_seconds.values())
+    if not whole:
+        return ""
+    name = max(phase_seconds, key=lambda phase: phase_seconds[phase])
+    return f"{name} {100 * phase_seconds[name] / whole:.0f} %"
+
+
+def cached(hits: int, misses: int) -> str:
+    """``2/3``: lookups in compile caches that hit; empty if there was none."""
+    return f"{hits}/{hits + misses}" if hits + misses else ""
 
 
 def number(value: float) -> str:
@@ -93,17 +128,14 @@ def rates(
     tokens: float | None, samples: float | None, mfu: float | None, *, estimated: bool
 ) -> str:
     """Tokens and samples a second, and MFU as a ratio; unknown ones are left out."""
-    return ", ".join(_parts(tokens, samples, mfu, "about " if estimated else ""))
-
-
-def _parts(
-    tokens: float | None, samples: float | None, mfu: float | None, about: str
-) -> Iterator[str]:
-    for number, noun in ((tokens, "tokens"), (samples, "samples")):
-        if number is not None:
-            yield f"{rate(number)} {noun}/s"
+    parts = [
+        f"{rate(value)} {noun}/s"
+        for value, noun in ((tokens, "tokens"), (samples, "samples"))
+        if value is not None
+    ]
     if mfu is not None:
-        yield f"MFU {about}{mfu * 100:.2g} %"
+        parts.append(f"MFU {'about ' if estimated else ''}{mfu * 100:.2g} %")
+    return ", ".join(parts)
 
 
 def limited(known: LimitedBy) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from warmwatch.shared.states import ENDED, State, least_advanced
+from warmwatch_monitor.output.amounts import few
 
 LONGEST = 120  # characters of a headline
 _LONGEST_NAME = 40  # of a run, in its headline
@@ -135,7 +136,9 @@ def several(runs: Iterable[RunWords]) -> Headline:
     if not living:
         head = f"nothing runs now; {len(ended)} runs ended: "
         return Headline(listed(head, [_brief(one) for one in ended], ", ", _NAMED))
-    earlier = (f"earlier: {_few(ended)}",) if ended else ()
+    earlier = (
+        (f"earlier: {few([f'{one.run} {one.brief}' for one in ended], _NAMED)}",) if ended else ()
+    )
     if len(living) == 1:
         return Headline(living[0].words.summary, (*living[0].words.details, *earlier))
     head = listed(f"{len(living)} runs: ", [_brief(one) for one in living], "; ")
@@ -157,12 +160,6 @@ def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
 
 def _brief(one: RunWords) -> str:
     return f"{shortened(one.run, _LONGEST_LISTED)} {one.brief}"
-
-
-def _few(ended: Sequence[RunWords]) -> str:
-    more = len(ended) - _NAMED
-    named = ", ".join(f"{one.run} {one.brief}" for one in ended[:_NAMED])
-    return f"{named} and {more} more" if more > 0 else named
 
 
 def _by_advancement(runs: list[RunWords]) -> list[RunWords]:

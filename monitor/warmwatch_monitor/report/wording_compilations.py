@@ -5,10 +5,10 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.phrases import called_from, counted, place
-from warmwatch_monitor.output.amounts import own_words, took
+from warmwatch_monitor.output.amounts import cached, few, mostly, own_words, took
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.report.costs import remedy_of
 from warmwatch_monitor.report.parts import (
@@ -88,19 +88,12 @@ def timeline(report: Report) -> Section | None:
 
 
 def _function(one: Function) -> tuple[str, ...]:
-    most = next(iter(one.phase_seconds), None)
-    whole = sum(one.phase_seconds.values())
-    mostly = (
-        "" if most is None or not whole else f"{most} {100 * one.phase_seconds[most] / whole:.0f} %"
-    )
-    lookups = one.cache_hits + one.cache_misses
-    cached = f"{one.cache_hits}/{lookups}" if lookups else ""
     return (
         called(one.name, one.file, one.line),
         str(one.compilations),
         took(one.seconds),
-        mostly,
-        cached,
+        mostly(one.phase_seconds),
+        cached(one.cache_hits, one.cache_misses),
     )
 
 
@@ -139,9 +132,7 @@ def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
 
 def _from(callers: tuple[str, ...]) -> str:
     users = [caller for caller in callers if caller]
-    shown, more = users[:_CALLERS], len(users) - _CALLERS
-    shown += [f"{more} more"] if more > 0 else []
-    return called_from(" and ".join(shown)) if users or callers else ""
+    return called_from(few(users, _CALLERS)) if callers else ""
 
 
 def _when(one: Recompiled) -> str:
@@ -150,33 +141,26 @@ def _when(one: Recompiled) -> str:
     Both are possible for a change of the grad mode without a recorded backward: with warm caches
     PyTorch loads the backward of the training's own graph and does not compile it.
     """
+    if not one.steps:
+        return ""
     if one.between_steps:
         return _between(one.steps)
-    return _after(one.steps) if one.category == "grad_mode" else _steps(one.steps)
+    if one.category == "grad_mode":
+        return f", after {_steps(one.steps)}" if one.steps[0] else ""
+    return f", in {_steps([step + 1 for step in one.steps])}"
 
 
-def _after(steps: tuple[int, ...]) -> str:
-    if not steps or not steps[0]:
-        return ""
-    first, last = steps[0], steps[-1]
-    return f", after step {first}" if first == last else f", after steps {first} to {last}"
+def _steps(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def _between(steps: tuple[int, ...]) -> str:
     """``, between steps 20 and 21``: for work outside of steps."""
-    if not steps:
-        return ""
     first, last = steps[0], steps[-1]
     if first == last:
         return f", between steps {first} and {first + 1}" if first else ", before step 1"
     return f", between steps, after step {first} to after step {last}"
-
-
-def _steps(steps: tuple[int, ...]) -> str:
-    if not steps:
-        return ""
-    first, last = steps[0] + 1, steps[-1] + 1
-    return f", in step {first}" if first == last else f", in steps {first} to {last}"
 
 
 def broken(report: Report) -> Section | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from warmwatch.shared.phrases import called_from, counted, duration, place
-from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.amounts import cached, if_known, mostly, own_words
 
 Answer = dict[str, Any]
 
@@ -69,16 +69,16 @@ def _spent(rank: Answer) -> float:
 
 
 def _row(one: Answer) -> tuple[str, ...]:
-    lookups = one["cache_hits"] + one["cache_misses"]
-    return (
+    cells = (
         _named(one),
         str(one["compilations"]),
         duration(one["seconds"]),
-        _mostly(one["phase_seconds"]),
-        _count(one["ops"]),
-        _count(one["kernels"]),
-        f"{one['cache_hits']}/{lookups}" if lookups else _UNKNOWN,
+        mostly(one["phase_seconds"]),
+        if_known(str, one["ops"]),
+        if_known(str, one["kernels"]),
+        cached(one["cache_hits"], one["cache_misses"]),
     )
+    return tuple(cell or _UNKNOWN for cell in cells)
 
 
 def _named(one: Answer) -> str:
@@ -88,15 +88,3 @@ def _named(one: Answer) -> str:
         return "(of no known function)"
     named = place(one["name"], one["file"], one["line"]).replace("`", "")
     return named + called_from(one.get("caller"))
-
-
-def _mostly(phases: dict[str, float]) -> str:
-    """``inductor 61 %``: the phase that took most."""
-    if not phases:
-        return _UNKNOWN
-    name = max(phases, key=lambda phase: phases[phase])
-    return f"{name} {phases[name] / sum(phases.values()) * 100:.0f} %"
-
-
-def _count(count: int | None) -> str:
-    return _UNKNOWN if count is None else str(count)

@@ -23,6 +23,7 @@ from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UnknownRunError, UsageError, WarmwatchError
 from warmwatch_monitor.history.writer import HistoryWriter
 from warmwatch_monitor.output import options
+from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import draw, has_colour, is_terminal, note, plain, say, width
 from warmwatch_monitor.settings import HistorySettings, load_history_settings
 from warmwatch_monitor.terminal.table import lines, wrapped
@@ -255,8 +256,7 @@ def _why_trouble(answer: Answer | None) -> str:
     parts += [f"{plain(run['run'])} {run['state']}" for run in counted if not _needs_attention(run)]
     if len(parts) == len(runs):
         return ""
-    more = [f"{len(parts) - _NAMED} more"] if len(parts) > _NAMED else []
-    why = ", ".join([*parts[:_NAMED], *more])
+    why = few(parts, _NAMED)
     return f"exit code {TROUBLE}: {why}; warmwatch status RUN has the code of one run"
 
 
@@ -286,9 +286,8 @@ def _left_out(runs: list[Answer], now: float) -> str:
         return max((rank["since"] for rank in run["ranks"] if rank["since"]), default=0.0)
 
     last = sorted(runs, key=when, reverse=True)
-    parts = [f"{run['run']} {run['state']}{_ago(when(run), now)}" for run in last[:_NAMED]]
-    parts += [f"{len(runs) - _NAMED} more"] if len(runs) > _NAMED else []
-    return f"ended: {', '.join(parts)} (--all shows more)"
+    parts = [f"{run['run']} {run['state']}{_ago(when(run), now)}" for run in last]
+    return f"ended: {few(parts, _NAMED)} (--all shows more)"
 
 
 def _ago(epoch: float, now: float) -> str:

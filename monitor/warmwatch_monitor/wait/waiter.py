@@ -16,6 +16,7 @@ from warmwatch_monitor.client.answers import Answer, AnswerSource
 from warmwatch_monitor.client.choice import is_own, may_be, only, why_incomplete
 from warmwatch_monitor.client.events import Event, EventClient
 from warmwatch_monitor.errors import DaemonError, FleetError, UnknownRunError, UnreadRunError
+from warmwatch_monitor.output.amounts import few
 from warmwatch_monitor.output.console import plain
 from warmwatch_monitor.status.goals import (
     END_GOALS,
@@ -250,8 +251,7 @@ class Wait:
         others = [plain(run["run"]) for run in known if lives(run) and not is_own(run, self._uid)]
         if not others:
             return f"no run is alive{_WAITING} one"
-        more = len(others) - _NAMED
-        named = ", ".join(others[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        named = few(others, _NAMED)
         return f"no run of yours is alive (but another user's: {named}){_WAITING} one"
 
 

@@ -121,8 +121,8 @@ def test_the_table_matches_the_hand_made_one() -> None:
         "100,000 steps take 59 min 7 s in reduce-overhead (eager: 87 min 50 s)."
     )
     assert "35.6 ± 0.071 ms" in shown
-    assert "default against eager: costs 17.2 s more and saves 17.1 ms" in shown
-    assert "reduce-overhead against default: costs 200 ms more and saves 0.3 ms" in shown
+    assert "default against eager: costs 17.2 s more and saves 17.1 ± " in shown
+    assert "reduce-overhead against default: costs 200 ms more and saves 0.3 ± " in shown
     assert notes(of) == {}
 
 
@@ -623,7 +623,7 @@ def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> No
     assert _graphs(cut_off) == "unknown"
     assert _graphs(replace(cut_off, graphs=2)) == "2"
     assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
-    assert _graphs(replace(cut_off, compiled=False)) is None
+    assert _graphs(replace(cut_off, compiled=False)) == ""
 
 
 @pytest.mark.parametrize(
