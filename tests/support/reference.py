@@ -104,10 +104,11 @@ def metrics() -> str:
     lines += [
         "Every family of `/metrics`. Names, labels and meaning are public: they change with a",
         "version. A series is absent if its value is unknown. Ranks have the labels `run` and",
-        "`rank`, GPUs `gpu` (the index) and `uuid`. [HTTP](http.md#prometheus) shows how to",
-        "scrape, [GPUs](gpus.md) explains the metrics of GPUs. From two minutes after its end, a",
-        "rank has no histogram, and of labels such as `phase` only those that are not 0 (one, if",
-        "all are): [scale](../explanation/scale.md#sizing-prometheus).",
+        "`rank`, GPUs `gpu` (the index) and `uuid`.",
+        "[Prometheus and Grafana](../how-to/prometheus-and-grafana.md#scrape) shows how to scrape,",
+        "[GPUs](gpus.md) explains the metrics of GPUs. From two minutes after its end, a rank has",
+        "no histogram, and of labels such as `phase` only those that are not 0 (one, if all are):",
+        "[scale](../explanation/scale.md#sizing-prometheus).",
     ]
     rest = list(families(snapshot(), "0"))
     for start, heading in PARTS.items():
