@@ -31,8 +31,9 @@ from warmwatch_monitor.status.schema.events import (
     SampleEvent,
 )
 from warmwatch_monitor.status.words.evidence import evidence
-from warmwatch_monitor.status.words.run import run_answer
+from warmwatch_monitor.status.words.run import decisive_rank, run_answer
 from warmwatch_monitor.status.words.sentence import answer
+from warmwatch_monitor.status.words.states import state_words
 
 _DIGITS = 6  # of a second, a watt
 K = TypeVar("K")
@@ -91,6 +92,7 @@ def sample(snapshot: Snapshot) -> SampleEvent:
         details=list(words.details),
         compiling=any_compiling(snapshot.runs),
         warm=all_warm(snapshot.runs),
+        awaited=snapshot.awaited,
         runs=[_run(view) for view in snapshot.runs],
         ranks=[_present(view) for run in snapshot.runs for view in run.ranks],
         gpus=[convert(gpu, SampledGpu, from_attributes=True) for gpu in snapshot.gpus],
@@ -98,9 +100,15 @@ def sample(snapshot: Snapshot) -> SampleEvent:
 
 
 def _run(view: RunView) -> SampledRun:
-    words = run_answer(view)
-    details = list(words.details)
-    return SampledRun(run=view.run, state=view.state, summary=words.summary, details=details)
+    words, decisive = run_answer(view), decisive_rank(view)
+    return SampledRun(
+        run=view.run,
+        state=view.state,
+        state_words=state_words(decisive),
+        decisive_rank=decisive.rank,
+        summary=words.summary,
+        details=list(words.details),
+    )
 
 
 def _present(view: RankView) -> SampledRank:

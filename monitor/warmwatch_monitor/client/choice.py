@@ -123,7 +123,7 @@ def only(answer: Answer, runs: Sequence[Answer]) -> Answer:
     from warmwatch_monitor.output.summary import several_of
 
     living = [one for one in runs if one["state"] not in ENDED_STATES]
-    words = several_of(runs)
+    words = several_of(runs, answer)
     return {
         **answer,
         "compiling": any(one["compiling"] for one in living) if living else None,

@@ -138,17 +138,21 @@ def rates(
     return ", ".join(parts)
 
 
+LIMITED = "limited by "  # ``top`` finds these facts by their beginnings
+IN_PROGRESS = "compile activity in progress for "
+
+
 def limited(known: LimitedBy) -> str:
     """``limited by input: 62 % of the time waits for batches``; without evidence the share."""
     if known.evidence:
-        return f"limited by {known.subject}: {', '.join(known.evidence)}"
+        return f"{LIMITED}{known.subject}: {', '.join(known.evidence)}"
     return limited_shortly(known)
 
 
 def limited_shortly(known: LimitedBy) -> str:
     """``limited by input (62 %)``."""
     share = "" if known.share is None else f" ({100 * known.share:.0f} %)"
-    return f"limited by {known.subject}{share}"
+    return f"{LIMITED}{known.subject}{share}"
 
 
 def faster(speed_up: float, uncertainty: float | None = None) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from warmwatch.shared.states import ENDED_STATES
@@ -49,33 +48,23 @@ def painted(text: str, style: str) -> str:
 
 
 SOME_UNREAD = "some records cannot be read"
-_RECORDS = "records"
-_QUALIFIED = r": ((?:warm|runs eagerly),? but [^:;,]+)"  # behind the name, which may be shortened
+
+
+def some_unread(sources: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the records cannot be read now, by an answer's ``sources``."""
+    return any(one["source"] == "records" and not one["up"] for one in sources)
 
 
 def overview(answer: Mapping[str, Any]) -> str:
-    """The headline above a row for each run: ``3 runs: 1 compiling, 2 warm``.
+    """The headline above a row for each run: ``3 runs: 1 compiling, 2 warm but slower``.
 
-    The answer's own headline, which lists the runs, if fewer than two live. In any case it says if
-    there may be more runs.
+    The answer's own headline if fewer than two live: that lists the runs.
     """
-    head = _overview(answer)
-    shown = head, *answer.get("details", ())
-    lost = any(one["source"] == _RECORDS and not one["up"] for one in answer.get("sources", ()))
-    missing = answer["runs"] and lost and not any(SOME_UNREAD in words for words in shown)
-    return f"{head}; {SOME_UNREAD}" if missing else head
-
-
-def _overview(answer: Mapping[str, Any]) -> str:
     living = [run for run in answer["runs"] if run["state"] not in ENDED_STATES]
     if len(living) < 2:
         return str(answer["summary"])
     ordered = sorted(living, key=lambda run: place(run["state"]))
-    counts = Counter(_qualified(run) for run in ordered)
-    return f"{len(living)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}"
-
-
-def _qualified(run: Mapping[str, Any]) -> str:
-    """Its state; ``warm but slower`` if its sentence begins so."""
-    found = re.search(_QUALIFIED, str(run["summary"]))
-    return re.sub("^runs eagerly,?", "eager", found[1]) if found else str(run["state"])
+    counts = Counter(run.get("state_words") or run["state"] for run in ordered)
+    head = f"{len(living)} runs: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+    unread = some_unread(answer["sources"]) and SOME_UNREAD not in answer.get("details", ())
+    return f"{head}; {SOME_UNREAD}" if unread else head

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from warmwatch.shared.states import ENDED, State, least_advanced
 from warmwatch_monitor.output.amounts import few
+from warmwatch_monitor.output.states import SOME_UNREAD, some_unread
 
 LONGEST = 120  # characters of a headline
 _LONGEST_NAME = 40  # of a run, in its headline
@@ -80,14 +81,6 @@ def headline(name: str, head: str, clauses: Iterable[Clause]) -> Headline:
     return Headline(summary, (*details, *(one.detail for one in rest)))
 
 
-def more_important(text: str, words: Headline) -> Headline:
-    """``words`` with ``text`` added to the headline if it fits, else as the first detail."""
-    longer = f"{words.summary}{_JOINT}{text}"
-    if len(longer) <= LONGEST:
-        return words._replace(summary=longer)
-    return words._replace(details=(text, *words.details))
-
-
 def listed(head: str, parts: Sequence[str], joint: str, most: int = 8) -> str:
     """``head`` and as many of ``parts`` as fit: ``5 runs: a warm; b warm; and 3 more``."""
     for shown in range(min(len(parts), most), 0, -1):
@@ -123,11 +116,22 @@ class RunWords(Struct, frozen=True):
     words: Headline
 
 
-def several(runs: Iterable[RunWords]) -> Headline:
+def several(runs: Iterable[RunWords], *, unread: bool) -> Headline:
     """The headline of a single run or the only living run; else a list of the living runs.
 
-    Ended runs are in the headline only if no run lives.
+    Ended runs are in the headline only if no run lives. ``unread``: some records cannot be read.
+    That is added to the headline if it fits, else it is the first detail.
     """
+    words = _several(runs)
+    if not unread:
+        return words
+    longer = f"{words.summary}{_JOINT}{SOME_UNREAD}"
+    if len(longer) <= LONGEST:
+        return words._replace(summary=longer)
+    return words._replace(details=(SOME_UNREAD, *words.details))
+
+
+def _several(runs: Iterable[RunWords]) -> Headline:
     ordered = _by_advancement(list(runs))
     living = [one for one in ordered if one.state not in ENDED]
     ended = [one for one in ordered if one.state in ENDED]
@@ -145,9 +149,9 @@ def several(runs: Iterable[RunWords]) -> Headline:
     return Headline(head, (*(one.words.summary for one in living), *earlier))
 
 
-def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
-    """The headline of runs from a ``/status`` answer."""
-    return several(
+def several_of(runs: Iterable[Mapping[str, Any]], answer: Mapping[str, Any]) -> Headline:
+    """The headline of ``runs`` of a ``/status`` answer."""
+    words = (
         RunWords(
             str(one["run"]),
             State(one["state"]),
@@ -156,6 +160,7 @@ def several_of(runs: Iterable[Mapping[str, Any]]) -> Headline:
         )
         for one in runs
     )
+    return several(words, unread=some_unread(answer["sources"]))
 
 
 def _brief(one: RunWords) -> str:

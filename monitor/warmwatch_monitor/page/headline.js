@@ -1,6 +1,6 @@
 // The answer in large type: state and speed of a run. Title and icon of the window show it too.
 
-import { as, items, stated, text, words } from "./show.js";
+import { as, items, stated, words } from "./show.js";
 
 export const ENDED = new Set(["finished", "failed", "lost"]);
 const BUSY = new Set(["compiling", "recompiling"]);
@@ -15,47 +15,28 @@ const ORDER = [
   "stalled", "recompiling", "compiling", "warming", "starting", "doubtful", "warm", "eager", "failed", "lost", "finished",
 ];
 
-// `warm but slower`, as the sentence has it: in large type the bare state would contradict it
-const LEAD = /^(?:warm|runs eagerly),? but [^:;,]+/;
-
-export function stateOf(run) {
-  return LEAD.exec(unnamed(run))?.[0].replace(/^runs eagerly,?/, "eager") ?? run.state;
-}
-
-// the state that colour and icon show
+// the state that colour and icon show: `warm but slower` must not look like `warm`
 export function shadeOf(run) {
-  const doubtful = stateOf(run) !== run.state || (STEADY.has(run.state) && unnamed(run).startsWith("no step "));
-  return doubtful ? "doubtful" : run.state;
+  return STEADY.has(run.state) && run.state_words !== run.state ? "doubtful" : run.state;
 }
 
-// State and its most important figure: the sentence's own speed, so that both agree; if it has
-// none, the speed of the ranks in the sample.
+// state and its most important figure, of the rank that the sentence describes: so both agree
 export function worded(run, newest) {
-  const ended = ENDED.has(run.state) && /^\w+ after \d+ steps?/.exec(unnamed(run));
-  if (ended) return ended[0];
-  const spoken = STEPPING.has(run.state) && /[\d.]+ (?:ms|s|min) a step/.exec(run.summary ?? "");
-  const figure = spoken ? spoken[0] : figureOf(run.state, newest.ranks.filter((rank) => rank.run === run.run), newest.at);
-  return figure ? `${stateOf(run)}${figure.startsWith("for ") ? "" : ","} ${figure}` : stateOf(run);
+  const rank = newest.ranks.find((one) => one.run === run.run && one.rank === run.decisive_rank);
+  const figure = rank ? figureOf(run.state, rank, newest.at) : "";
+  if (!figure) return run.state_words;
+  return `${run.state_words}${/^(?:for|after) /.test(figure) ? "" : ","} ${figure}`;
 }
 
-function figureOf(state, ranks, at) {
-  const most = (of) => greatest(ranks.map(of));
-  const lasts = () => {
-    const since = most((rank) => (rank.since === null || rank.state !== state ? null : at - rank.since));
-    return since === null ? "" : `for ${as.duration(Math.max(0, since))}`;
-  };
-  if (BUSY.has(state)) {
-    const left = most((rank) => rank.left_seconds);
-    return left !== null && left >= 1 ? `about ${as.duration(left)} left` : lasts();
-  }
+function figureOf(state, rank, at) {
+  if (ENDED.has(state)) return `after ${rank.steps} ${rank.steps === 1 ? "step" : "steps"}`;
+  if (BUSY.has(state) && rank.left_seconds >= 1) return `about ${as.duration(rank.left_seconds)} left`;
   if (STEPPING.has(state)) {
-    const silent = most((rank) => (rank.silent ? rank.last_step_age_seconds : null));
-    if (silent !== null) return `no step for ${as.duration(silent)}`;
-    if (state === "warming") return ""; // too few clean steps for a speed: the sentence has the last one
-    const step = most((rank) => rank.a_step_seconds);
-    return step === null ? "" : `${as.length(step)} a step`;
+    if (rank.silent) return `no step for ${as.duration(rank.last_step_age_seconds)}`;
+    // of a warming one too few clean steps for a speed: the sentence has the last one
+    return state === "warming" || rank.a_step_seconds === null ? "" : `${as.length(rank.a_step_seconds)} a step`;
   }
-  return state === "stalled" || state === "starting" ? lasts() : "";
+  return rank.since === null ? "" : `for ${as.duration(Math.max(0, at - rank.since))}`;
 }
 
 // the newest sentences and figures of a whole answer, in the shape of a sample
@@ -66,12 +47,8 @@ export function sampleOf(answer) {
     a_step_seconds: rank.step_seconds.recent ?? rank.step_seconds.typical,
     silent: rank.conditions.some((one) => one.condition === "silent"),
   })));
-  return { at: answer.at, summary: answer.summary, details: answer.details, runs: answer.runs, ranks };
-}
-
-function greatest(values) {
-  const known = values.filter((value) => value !== null && value !== undefined);
-  return known.length ? Math.max(...known) : null;
+  const { at, awaited, summary, details, runs } = answer;
+  return { at, awaited, summary, details, runs, ranks };
 }
 
 // `newest` is the newest sample
@@ -80,7 +57,7 @@ export function showAnswer(newest, place) {
   const chosen = runs.find((one) => one.run === place.run);
   const missing = place.run !== null && !chosen; // a link to a run that was removed or has not started
   const living = runs.filter((one) => !ENDED.has(one.state));
-  const awaited = living.length === 0 && /^waiting for [^;]+/.exec(newest.summary ?? "");
+  const awaited = newest.awaited && living.length === 0;
   const one = chosen ?? (missing || awaited ? null : living.length === 1 ? living[0] : runs.length === 1 ? runs[0] : null);
   const tallied = !one && !missing && !awaited && runs.length > 0;
   const state = one ? shadeOf(one) : worst(living.length || awaited ? living : runs);
@@ -107,10 +84,10 @@ export function unnamed({ run, summary = "" }) {
 
 // the sentence without what `words` already shows: `since step 344 (62 ms before, 7.7x)`
 export function beyond(run, words) {
-  if (ENDED.has(run.state) && unnamed(run).startsWith(words)) return unnamed(run).slice(words.length).replace(/^[:;,]? /, "");
-  const figure = words.slice(stateOf(run).length).replace(/^,? /, "");
-  let rest = unnamed(run).replace(LEAD, "").replace(new RegExp(`^${run.state}\\b`), "").replace(/^[:;,]? /, "");
-  if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]? /, "");
+  const figure = words.slice(run.state_words.length).replace(/^,? /, "");
+  let rest = unnamed(run);
+  if (rest.startsWith(run.state_words)) rest = rest.slice(run.state_words.length).replace(/^[:;,]? /, "");
+  if (figure && rest.startsWith(figure)) rest = rest.slice(figure.length).replace(/^[:;,]?(?: and)? /, "");
   if (figure) rest = rest.replace(`${figure} is the real speed`, "this is the real speed").replace(`${figure} so far`, "the speed so far").replace(`; ${figure}`, "");
   if (figure.startsWith("for ")) rest = rest.replace(/^(?:for [^(,;:]+)?\((\w+)\)/, "$1").replace(/ for [\d.]+ \w+ \((\w+)\)/, ", $1");
   return rest;
@@ -129,7 +106,7 @@ function counted(living, runs) {
 export function tally(runs, noun) {
   const by = new Map();
   const ordered = [...runs].sort((a, b) => rank(a.state) - rank(b.state));
-  for (const state of ordered.map(stateOf)) by.set(state, (by.get(state) ?? 0) + 1);
+  for (const { state_words } of ordered) by.set(state_words, (by.get(state_words) ?? 0) + 1);
   const parts = [...by].map(([state, count]) => `${count} ${state}`);
   return `${runs.length} ${noun}${runs.length === 1 ? "" : "s"}: ${parts.join(", ")}`;
 }

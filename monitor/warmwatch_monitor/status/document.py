@@ -60,6 +60,7 @@ def status(snapshot: Snapshot, run: str | None = None) -> schema.Status:
         at=read_at(snapshot),
         compiling=any_compiling(runs),
         warm=all_warm(runs),
+        awaited=snapshot.awaited,
         summary=words.summary,
         details=list(words.details),
         runs=_run_documents(runs),

@@ -41,7 +41,7 @@ from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, wor
 from warmwatch_monitor.status.words.progress import deadline
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer
-from warmwatch_monitor.status.words.states import end_of
+from warmwatch_monitor.status.words.states import end_of, state_words
 
 # entries of the lists of ``compile``
 MOST = 10  # functions
@@ -55,13 +55,15 @@ _FX = "inductor_fx"
 
 def run_document(view: RunView) -> status_schema.Run:
     missing = view.missing_ranges
-    words = run_answer(view)
+    words, decisive = run_answer(view), decisive_rank(view)
     return status_schema.Run(
         run=view.run,
         name=view.who.name,
         owner=view.who.owner,
         owner_uid=view.who.owner_uid,
         state=view.state,
+        state_words=state_words(decisive),
+        decisive_rank=decisive.rank,
         compiling=any_compiling([view]),
         warm=all_warm([view]),
         summary=words.summary,
@@ -74,7 +76,7 @@ def run_document(view: RunView) -> status_schema.Run:
         missing_ranges=[(gap.start, gap.stop - 1) for gap in missing[:MOST_MISSING_LISTED]],
         missing_count=sum(map(len, missing)),
         skew=_skew(view),
-        deadline=deadline(view, decisive_rank(view)),
+        deadline=deadline(view, decisive),
         ranks=[rank(one, ended_together=view.ended_together) for one in view.ranks],
     )
 

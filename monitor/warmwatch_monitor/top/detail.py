@@ -9,6 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from warmwatch.shared.phrases import duration, place, step_length
+from warmwatch_monitor.output.amounts import IN_PROGRESS, LIMITED
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
@@ -295,18 +296,16 @@ def _gpus(shown: Shown) -> list[Text]:
     return gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width)
 
 
-# the rank's line shows it; samples renew that line, but not the evidence
-_LIMITED = "limited by "
-_IN_PROGRESS = "compile activity in progress for "
-
-
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
-    """The run's details and the evidence, without duplicates: a rank's own limit is enough."""
+    """The run's details and the evidence, without duplicates: a rank's own limit is enough.
+
+    The rank's line shows the activity in progress; samples renew that line, but not the evidence.
+    """
     details = run.get("details", ())
-    if any(words.startswith(_LIMITED) for words in rank["evidence"]):
-        details = [words for words in details if not words.startswith(_LIMITED)]
+    if any(words.startswith(LIMITED) for words in rank["evidence"]):
+        details = [words for words in details if not words.startswith(LIMITED)]
     for words in dict.fromkeys((*details, *rank["evidence"])):
-        if not words.startswith(_IN_PROGRESS):
+        if not words.startswith(IN_PROGRESS):
             yield words
 
 

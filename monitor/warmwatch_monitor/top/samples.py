@@ -38,7 +38,7 @@ def with_sample(answer: Answer, sample: Answer) -> Answer:
     ranks = {(one["run"], one["rank"]): one for one in sample["ranks"]}
     gpus = {one["uuid"]: {name: one[name] for name in _GPU} for one in sample["gpus"]}
     runs = [_run(run, sampled.get(run["run"]), ranks) for run in answer["runs"]]
-    words, every = several_of(runs), sampled.keys() == {run["run"] for run in runs}
+    words, every = several_of(runs, answer), sampled.keys() == {run["run"] for run in runs}
     return {
         **answer,
         "at": sample["at"],
@@ -55,8 +55,9 @@ def _run(
     if sampled_run is None:
         return run
     now = [_rank(rank, ranks.get((run["run"], rank["rank"]))) for rank in run["ranks"]]
-    details = sampled_run.get("details", [])  # an older daemon sends none
-    return {**run, "summary": sampled_run["summary"], "details": details, "ranks": now}
+    words = {"summary": sampled_run["summary"], "details": sampled_run.get("details", [])}
+    words["state_words"] = sampled_run.get("state_words", "")  # an older daemon sends none
+    return {**run, **words, "ranks": now}
 
 
 def _rank(rank: Answer, now: Answer | None) -> Answer:

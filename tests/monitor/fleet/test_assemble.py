@@ -125,7 +125,7 @@ def test_a_slower_rank_has_its_numbers_without_a_cause() -> None:
     assert known["since_step"] is known["causes"] is None
     numberless = [one for one in samples(b.snapshot(slower())) if "slower_" not in one.name]
     words = summary(assemble(numberless, b.EPOCH))
-    assert words.startswith("gpt2: warm but slower than before: ")
+    assert words.startswith("gpt2: warm but slower: ")
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -17,6 +17,7 @@ from support import builders as b
 from support.browser import chromium, visit
 from support.builders import categories, kinds
 from support.daemon import daemon, daemon_process
+from support.documents import status
 from support.records import ended, held, ranks_of, wait_until, warm, write_record
 from support.training_standin import training
 from support.values import replace
@@ -26,7 +27,6 @@ from warmwatch.shared.reasons import plain
 from warmwatch_monitor.api import page_files
 from warmwatch_monitor.api.page_files import FILES
 from warmwatch_monitor.model import RankView
-from warmwatch_monitor.status.words.sentence import summary
 
 pytestmark = pytest.mark.slow
 
@@ -280,45 +280,40 @@ def test_a_run_name_is_never_html(browser: Browser, tmp_path: Path) -> None:
 HEADLINES = """async () => {
   const { beyond, shadeOf, worded } = await import("/page/headline.js");
   const blank = { left_seconds: null, a_step_seconds: null, silent: false };
-  const rank = { run: "gpt2", since: 100, steps: 1234, ...blank };
-  const spoken = { run: "gpt2", state: "warm", summary: "gpt2: warm: 24.5 ms a step" };
-  const one = (state, ...ranks) => worded(
-    { run: "gpt2", state },
-    { at: 160, ranks: ranks.map((more) => ({ ...rank, state, ...more })) },
+  const rank = { run: "gpt2", rank: 1, since: 100, steps: 9, ...blank };
+  const others = [{ ...rank, rank: 0, left_seconds: 99 }, { ...rank, run: "bert", steps: 1 }];
+  const of = (state_words) => ({
+    run: "gpt2", state: /^[a-z]+/.exec(state_words)[0], state_words, decisive_rank: 1,
+  });
+  const one = (state_words, more = {}) => worded(
+    of(state_words), { at: 160, ranks: [...others, { ...rank, ...more }] },
   );
+  const both = (state_words, sentence, more) => {
+    const run = { ...of(state_words), summary: `gpt2: ${sentence}` }, head = one(state_words, more);
+    return `${head} (${shadeOf(run)}): ${beyond(run, head)}`;
+  };
   return [
-    one("compiling", {}), one("compiling", { left_seconds: 43 }, { left_seconds: 20 }),
-    one("compiling", { left_seconds: 0 }),
-    one("warm", { a_step_seconds: 0.0514 }, { a_step_seconds: 0.05 }), one("warm", {}),
-    one("warm", { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 12 }),
-    one("stalled", {}), one("finished", {}), one("warming", { a_step_seconds: 4.2 }),
-    one("eager", { run: "bert", a_step_seconds: 2 }), worded(spoken, { at: 160, ranks: [] }),
-    ...["warm but slower: 400 ms a step since step 300", "warm, but Dynamo captured no graph",
-      "no step for 61 s and nothing compiles; warm since step 4", "warm since step 4",
-      "warm since step 4: 24 ms a step is the real speed; limited by input",
-      "runs eagerly but slower: 310 ms a step since step 9",
-      "eager: no compile activity; 2 s a step",
-      "eager: no compile activity in 9 steps; 2 s a step is the real speed",
-      "finished after 9 steps (interrupted)",
-    ].map((words) => {
-      const state = /eager|finished/.exec(words)?.[0] ?? "warm";
-      const run = { run: "gpt2", state, summary: `gpt2: ${words}` };
-      const head = worded(run, { at: 160, ranks: [] });
-      return `${head} (${shadeOf(run)}): ${beyond(run, head)}`;
-    }),
-    beyond(
-      { run: "gpt2", state: "compiling", summary: "gpt2: compiling for 8 s (inductor), now f" },
-      "compiling for 8 s",
-    ),
-    beyond(
-      { run: "gpt2", state: "recompiling",
-        summary: "gpt2: recompiling `f` (t.py:5) for 8 s (inductor); evaluating for 8 s" },
-      "recompiling for 8 s",
-    ),
-    beyond(
-      { run: "gpt2", state: "starting", summary: "gpt2: starting; no step in the 9 s" },
-      "starting for 9 s",
-    ),
+    one("compiling"), one("compiling", { left_seconds: 43 }), one("compiling", { left_seconds: 0 }),
+    one("warm", { a_step_seconds: 0.0514 }), one("warm"), one("stalled"), one("starting"),
+    one("finished"), one("finished", { steps: 1 }), one("warming", { a_step_seconds: 4.2 }),
+    worded(of("eager"), { at: 160, ranks: others }),
+    both("warm but slower", "warm but slower: 400 ms a step since step 300",
+      { a_step_seconds: 0.4 }),
+    both("warm, but Dynamo captured nothing",
+      "warm, but Dynamo captured nothing: this is eager speed"),
+    both("warm but silent", "no step for 61 s and nothing compiles; warm since step 4",
+      { a_step_seconds: 0.05, silent: true, last_step_age_seconds: 61 }),
+    both("warm", "warm since step 4"),
+    both("warm", "warm since step 4: 24 ms a step is the real speed; limited by input",
+      { a_step_seconds: 0.024 }),
+    both("eager but slower", "eager but slower: 310 ms a step since step 9",
+      { a_step_seconds: 0.31 }),
+    both("eager", "no compile activity in 9 steps; 2.0 s a step is the real speed",
+      { a_step_seconds: 2 }),
+    both("finished", "finished after 9 steps (interrupted)"),
+    both("compiling", "compiling for 60 s (inductor), now f"),
+    both("recompiling", "recompiling `f` (t.py:5) for 60 s (inductor); evaluating for 8 s"),
+    both("starting", "starting; no step in the 60 s"),
   ];
 }"""
 
@@ -329,52 +324,47 @@ def test_the_headline_is_the_state_and_its_most_important_figure(
     with daemon(tmp_path) as url, visit(browser, url) as page:
         assert page.page.evaluate(HEADLINES) == [
             *("compiling for 60 s", "compiling, about 43 s left", "compiling for 60 s"),
-            *("warm, 51 ms a step", "warm", "warm, no step for 12 s"),
-            *("stalled for 60 s", "finished", "warming", "eager"),
-            "warm, 24.5 ms a step",
+            *("warm, 51 ms a step", "warm", "stalled for 60 s", "starting for 60 s"),
+            *("finished after 9 steps", "finished after 1 step", "warming", "eager"),
             "warm but slower, 400 ms a step (doubtful): since step 300",
-            "warm, but Dynamo captured no graph (doubtful): ",
-            "warm (doubtful): no step for 61 s and nothing compiles; warm since step 4",
+            "warm, but Dynamo captured nothing (doubtful): this is eager speed",
+            "warm but silent, no step for 61 s (doubtful): nothing compiles; warm since step 4",
             "warm (warm): since step 4",
             "warm, 24 ms a step (warm): since step 4: this is the real speed; limited by input",
             "eager but slower, 310 ms a step (doubtful): since step 9",
-            "eager, 2 s a step (eager): no compile activity",
-            "eager, 2 s a step (eager): no compile activity in 9 steps; this is the real speed",
+            "eager, 2.0 s a step (eager): no compile activity in 9 steps; this is the real speed",
             "finished after 9 steps (finished): (interrupted)",
-            "inductor, now f",
-            "`f` (t.py:5), inductor; evaluating for 8 s",
-            "no step in the 9 s",
+            "compiling for 60 s (compiling): inductor, now f",
+            "recompiling for 60 s (recompiling): `f` (t.py:5), inductor; evaluating for 8 s",
+            "starting for 60 s (starting): no step in the 60 s",
         ]
 
 
-REAL = """async (runs) => {
-  const { beyond, shadeOf, worded } = await import("/page/headline.js");
-  return runs.map((run) => {
-    const head = worded(run, { at: 160, ranks: [] });
+REAL = """async (answers) => {
+  const { beyond, sampleOf, shadeOf, worded } = await import("/page/headline.js");
+  return answers.map((answer) => {
+    const [run] = answer.runs, head = worded(run, sampleOf(answer));
     return [head, shadeOf(run), beyond(run, head)];
   });
 }"""
 
 
-def test_the_large_type_understands_the_sentences_of_this_version(
+def test_the_large_type_and_the_sentence_have_the_same_state_and_speed(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """``headline.js`` parses them: other words in ``status/words`` must not confuse it."""
     warm_rank, eager_rank = (b.in_every_state()[state] for state in ("warm", "eager"))
     heads = [
         (warm_rank, "warm, 36 ms a step", "warm"),
         (with_condition(warm_rank, "slower"), "warm but slower", "doubtful"),
         (with_condition(warm_rank, "nothing_captured"), "warm, but ", "doubtful"),
-        (with_condition(warm_rank, "silent"), "warm", "doubtful"),
+        (with_condition(warm_rank, "silent"), "warm but silent", "doubtful"),
         (with_condition(eager_rank, "slower"), "eager but slower", "doubtful"),
-        (with_condition(eager_rank, "never_compiled"), "eager but ", "doubtful"),
+        (with_condition(eager_rank, "never_compiled"), "eager, but ", "doubtful"),
+        (b.in_every_state()["finished"], "finished after 3602 steps", "finished"),
     ]
-    runs = [
-        {"run": "gpt2", "state": view.judgement.state.value, "summary": summary(b.snapshot(view))}
-        for view, _, _ in heads
-    ]
+    answers = [status(b.snapshot(view)) for view, _, _ in heads]
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        found = page.page.evaluate(REAL, runs)
+        found = page.page.evaluate(REAL, answers)
     for (_, start, shade), (head, shown, rest) in zip(heads, found, strict=True):
         assert head.startswith(start)
         assert shown == shade
@@ -716,7 +706,8 @@ QUICK = """async () => {
   const past = new Past();
   const place = { run: null, rank: null, with: null, at: null, from: null, to: null };
   const names = Array.from({ length: 40 }, (_, at) => `run${at}`);
-  const runs = names.map((run) => ({ run, state: "warm", summary: `${run}: warm`, details: [] }));
+  const runs = names.map((run) => (
+    { run, state: "warm", state_words: "warm", decisive_rank: 0, summary: `${run}: warm` }));
   const ranks = names.flatMap((run) => Array.from({ length: 64 }, (_, rank) => (
     { run, rank, state: "warm", phase: null, since: 1, compile_seconds: 0, a_step_seconds: 0.1 })));
   const charts = new Charts(document.getElementById("charts"), () => {});
@@ -1136,16 +1127,13 @@ def test_a_host_without_a_gpu_has_no_failed_source(browser: Browser, tmp_path: P
 WAITING = """async () => {
   const { showAnswer } = await import("/page/headline.js");
   const place = { run: null };
-  const shown = (summary, ...runs) => {
-    showAnswer({ at: 9, summary, details: [], ranks: [], runs }, place);
+  const shown = (awaited, ...runs) => {
+    showAnswer({ at: 9, awaited, summary: "", details: [], ranks: [], runs }, place);
     return document.title.replace(/ . Warmwatch$/, "");
   };
-  const ended = { run: "m", state: "finished", summary: "m: finished after 9 steps" };
-  const living = { run: "n", state: "warm", summary: "n: warm since step 4" };
-  return [
-    shown("waiting for the first step of the command"), shown("waiting for it; earlier", ended),
-    shown("m: finished after 9 steps", ended), shown("n: warm since step 4", ended, living),
-  ];
+  const ended = { run: "m", state: "finished", state_words: "finished" };
+  const living = { run: "n", state: "warm", state_words: "warm" };
+  return [shown(true), shown(true, ended), shown(false, ended), shown(true, ended, living)];
 }"""
 
 
@@ -1153,8 +1141,8 @@ def test_the_page_of_a_command_that_has_not_begun_waits_for_it(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        waiting, finished = "Waiting for the command", "m: finished after 9 steps"
-        assert page.page.evaluate(WAITING) == [waiting, waiting, finished, "n: warm"]
+        waiting = "Waiting for the command"
+        assert page.page.evaluate(WAITING) == [waiting, waiting, "m: finished", "n: warm"]
 
 
 NO_STEPS = """async () => {

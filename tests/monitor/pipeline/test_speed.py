@@ -483,12 +483,12 @@ def test_a_condition_without_numbers_does_not_contradict_itself() -> None:
     """A Prometheus server may have the condition of this scrape, and the ratio of none."""
     view = replace(slowed(), slower=None)
     assert run_answer(b.snapshot(view).runs[0]).summary == (
-        "gpt2: warm but slower than before: 36 ms a step; nothing compiles"
+        "gpt2: warm but slower: 36 ms a step; nothing compiles"
     )
     steps = replace(view.figures.steps, recent_seconds=None, clean=Lengths())
     view = replace(view, figures=replace(view.figures, steps=steps))
     assert run_answer(b.snapshot(view).runs[0]).summary == (
-        "gpt2: warm but slower than before; nothing compiles"
+        "gpt2: warm but slower; nothing compiles"
     )
 
 

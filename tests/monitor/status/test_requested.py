@@ -18,7 +18,7 @@ from warmwatch_monitor.terminal.status import exit_code
 
 IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
-    "gpt2: runs eagerly, but torch.compile was called 2 times and nothing has compiled in 120 "
+    "gpt2: eager, but torch.compile was called 2 times and nothing has compiled in 120 "
     "steps; another object is called than the one it gave back, or it is for evaluation only, or "
     "a DataLoader's worker calls it, or a stance was set around the calls"
 )

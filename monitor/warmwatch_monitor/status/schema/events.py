@@ -183,6 +183,10 @@ class SampledRun(Struct, frozen=True, kw_only=True):
     """The run, as `/status` names it."""
     state: State
     """As in `/status`."""
+    state_words: str = ""
+    """As in `/status`."""
+    decisive_rank: int | None = None
+    """As in `/status`."""
     summary: str
     """As in `/status`."""
     details: list[str] = []
@@ -256,6 +260,8 @@ class SampleEvent(Event, frozen=True, kw_only=True):
     compiling: bool | None = None
     """As in `/status`."""
     warm: bool | None = None
+    """As in `/status`."""
+    awaited: bool = False
     """As in `/status`."""
     runs: list[SampledRun]
     """The runs, by name."""

@@ -82,6 +82,14 @@ class Run(Struct, frozen=True, kw_only=True):
     """The owner's uid in the monitor's user namespace."""
     state: State
     """State of its least advanced living rank."""
+    state_words: str = ""
+    """The state with the condition that qualifies it, as in `warm but slower`; `detached` if it was
+    detached. Empty from a daemon that does not send it.
+    """
+    decisive_rank: int | None = None
+    """The rank that decides the state, which `summary` describes; null from a daemon that does not
+    send it.
+    """
     compiling: bool | None = None
     """Whether any living rank compiles; null if none lives."""
     warm: bool | None = None
@@ -168,6 +176,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """Whether any living rank has compile activity now; null if no rank lives."""
     warm: bool | None = None
     """Whether every living rank is warm or eager; null if no rank lives."""
+    awaited: bool = False
+    """Whether the daemon waits for the first record of the command that started it."""
     summary: str
     """The answer in one sentence of at most 120 characters, about living runs if there are any."""
     details: list[str] = []

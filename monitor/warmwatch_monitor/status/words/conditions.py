@@ -179,7 +179,7 @@ def _unknown(_figures: Figures) -> str:
 
 
 def nothing_captured(figures: Figures) -> tuple[str, str]:
-    """``Dynamo captured nothing: this is eager speed``, and why: ``3 graph breaks: ...``.
+    """``Dynamo captured nothing``, so this is eager speed; and why: ``3 graph breaks: ...``.
 
     If every compilation failed, there was something to capture, so the failure is reported instead.
     """
@@ -187,15 +187,15 @@ def nothing_captured(figures: Figures) -> tuple[str, str]:
     failures = figures.compile.failures or 0
     if failures and failures >= (figures.compile.compilations or {}).get("forward", 0):
         known = "; ".join(filter(None, (f"{failures}{_failure(figures)}", breaks)))
-        return "every compilation failed: this is eager speed", known
+        return "every compilation failed", known
     because = [breaks, f"{counted(failures, 'compilation')} failed" if failures else ""]
-    return "Dynamo captured nothing: this is eager speed", "; ".join(filter(None, because))
+    return "Dynamo captured nothing", "; ".join(filter(None, because))
 
 
-def _in_one(parts: tuple[str, str]) -> str:
+def _nothing_captured(figures: Figures) -> str:
     """``Dynamo captured nothing: this is eager speed (3 graph breaks: ...)``."""
-    words, why = parts
-    return f"{words} ({why})" if why else words
+    words, why = nothing_captured(figures)
+    return f"{words}: this is eager speed{f' ({why})' if why else ''}"
 
 
 def _breaks(figures: Figures) -> str:
@@ -300,7 +300,7 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
     "fallback": _fallback,
     "unknown": _unknown,
-    "nothing_captured": lambda figures: _in_one(nothing_captured(figures)),
+    "nothing_captured": _nothing_captured,
     "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
     "cudagraph_skipped": cudagraph_skipped,
     "slower_than_before": slower_than_before,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
 from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import Figures, LongStep, Place, RankView
-from warmwatch_monitor.output.amounts import limited, size
+from warmwatch_monitor.output.amounts import IN_PROGRESS, limited, size
 from warmwatch_monitor.status.words import gpus, requested
 from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
@@ -110,7 +110,7 @@ def _activity(view: RankView) -> Iterator[str]:
     activity = view.figures.compile.open
     if activity is not None and view.judgement.compiling:
         phase = f", phase {activity.phase}" if activity.phase else ""
-        yield f"compile activity in progress for {duration(activity.seconds)}{phase}"
+        yield f"{IN_PROGRESS}{duration(activity.seconds)}{phase}"
     yield from _workers(view)
     yield from _compilers(view)
 

@@ -44,6 +44,7 @@ from warmwatch_monitor.status.words.progress import (
 )
 from warmwatch_monitor.status.words.requested import remedy
 from warmwatch_monitor.status.words.states import (
+    LEADS,
     describe_state,
     elapsed,
     end_of_run,
@@ -51,9 +52,6 @@ from warmwatch_monitor.status.words.states import (
     of_several_ends,
     short_end,
 )
-
-# state -> the condition with which its sentence begins
-_LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 
 def run_answer(run: RunView) -> Headline:
@@ -74,7 +72,7 @@ def _ended(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """How it ended, and whether compilation achieved nothing."""
     yield from end_of_run(run)
     for name, words in conditions(decisive):
-        if name in _LEADS.values():
+        if name in LEADS.values():
             yield Clause(words, Importance.ATTENTION)
 
 
@@ -172,7 +170,7 @@ def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
     for view in run.living:
         for name, clause in conditions(view):
             words.setdefault(name, clause)
-    for condition in (_LEADS.get(run.state, ""), leads_with(decisive)):
+    for condition in (LEADS.get(run.state, ""), leads_with(decisive)):
         if condition in decisive.judgement.conditions:
             words.pop(condition, None)  # the sentence starts with it
     for name, clause in words.items():
@@ -219,7 +217,7 @@ def decisive_rank(run: RunView) -> RankView:
     def advancement(view: RankView) -> tuple[bool, bool, float, float]:
         activity = view.figures.compile.open if view.judgement.compiling else None
         began = activity.began_at if activity else view.judgement.clean_steps
-        fine = not {_LEADS.get(run.state), "silent", "slower"} & set(view.judgement.conditions)
+        fine = not {LEADS.get(run.state), "silent", "slower"} & set(view.judgement.conditions)
         return (activity is None, fine, began, view.figures.steps.last_at or 0.0)
 
     return min((v for v in run.ranks if v.judgement.state is run.state), key=advancement)

@@ -12,14 +12,12 @@ from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.model import ObservedTraining, Signs, Snapshot, incomplete
 from warmwatch_monitor.model.machine import AGREEING
-from warmwatch_monitor.output.states import SOME_UNREAD
 from warmwatch_monitor.output.summary import (
     Clause,
     Headline,
     Importance,
     RunWords,
     headline,
-    more_important,
     several,
     shortened,
 )
@@ -55,10 +53,8 @@ def answer(snapshot: Snapshot) -> Headline:
         return headline("", f"{_NO_RUN}; {_HOW_TO_ATTACH}", [Clause(_WHEN_SEEN, Importance.REMEDY)])
     from warmwatch_monitor.status.words.run import brief, run_answer
 
-    words = several(
-        RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs
-    )
-    return more_important(SOME_UNREAD, words) if _unread(snapshot) else words
+    words = (RunWords(run.run, run.state, brief(run), run_answer(run)) for run in snapshot.runs)
+    return several(words, unread=_unread(snapshot) is not None)
 
 
 def summary(snapshot: Snapshot) -> str:

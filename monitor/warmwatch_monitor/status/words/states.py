@@ -1,7 +1,6 @@
 """The headline of each state, and the clauses that belong to that state alone; how a rank ended.
 
-Pure. The page (``page/headline.js``) and ``output/states.py`` parse "warm but ...", "no step ..."
-and "... a step is the real speed": change them with these words.
+Pure. Other views do not parse a headline: ``/status`` has its state as ``state_words``.
 """
 
 from __future__ import annotations
@@ -46,33 +45,56 @@ _PAUSE_SECONDS = 10.0
 _SAME_SECONDS = 0.05
 
 
+# state -> the condition that qualifies it before any other but ``silent``
+LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
+
+
 def describe_state(view: RankView) -> StateText:
     """The head and the clauses for the state of ``view``."""
-    head, tail = _BY_STATE[view.judgement.state](view)
-    if view.judgement.state in WARM and "silent" in view.judgement.conditions:
+    lead = leads_with(view)
+    if lead == "slower":
+        return _slower(view)
+    head, clauses = _BY_STATE[view.judgement.state](view)
+    if lead == "silent" and view.judgement.state in WARM:
         head = f"{silent(view.figures)} and nothing compiles; {head}"
-    elif leads_with(view) == "slower":
-        how = "warm" if view.judgement.state is State.WARM else "runs eagerly"
-        nothing = Clause("nothing compiles", Importance.REASON)
-        if view.slower is None:  # a Prometheus server has the condition but not the numbers
-            step = view.figures.steps.length
-            speed = f": {step_length(step)} a step" if step else ""
-            return f"{how} but slower than before{speed}", (nothing,)
-        causes = slower_causes(view.slower)
-        why = (Clause(causes, Importance.REASON),) if causes else ()
-        return f"{how} but slower: {slower_speed(view.slower)}", (nothing, *why)
-    return head, tail
+    return head, clauses
 
 
 def leads_with(view: RankView) -> str:
     """The condition with which the sentence begins, or ``""``."""
     state, holds = view.judgement.state, view.judgement.conditions
-    lead = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}.get(state)
     if "silent" in holds and state in {*WARM, State.STALLED}:
         return "silent"
-    if lead in holds:
-        return str(lead)
+    if (lead := LEADS.get(state, "")) in holds:
+        return lead
     return "slower" if "slower" in holds and state in WARM else ""
+
+
+def state_words(view: RankView) -> str:
+    """Its state, and the condition that qualifies it: ``warm but slower``; or ``detached``."""
+    state, lead = view.judgement.state, leads_with(view)
+    if state in WARM and lead in _QUALIFIED:
+        return f"{state.value}{_QUALIFIED[lead](view.figures)}"
+    return "detached" if end_of(view) == "detached" else state.value
+
+
+_QUALIFIED: dict[str, Callable[[Figures], str]] = {
+    "silent": lambda _figures: " but silent",
+    "slower": lambda _figures: " but slower",
+    "nothing_captured": lambda figures: f", but {nothing_captured(figures)[0]}",
+    "never_compiled": lambda figures: f", but {never_compiled(figures)[0]}",
+}
+
+
+def _slower(view: RankView) -> StateText:
+    head, nothing = state_words(view), Clause("nothing compiles", Importance.REASON)
+    if view.slower is None:  # a Prometheus server has the condition but not the numbers
+        step = view.figures.steps.length
+        speed = f": {step_length(step)} a step" if step else ""
+        return f"{head}{speed}", (nothing,)
+    causes = slower_causes(view.slower)
+    why = (Clause(causes, Importance.REASON),) if causes else ()
+    return f"{head}: {slower_speed(view.slower)}", (nothing, *why)
 
 
 def elapsed(view: RankView) -> str:
@@ -226,7 +248,7 @@ def _warm(view: RankView) -> StateText:
     if "nothing_captured" in view.judgement.conditions:
         nothing, why = nothing_captured(figures)
         clauses = (Clause(speed, Importance.WAIT), Clause(why, Importance.REASON))
-        return f"warm, but {nothing}", clauses
+        return f"warm, but {nothing}: this is eager speed", clauses
     if view.judgement.warm_by in _WITHOUT_STEPS:
         return _warm_without_steps(view), ()
     if not figures.compile.begun and figures.compile.precompiled:
@@ -289,7 +311,7 @@ def _newest(steps: Steps) -> str:
 def _eager(view: RankView) -> StateText:
     if "never_compiled" in view.judgement.conditions:
         text, why = never_compiled(view.figures)
-        return f"runs eagerly, but {text}", (Clause(why, Importance.REASON),)
+        return f"eager, but {text}", (Clause(why, Importance.REASON),)
     if off := turned_off(view.figures):
         return f"runs eagerly: {off}", _speed(view)
     steps = counted(view.figures.steps.count, "step")
