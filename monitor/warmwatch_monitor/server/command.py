@@ -111,11 +111,15 @@ def serve(
     allowed_hosts: tuple[str, ...],
     **options: str | None,
 ) -> None:
-    """Watch the records and publish /status and /metrics.
-
-    SIGHUP reloads the --web-config file; other settings need a restart.
+    """Watch the records, publish the live page, /status, /metrics and /events, and store the runs.
 
     On an address that other machines can reach, the daemon requires --web-config or --insecure.
+    SIGHUP reloads the --web-config file; other settings need a restart.
+
+    \b
+    Exit code: 0 stopped by a signal (SIGTERM, SIGINT)
+               2 a setting or a file cannot be used
+               6 it cannot listen on the address
     """
     if complaints := unknown_variables(os.environ):
         raise UsageError("; ".join(complaints))
