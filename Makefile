@@ -18,7 +18,7 @@ help: ## list the targets
 # an environment of its own, or the one of development where that is made already
 DEMO := $(if $(wildcard $(READY)),$(VENV),.venv-demo)
 
-demo: $(DEMO)/.ready ## the main job: a small compiled training, watched live (under 4 minutes)
+demo: $(DEMO)/.ready ## a small compiled training, watched live (under 4 minutes)
 	$(DEMO)/bin/warmwatch demo
 
 .venv-demo/.ready: pyproject.toml
@@ -69,15 +69,15 @@ fuzz: $(READY) ## look for inputs that break something, for SECONDS (60) for eac
 attack: $(READY) ## attack a daemon as other users would, in under 10 minutes, as root (NAMES: some attacks)
 	PYTHONPATH=tests $(BIN)/python -m attacks $(NAMES)
 
-coverage: $(READY) ## every branch of the record and the verdict is tested, or this fails
+coverage: $(READY) ## fail if a branch of the record or the verdict has no test
 	$(BIN)/pip install -q --group coverage
 	$(BIN)/coverage run -m pytest -q tests/agent/shared/test_record*.py tests/agent/shared/test_verdict*.py tests/agent/shared/test_long_compile.py
 	$(BIN)/coverage report
 
-mutants: $(READY) ## break the verdict, the record and the runs in every small way, and see a test fail
+mutants: $(READY) ## break a module in every small way; fail if no test notices (MODULES)
 	PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --workers $(WORKERS)
 
-audit: $(READY) ## hold the dependencies against the known vulnerabilities
+audit: $(READY) ## check the dependencies for known vulnerabilities
 	tests/support/audit.sh $(BIN)
 
 # what the image installs, for its Python
@@ -117,7 +117,7 @@ release: $(READY) ## build and check the files of a release, in dist/
 	rm -rf dist
 	$(BIN)/python packaging dist
 
-test-install: $(READY) ## install the wheel with the lowest and the newest dependencies in each Python found here, and beside the release before (PREVIOUS: a commit)
+test-install: $(READY) ## install the wheel with the lowest and the newest dependencies in each Python found here, and with the release before it (PREVIOUS: a commit)
 	$(BIN)/pip install -q --group release
 	$(BIN)/python -m pytest -m "install" tests/release $(PYTEST_ARGS)
 
