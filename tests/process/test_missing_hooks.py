@@ -334,8 +334,8 @@ BY_HELPERS = [
     ("torch.serialization", "_legacy_save", "saving"),
     ("torch.hub", "tqdm", "kernels"),
 ]
-# ``cells`` looks into IPython, see test_notebook_cells.py; the others check what is imported later.
-WITHOUT_NAMES = {"cells", "flex_attention"}
+# ``cells`` looks into IPython, see test_notebook_cells.py.
+WITHOUT_NAMES = {"cells"}
 
 
 def test_a_hook_without_a_name_that_it_patches_is_missing(tmp_path: Path) -> None:

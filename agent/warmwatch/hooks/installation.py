@@ -44,19 +44,15 @@ class Hooks:
 
     def install(self, points: Sequence[tuple[str, Install]], listener: Listener) -> None:
         """Install each hook. One that fails undoes what it did; the others are installed."""
-        missing, late = list(self._missing), set[str]()
+        late = set[str]()
         for name, install in points:
             if name in self._excluded:
                 continue
             try:
                 self._installed[name] = installed = install(listener)
                 late.update(installed.late)
-            except HookPointAbsentError:
-                missing.append(name)
             except Exception as error:  # noqa: BLE001 - an unsupported PyTorch version
-                missing.append(name)
-                report(f"hooks.{name}", error)
-        self._missing = tuple(missing)
+                self._failed(name, error)
         self._providers = {}
         if late:
             watch = ImportWatch({module: partial(self._imported, module) for module in late})
@@ -70,7 +66,13 @@ class Hooks:
                 if put := installed.late.get(module):
                     put()
             except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
-                report(f"hooks.{name}", error)
+                self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """The hook is missing: its hook point is absent, or installing it raised ``error``."""
+        self._missing = (*self._missing, name)
+        if not isinstance(error, HookPointAbsentError):
+            report(f"hooks.{name}", error)
 
     def lacks_events(self, phases: Iterable[str]) -> None:
         """Record that phases took time without an event: the events have other names."""
@@ -173,9 +175,9 @@ def is_imported(module: str) -> bool:
 
     A replacement in ``sys.modules`` need not be a module.
     """
-    found = sys.modules.get(module)
-    spec = getattr(found, "__spec__", None)
-    return found is not None and not getattr(spec, "_initializing", False)
+    if (found := sys.modules.get(module)) is None:
+        return False
+    return not getattr(getattr(found, "__spec__", None), "_initializing", False)
 
 
 class ImportWatch:
@@ -269,6 +271,7 @@ def _spec_of(
 # Dynamo must skip these: compiled functions call them, some by an import.
 FRAMES: tuple[Callable[..., Any], ...] = (
     Hooks._imported,
+    Hooks._failed,
     ImportWatch.find_spec,
     ImportWatch._listen,
     ImportWatch._report,

@@ -137,7 +137,8 @@ class Installed:
     Attributes:
         uninstall: removes the hook.
         rearm: installs it again if PyTorch dropped it.
-        late: modules that may be imported later, and what to install once they are.
+        late: modules that may be imported later, and what to install once they are; it raises
+            ``HookPointAbsentError`` like an install function.
         counters: PyTorch's cumulative counters, by the slot's counter names (``graphs``,
             ``cache_hits.inductor_fx``...); they fall when a user clears them.
         graph_breaks: count of graph breaks by PyTorch's reason; they fall in the same way.
@@ -148,7 +149,7 @@ class Installed:
         disabled: which of ``record.DISABLED`` turns compilation off now.
         uncompiled: calls of compiled functions that a stance ran eagerly, and that it refused.
         compiled_calls: calls that ran compiled during evaluations; its argument: count from now on.
-        lacks: names found missing since: some only show once something compiles.
+        lacks: names found missing since the installation, by what has compiled.
         memory: bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown.
         optimizers: whether the process made an optimizer of ``torch.optim``.
         precompiled: which of ``record.PRECOMPILED`` run, as far as the calling thread shows it.

@@ -22,8 +22,14 @@ from typing import Any
 
 from warmwatch._guard import report
 from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
-from warmwatch.hooks.installation import is_imported
-from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
+from warmwatch.hooks.points import (
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    first_of,
+    look_up,
+)
 
 # Names of the function, newest first. Torch 2.6 has the second; both return the same pair.
 NAMES = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
@@ -67,13 +73,13 @@ def install(listener: Listener) -> Installed:
 
 def check_flex_attention(listener: Listener) -> Installed:  # noqa: ARG001 - as every install
     """Install nothing; check that ``flex_attention`` has the wrapper by which it is recognized."""
+    with look_up():
+        from torch.compiler import disable
 
-    def lacks() -> tuple[str, ...]:
-        if not is_imported(FLEX):
-            return ()
+    def check() -> None:
         function = getattr(sys.modules[FLEX], "flex_attention", None)
         constants = getattr(getattr(function, "__code__", None), "co_consts", ())
-        there = any(getattr(one, "co_name", None) == UNFUSED for one in constants)
-        return () if there else ("flex_attention",)
+        if not any(getattr(one, "co_name", None) == UNFUSED for one in constants):
+            raise HookPointAbsentError(f"{FLEX}.flex_attention")
 
-    return Installed(lacks=lacks)
+    return Installed(late={FLEX: disable(check)})

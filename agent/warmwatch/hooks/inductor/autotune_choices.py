@@ -62,34 +62,22 @@ def install(listener: Listener) -> Installed:
 
     if version < _SINCE:  # older versions do everything in one nested function
         raise HookPointAbsentError(f"{_MODULE}.benchmark_choices")
-    reporter, replaced, looking = _Reporter(listener), Replaced(), True
-    lacking: list[str] = []
+    reporter, replaced = _Reporter(listener), Replaced()
 
     def put() -> None:
-        nonlocal looking
-        owner = getattr(sys.modules.get(_MODULE), "AlgorithmSelectorCache", None)
-        if owner is None or not looking:
-            return
-        all_of_them, one = (
-            getattr(vars(owner).get(name), "__func__", None)
-            for name in ("benchmark_choices", "benchmark_choice")
-        )
-        looking = False
-        if all_of_them is not None and one is not None:
+        with look_up():
+            owner = sys.modules[_MODULE].AlgorithmSelectorCache
             ours = {
-                "benchmark_choices": _all(reporter, all_of_them),
-                "benchmark_choice": _one(reporter, one),
+                "benchmark_choices": _all(reporter, owner.benchmark_choices.__func__),
+                "benchmark_choice": _one(reporter, owner.benchmark_choice.__func__),
             }
-            replaced.put_all((owner, name, classmethod(skip(f))) for name, f in ours.items())
-        else:
-            lacking.append("choices")
+        replaced.put_all((owner, name, classmethod(skip(f))) for name, f in ours.items())
 
     def uninstall() -> None:
-        nonlocal looking
-        reporter.listening = looking = False
+        reporter.listening = False
         replaced.undo()
 
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lambda: lacking)
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
 
 
 def _all(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.inductor import graph_text
 from warmwatch.hooks.inductor.graph_text import Call, UnknownSizeError
-from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.compile_fx"
@@ -293,12 +292,13 @@ def install(listener: Listener) -> Installed:
         from torch.utils.flop_counter import flop_registry
 
         module: Any = sys.modules[_MODULE]
-        if (original := getattr(module, _COMPILE, None)) is not None:
-            counting.append(GraphCalls(listener, flop_registry, skip))
-            replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
-            if (entry := graph_text.entry_class()) is not None:
-                loading = _loading(counting[0], getattr(entry, graph_text.LOADS))
-                replaced.put(entry, graph_text.LOADS, skip(loading))
+        with look_up():
+            original = getattr(module, _COMPILE)
+        counting.append(GraphCalls(listener, flop_registry, skip))
+        replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
+        if (entry := graph_text.entry_class()) is not None:
+            loading = _loading(counting[0], getattr(entry, graph_text.LOADS))
+            replaced.put(entry, graph_text.LOADS, skip(loading))
 
     def uninstall() -> None:
         for one in counting:
@@ -306,10 +306,7 @@ def install(listener: Listener) -> Installed:
             one.end()
         replaced.undo()
 
-    def lacks() -> tuple[str, ...]:
-        return ("flops",) if is_imported(_MODULE) and not counting else ()
-
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
 
 
 def _compiling(counting: GraphCalls, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from warmwatch._guard import report
-from warmwatch.hooks.installation import is_imported
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.async_compile"
 
@@ -34,10 +33,12 @@ def install(listener: Listener) -> Installed:
     classes: list[Any] = []  # ours
 
     def put() -> None:
-        module: Any = sys.modules.get(_MODULE)
-        if module is None or classes or not isinstance(getattr(module, "tqdm", None), type):
-            return
-        classes.append(_reporting(module.tqdm, listener, disable))
+        module: Any = sys.modules[_MODULE]
+        with look_up():
+            original = module.tqdm
+        if not isinstance(original, type):
+            raise HookPointAbsentError(f"{_MODULE}.tqdm")
+        classes.append(_reporting(original, listener, disable))
         replaced.put(module, "tqdm", classes[0])
 
     def uninstall() -> None:
@@ -45,10 +46,7 @@ def install(listener: Listener) -> Installed:
             one.listening = False
         replaced.undo()
 
-    def lacks() -> tuple[str, ...]:
-        return ("kernels",) if is_imported(_MODULE) and not classes else ()
-
-    return Installed(uninstall=uninstall, late={_MODULE: disable(put)}, lacks=lacks)
+    return Installed(uninstall=uninstall, late={_MODULE: disable(put)})
 
 
 def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any]) -> Any:
@@ -91,18 +89,16 @@ _MODES = {"fx_compile_async": (2, 8), "fx_compile_progressive": (2, 11)}
 def install_async_modes(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
     with look_up():
         from torch import __version__ as version
+        from torch.compiler import disable
     expected = [mode for mode, since in _MODES.items() if version >= since]
 
     def is_asynchronous() -> bool:
         module = sys.modules.get(_FX)
         return any(bool(getattr(module, mode, False)) for mode in _MODES)
 
-    def lacks() -> tuple[str, ...]:
-        module = sys.modules.get(_FX)
-        if module is None or getattr(module, "__spec__", None) is None:
-            return ()
-        if getattr(module.__spec__, "_initializing", False):  # it is being imported
-            return ()
-        return () if all(hasattr(module, mode) for mode in expected) else ("async_modes",)
+    def check() -> None:
+        for mode in expected:
+            if not hasattr(sys.modules[_FX], mode):
+                raise HookPointAbsentError(f"{_FX}.{mode}")
 
-    return Installed(asynchronous=is_asynchronous, lacks=lacks)
+    return Installed(asynchronous=is_asynchronous, late={_FX: disable(check)})

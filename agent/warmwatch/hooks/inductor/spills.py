@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.installation import is_imported
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 _MODULE, _KERNELS = "torch._inductor.async_compile", "torch._inductor.runtime.triton_heuristics"
@@ -67,15 +66,15 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo.decorators import skip
         from torch.compiler import disable
     replaced, spills = Replaced(), Spills(listener)
-    owners: list[Any] = []  # the classes that are wrapped
+    wrapped: list[Any] = []  # the class of kernels, once its module is imported
 
     def report(kernels: Mapping[str, Any]) -> None:
         kind = getattr(sys.modules.get(_KERNELS), _KERNEL, None)
         if not replaced.listening or kind is None:
             return
-        if kind not in owners:
+        if kind not in wrapped:
             original = getattr(kind, _BENCHMARK)
-            owners.append(kind)
+            wrapped.append(kind)
             replaced.put(kind, _BENCHMARK, skip(_benchmarking(original, benchmarked)))
         spills.compiled(kernels, kind)
 
@@ -84,15 +83,12 @@ def install(listener: Listener) -> Installed:
             spills.benchmarked(kernel, milliseconds)
 
     def put() -> None:
-        owner = getattr(sys.modules.get(_MODULE), _CLASS, None)
-        if (original := getattr(owner, _WAIT, None)) is not None:
-            owners.append(owner)
-            replaced.put(owner, _WAIT, skip(_waiting(original, report)))
+        with look_up():
+            owner = getattr(sys.modules[_MODULE], _CLASS)
+            original = getattr(owner, _WAIT)
+        replaced.put(owner, _WAIT, skip(_waiting(original, report)))
 
-    def lacks() -> tuple[str, ...]:
-        return ("spills",) if is_imported(_MODULE) and not owners else ()
-
-    return Installed(uninstall=replaced.undo, late={_MODULE: disable(put)}, lacks=lacks)
+    return Installed(uninstall=replaced.undo, late={_MODULE: disable(put)})
 
 
 def _waiting(original: Callable[..., Any], report: Callable[..., None]) -> Callable[..., Any]:
