@@ -67,17 +67,20 @@ class Activities:
                 values = {"activity": block[AT["begun"]], "what": event}
                 self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
             stack = self._stacks.setdefault(thread, [])
+        around = stack[-1][1] if stack else None
         phase = phase_of(event)
         if phase is None:
-            phase = stack[-1][1] if stack else _OTHER
+            phase = _OTHER if around is None else around
         stack.append((event, phase))
-        if self._account(now):
+        if phase != around and self._account(now):
             self._store.publish(block, renew_lock=False)
 
     def end(self, thread: int, event: str, now: int) -> None:
         stack = self._background.get(thread) or self._stacks.get(thread) or []
         if stack and stack[-1][0] == event:
-            stack.pop()
+            _, phase = stack.pop()
+            if stack and stack[-1][1] == phase:
+                return  # most events are of the phase of the event around them
         elif any(name == event for name, _ in stack):
             while stack.pop()[0] != event:  # nested activities have ended too
                 pass

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Protocol
 
 from warmwatch.shared import record
@@ -53,6 +54,7 @@ class CounterStore:
         self.noted(event, now, values)
 
 
+@cache
 def counter(name: str) -> int:
     """The index of a counter, also of a cache's: ``cache_hits.inductor_fx``."""
     field, _, cache = name.partition(".")

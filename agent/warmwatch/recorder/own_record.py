@@ -20,7 +20,13 @@ from warmwatch.process.run_name import (
 )
 from warmwatch.process.settings import CHANGED, Settings, plain_name
 from warmwatch.process.threads import SerialQueue
-from warmwatch.process.torch_state import distributed, gpus_in_use, shortest_timeout, versions
+from warmwatch.process.torch_state import (
+    distributed,
+    gpus_in_use,
+    own_group,
+    shortest_timeout,
+    versions,
+)
 from warmwatch.recorder import exit_status
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import places, record
@@ -203,14 +209,15 @@ class OwnRecord:
         if self._identity is None:
             return
         try:
-            timeout, backend = shortest_timeout() or (None, "")
+            grouped = own_group()
+            timeout, backend = (shortest_timeout() if grouped else None) or (None, "")
             found: dict[str, Any] = {
                 **versions(),
                 "gpus": gpus_in_use() or self._identity.gpus,
                 "collective_timeout": timeout,
                 "collective_backend": backend,
             }
-            if member := distributed():
+            if grouped and (member := distributed()):
                 run = self._identity.run.removesuffix(self._child)  # the child is a rank
                 self._child = ""
                 found.update(run=run, rank=member[0], world_size=member[1])
@@ -225,9 +232,10 @@ class OwnRecord:
 
     def _store(self, fields: Mapping[str, Any]) -> None:
         known = self._identity
-        if known is not None and (changed := known._replace(**fields)) != known:
-            self._identity = changed
-            self.writer.set_identity(changed)
+        # comparing only these fields: most calls change none
+        if known is not None and any(getattr(known, name) != fields[name] for name in fields):
+            self._identity = known._replace(**fields)
+            self.writer.set_identity(self._identity)
 
 
 def _provenance() -> dict[str, Any]:

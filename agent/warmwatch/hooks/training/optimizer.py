@@ -32,8 +32,12 @@ def _any_created(base: type[Any]) -> bool:
     Each constructor marks its class. That finds optimizers older than the hooks, also one whose
     constructor imports Dynamo.
     """
-    made = getattr(vars(base).get("step"), "hooked", False)
-    return bool(made) or any(map(_any_created, base.__subclasses__()))
+    kinds = [base]
+    for kind in kinds:  # which grows
+        if getattr(vars(kind).get("step"), "hooked", False):
+            return True
+        kinds += kind.__subclasses__()
+    return False
 
 
 # If compiled code creates an optimizer, Dynamo inlines the wrapped method. A disabled wrapper, or a
