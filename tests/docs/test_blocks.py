@@ -240,5 +240,5 @@ def test_every_language_has_a_reader() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_are_in_blocks_with_a_language(page: Path) -> None:
-    """A block that is only indented would not be run."""
-    assert re.findall(r"^ {4,}[$#] .*$", page.read_text(), re.MULTILINE) == []
+    """A block that is indented would not be run."""
+    assert re.findall(r"^ +```.*$|^ {4,}[$#] .*$", page.read_text(), re.MULTILINE) == []
