@@ -88,16 +88,16 @@ class Estimate(Struct, frozen=True, kw_only=True):
     left_seconds: Seconds | None = None
     """Estimated time left; null if it already takes longer than ever before."""
     low: Seconds | None = None
-    """Shortest time left by several precedents; null if at most one took longer than so far."""
+    """Shortest time left by several earlier times; null if at most one took longer than so far."""
     high: Seconds | None = None
-    """Longest time left by several precedents; null if at most one took longer than so far."""
+    """Longest time left by several earlier times; null if at most one took longer than so far."""
     phases: Mapping[str, Seconds] = {}
     """Estimated time left by phase, divided as last time."""
     precedents: int = 1
     """Number of earlier times that the estimate rests on: of runs, ranks, or compilations of the
     function, each alone and with the backward that followed it."""
     of_rank: bool = False
-    """Whether the precedents are other ranks of this run, not earlier runs."""
+    """Whether it rests on other ranks of this run, not on earlier runs."""
 
 
 class Slower(Struct, frozen=True, kw_only=True):

@@ -133,7 +133,7 @@ TRAINING_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_slower_ratio",
         "How many times as long a step takes as at the fastest lasting level since the warm-up; "
-        "absent where that is no lasting 1.5.",
+        "absent unless that has lasted at 1.5 or more.",
         lambda view: view.slower.ratio if view.slower else None,
     ),
     gauge(

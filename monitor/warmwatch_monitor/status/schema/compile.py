@@ -281,7 +281,7 @@ class Compile(Struct, frozen=True, kw_only=True):
     progress: Counted | None = None
     """Progress of the activity; null if PyTorch counts nothing."""
     estimate: Estimate | None = None
-    """Estimated time left; null without a precedent."""
+    """Estimated time left; null if nothing like it compiled here before."""
     underway: Underway | None = None
     """What is compiled now; null if nothing is, or if it is unknown."""
     last: list[PastCompilation] = []
