@@ -587,13 +587,63 @@ def test_many_short_steps_of_several_lengths_have_no_trend() -> None:
             assert unsettled(words, 2000, 30 * SECOND, bins) == alone
 
 
-def test_the_trend_is_that_of_the_newer_half_or_of_the_newest_four() -> None:
+def test_the_trend_is_that_of_the_newer_half_or_of_the_newest_seconds() -> None:
     assert trend([30 * MS] * 5 + [90 * MS] * 5) == (30 * MS, 5, True)
     assert trend([90 * MS] * 5 + [30 * MS] * 5) == (90 * MS, 5, False)
     assert trend([30 * MS] * 5 + [31 * MS] * 5) is None
-    assert trend([90 * MS] * 4 + [30 * MS] * 16) == (90 * MS, 4, False)
-    assert trend([90 * MS] * 3 + [30 * MS] * 16) is None
-    assert trend([90 * MS] * 4 + [30 * MS] * 3) is None, "the older ones are too few"
+    assert trend([3 * SECOND] * 4 + [SECOND] * 16) == (3 * SECOND, 4, False), "at least four"
+    assert trend([3 * SECOND] * 3 + [SECOND] * 17) is None
+    assert trend([600 * MS] * 9 + [300 * MS] * 31) == (600 * MS, 9, False), "of 5 s"
+    assert trend([600 * MS] * 7 + [300 * MS] * 33) is None
+
+
+def test_of_a_few_newest_steps_all_have_to_show_the_trend() -> None:
+    seconds = [SECOND * n // 10 for n in (20, 21, 22, 23, 10, 10, 10, 10, 10)]
+    assert trend(seconds) == (2.15 * SECOND, 4, False)
+    assert trend([*seconds, 3 * SECOND]) is None
+
+
+def flaps(length: Callable[[], float], bins: list[int]) -> int:
+    """How often a speed that has settled is taken back, polled at each second of 90."""
+    lengths: list[int] = []
+    total, settled, found = 0, False, 0
+    for second in range(1, 90):
+        while total < second * SECOND:
+            lengths.append(round(length() * SECOND))
+            total += lengths[-1]
+            if bins:
+                bins[bisect_left(record.BOUNDS_NS, lengths[-1])] += 1
+        before = settled
+        settled = not unsettled(lengths[-RING:][::-1], len(lengths), total, bins)
+        found += before and not settled
+    return found
+
+
+@pytest.mark.parametrize("binned", [True, False])
+@pytest.mark.parametrize(("base", "most"), [(0.036, 0), (0.25, 0), (1.0, 2)])
+def test_noise_does_not_take_a_settled_speed_back(base: float, most: int, binned: bool) -> None:
+    """In at most so many of 60 runs. The newest four steps of each poll did so in about 20."""
+    chance = random.Random(11)
+    runs = 0
+    for spread in (0.1, 0.2, 0.4):
+        for _ in range(20):
+            bins = [0] * record.BINS if binned else []
+            runs += flaps(lambda: base * chance.lognormvariate(0, spread), bins) > 0  # noqa: B023
+    assert runs <= most
+
+
+def test_a_burst_of_other_work_does_not_take_the_speed_of_short_steps_back() -> None:
+    """After ten seconds, 64 steps of 36 ms are too short a time for a trend."""
+    lengths = [54 * MS] * 32 + [36 * MS] * 32
+    assert not unsettled(lengths, 1000, 37 * SECOND)
+    assert unsettled(lengths, 200, 8 * SECOND) == (54 * MS, 32, False)
+
+
+def test_a_change_that_the_histogram_shows_takes_the_speed_back() -> None:
+    bins = [0] * record.BINS
+    bins[bisect_left(record.BOUNDS_NS, 36 * MS)] = 1000
+    bins[bisect_left(record.BOUNDS_NS, 54 * MS)] = RING
+    assert unsettled([54 * MS] * RING, 1064, 40 * SECOND, bins) == (54 * MS, RING, False)
 
 
 def test_a_trend_shows_before_there_are_enough_steps() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import BOUNDS_NS, quantile_ns
@@ -41,9 +41,10 @@ UNEQUAL = 1.1  # a mean that far above the median is not noise
 # vary for ever.
 _FEW, _MANY, _FEW_NS, _MANY_NS = 10, RING, 10 * 10**9, 3 * 10**9
 _FEW_OF_A_MINUTE, _UNEQUAL_FEW = 5, 1.05  # a slow trend shows less in so few
-# Share of the pairs of an older and a newer step in which the same one has to be longer: with the
-# newer half, and with the newest steps, which are more often on one side by chance.
-_OF_HALVES, _NEWEST, _OF_NEWEST = 0.8, 4, 0.9
+# Share of the pairs of an older and a newer step in which the same one has to be longer, so that a
+# speed that has settled stays so: noise that reaches it by chance would take the claim back. A few
+# newest steps are more often on one side by chance, so all of their pairs count.
+_OF_PAIRS, _NEWEST, _FEW_NEWEST = 0.9, 4, 8
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
@@ -184,39 +185,46 @@ def unsettled(
         lengths = clean[: 2 * _FEW]
     if len(lengths) < few:
         return early
-    return trend(lengths) or _trend_since(bins, lengths) or early
+    # the ring holds so few seconds of short steps that a trend in them may be a hiccup
+    hiccup = total_ns >= _FEW_NS > sum(map(length_ns, words)) and count >= _MANY
+    return (not hiccup and trend(lengths)) or _trend_since(bins, lengths) or early
 
 
 def trend(lengths: Sequence[int]) -> Trend | None:
     """The trend of these steps, newest first; ``None`` if they have none.
 
-    Steps of several lengths in turn, noise and single long steps are no trend: in nearly all pairs
-    of an older and a newer step, the same one has to be longer.
+    Compares the newer half with the older one, and the newest steps, of the last seconds, with all
+    before. Steps of several lengths in turn, noise and single long steps are no trend: in nearly
+    all pairs of an older and a newer step, the same one has to be longer.
     """
     unequal = UNEQUAL if len(lengths) >= _FEW else _UNEQUAL_FEW
-    for steps, share in ((len(lengths) // 2, _OF_HALVES), (_NEWEST, _OF_NEWEST)):
+    half, last = len(lengths) // 2, 1 + bisect_left(tuple(accumulate(lengths)), _CHANGED_NS)
+    for steps in sorted({half, min(half, max(_NEWEST, last))}, reverse=True):
         newest, older = lengths[:steps], sorted(lengths[steps:])
-        if len(older) < steps:
-            break
         now, before = median_ns(newest) or 0.0, median_ns(older) or 0.0
-        pairs = steps * len(older)
-        faster = sum(len(older) - bisect_right(older, one) for one in newest) >= share * pairs
-        slower = sum(bisect_left(older, one) for one in newest) >= share * pairs
+        most = steps * len(older) * (_OF_PAIRS if steps >= _FEW_NEWEST else 1)
+        faster = sum(len(older) - bisect_right(older, one) for one in newest) >= most
+        slower = sum(bisect_left(older, one) for one in newest) >= most
         if (faster or slower) and max(now, before) > unequal * min(now, before):
             return Trend(now, steps, faster)
     return None
 
 
 def _trend_since(bins: Sequence[int], lengths: Sequence[int]) -> Trend | None:
-    """The trend from all steps in ``bins`` to ``lengths``, the newest of them: short steps may get
+    """The trend from the steps in ``bins`` to ``lengths``, the newest of them: short steps may get
     faster for seconds, which the last 64 do not show."""
-    count, now = sum(bins), median_ns(lengths)
-    before = quantile_ns(bins, 0.5) if count >= 2 * RING else None
-    if not now or not before or max(now, before) <= UNEQUAL * min(now, before):
+    count, now = sum(bins) - len(lengths), median_ns(lengths)
+    if not now or count < RING:
         return None
-    at, most = bisect_left(BOUNDS_NS, now), _OF_HALVES * count
-    faster = sum(bins[at + 1 :]) >= most
-    return Trend(now, len(lengths), faster) if faster or sum(bins[:at]) >= most else None
+    older = list(bins)
+    for one in lengths:
+        older[bisect_left(BOUNDS_NS, one)] -= 1
+    before = quantile_ns(older, 0.5)
+    if not before or max(now, before) <= UNEQUAL * min(now, before):
+        return None
+    at, most = bisect_left(BOUNDS_NS, now), _OF_PAIRS * count
+    faster = sum(older[at + 1 :]) >= most
+    return Trend(now, len(lengths), faster) if faster or sum(older[:at]) >= most else None
 
 
 def launch_ns(lengths: Sequence[int]) -> float | None:
