@@ -119,12 +119,11 @@ def _run(arguments: Sequence[str]) -> int:  # noqa: RET503 - it becomes CMD
             return _refuse(f"{needs}; get them with: {_EXTRA}")
     if not rest or (name is not None and not name.strip()):
         return _refuse(f"usage: warmwatch {_ALONE['run']}")
-    from warmwatch_monitor.run.environment import environment
-    from warmwatch_monitor.run.launched import boot, startable
+    from warmwatch_monitor.run.launched import environment, startable
     from warmwatch_monitor.run.process import become
 
     with startable(rest):
-        become(tuple(rest), environment(os.environ, boot(), run=name))
+        become(tuple(rest), environment(os.environ, run=name))
 
 
 def _demo() -> int:

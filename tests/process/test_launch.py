@@ -21,7 +21,7 @@ import warmwatch
 from support import slots, stored_runs
 from support.records import wait_until
 from support.trainings import PRELUDE, environment
-from warmwatch_monitor.run.environment import environment as launch_environment
+from warmwatch_monitor.run.launched import environment as launch_environment
 
 RUN = [sys.executable, "-m", "warmwatch_monitor", "run"]
 BOOT = Path(warmwatch.__file__).parent / "_boot"
@@ -462,7 +462,7 @@ def read_until(descriptor: int, text: str | None) -> str:
 
 
 def test_a_nested_launch_belongs_to_the_outer_one_unless_it_is_watched() -> None:
-    outer = launch_environment({}, "/boot", started_by="outer")
-    assert launch_environment(outer, "/boot")["WARMWATCH_STARTED_BY"] == "outer"
-    inner = launch_environment(outer, "/boot", started_by="inner")
+    outer = launch_environment({}, started_by="outer")
+    assert launch_environment(outer)["WARMWATCH_STARTED_BY"] == "outer"
+    inner = launch_environment(outer, started_by="inner")
     assert inner["WARMWATCH_STARTED_BY"] == "inner"

@@ -10,8 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from warmwatch_monitor.output.console import note
-from warmwatch_monitor.run.environment import Caches, fresh_caches
-from warmwatch_monitor.run.launched import NOTHING, Launched, boot, living, startable
+from warmwatch_monitor.run.launched import (
+    NOTHING,
+    Caches,
+    Launched,
+    environment,
+    fresh_caches,
+    living,
+    startable,
+)
 
 if TYPE_CHECKING:
     from warmwatch_monitor.check.measured import MeasuredRun
@@ -40,13 +47,12 @@ def measured(
     If a signal killed it, this process ends by the same signal. Raises CannotCompareError.
     """
     from warmwatch_monitor.check import measured as gate
-    from warmwatch_monitor.run.environment import environment
     from warmwatch_monitor.run.process import end_as
 
     launch = uuid.uuid4().hex
     ours, received = Launched(launch), list[int]()
     with fresh_caches(keep=keep_caches, used=lambda: living(ours.snapshot())) as caches:
-        environ = environment({**os.environ, **caches.environ}, boot(), run=name, started_by=launch)
+        environ = environment({**os.environ, **caches.environ}, run=name, started_by=launch)
         status = _attend(tuple(command), environ, ours, received)
         snapshot = ours.ended()  # processes that outlive the command still use its caches
     left = _left(caches)

@@ -35,8 +35,7 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
     if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
-    from warmwatch_monitor.compare.other_load import neighbours
-    from warmwatch_monitor.compare.other_starts import repeats
+    from warmwatch_monitor.compare.other_runs import neighbours, repeats
     from warmwatch_monitor.report.command import cleaned, show
     from warmwatch_monitor.report.summaries import as_written, run_summaries
     from warmwatch_monitor.settings import price_per_gpu_hour

@@ -174,7 +174,9 @@ def _within(known: Steady) -> float | None:
 
 
 def difference(one: Measured, other: Measured) -> Measured:
-    return Measured(value=one.value - other.value, uncertainty=_both(one, other))
+    known = None not in (one.uncertainty, other.uncertainty)
+    both = hypot(one.uncertainty or 0.0, other.uncertainty or 0.0) if known else None
+    return Measured(value=one.value - other.value, uncertainty=both)
 
 
 def ratio(one: Measured, other: Measured) -> Measured:
@@ -183,12 +185,6 @@ def ratio(one: Measured, other: Measured) -> Measured:
         return Measured(value=value)
     relative = hypot(one.uncertainty / one.value, other.uncertainty / other.value)
     return Measured(value=value, uncertainty=value * relative)
-
-
-def _both(one: Measured, other: Measured) -> float | None:
-    if one.uncertainty is None or other.uncertainty is None:
-        return None
-    return hypot(one.uncertainty, other.uncertainty)
 
 
 def steps_until(cost: float, saves: float) -> int:
@@ -257,7 +253,10 @@ def compare(
     baseline = next((one for one in sides if one.mode == EAGER), sides[0])
     return Comparison(
         baseline=baseline.label,
-        sides=tuple(_against(one, baseline) for one in sides),
+        sides=tuple(
+            one if one is baseline else replace(one, speed_up=speed_up(one, baseline))
+            for one in sides
+        ),
         noise=noise,
         incomparable=incomparable(summaries, reports),
         unknown=unknown(reports),
@@ -271,10 +270,11 @@ def _labels(reports: Sequence[Report]) -> list[str]:
     return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
 
 
-def _against(side: Side, baseline: Side) -> Side:
-    if side is baseline or side.steady is None or baseline.steady is None:
-        return side
-    return replace(side, speed_up=ratio(baseline.steady, side.steady))
+def speed_up(side: Side, baseline: Side) -> Measured | None:
+    """The baseline's step, divided by that of ``side``."""
+    if side.steady is None or baseline.steady is None:
+        return None
+    return ratio(baseline.steady, side.steady)
 
 
 def step_of(summary: RunSummary) -> float | None:

@@ -21,8 +21,7 @@ from warmwatch_monitor.client.completion import modes_of_torch
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, say
-from warmwatch_monitor.run.environment import fresh_caches
-from warmwatch_monitor.run.launched import check_name, startable
+from warmwatch_monitor.run.launched import check_name, fresh_caches, startable
 
 if TYPE_CHECKING:
     from warmwatch_monitor.modes.bounded import Stops

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, TextIO
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note, plain, rewrite
-from warmwatch_monitor.run.launched import Launched, boot
+from warmwatch_monitor.run.launched import Launched, environment
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot
@@ -87,7 +87,6 @@ def attempt(
     from warmwatch_monitor.modes.bounded import bounded
     from warmwatch_monitor.modes.drift import read_guards, read_losses
     from warmwatch_monitor.modes.table import Tried
-    from warmwatch_monitor.run.environment import environment
 
     launch = uuid.uuid4().hex
     with _output(place) as output, _loss_folder(wanted=losses) as folder:
@@ -96,7 +95,7 @@ def attempt(
         base = environment_of(mode, {**os.environ, **caches}, folder)
         code, why = bounded(
             command,
-            environment(base, boot(), run=name, started_by=launch),
+            environment(base, run=name, started_by=launch),
             output=output,
             poll=run.poll,
             seconds=_PAUSE_SECONDS,

@@ -18,13 +18,14 @@ from warmwatch_monitor.compare.comparison import (
     Side,
     break_even,
     compare,
-    ratio,
+    speed_up,
 )
 from warmwatch_monitor.compare.noise import Noise
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, repeats, same_program
 from warmwatch_monitor.output.amounts import clean_step
+from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.whole import slowest_of
 
 SCHEMA_VERSION = 1
@@ -215,6 +216,8 @@ class Modes(Struct, frozen=True, kw_only=True):
     """Differences between the runs that make figures incomparable."""
 
 
+# of a run, in the comparison; the speed-up there is against another baseline
+_OF_SIDE = tuple({*Row.__struct_fields__} & {*Side.__struct_fields__} - {"mode", "speed_up"})
 _GONE = frozenset({"failed", "lost"})
 _USUAL_STEPS = 10_000  # of a training whose length is not given
 
@@ -338,16 +341,12 @@ def _row(
     same: Mapping[str, str],
     training_steps: int | None,
 ) -> Row:
-    row = Row(
-        mode=tried.mode,
+    row = copied(
+        tried,
+        Row,
         outcome="nothing",
-        ended_by=tried.ended_by,
-        code=tried.code,
-        seconds=tried.seconds,
-        output=tried.output,
-        others=tried.others,
+        summary="",
         peak_resident_bytes=tried.resident_bytes,
-        guard_seconds=tried.guard_seconds,
         guard_share=tried.guard_share,
         same_as=same.get(tried.mode),
     )
@@ -356,40 +355,24 @@ def _row(
         return replace(row, outcome="failed") if tried.code else row
     sides = {one.label: one for one in compared.sides}
     side, baseline = sides[tried.mode], sides.get(_baseline(compared) or "")
-    row = _with_summary(_with_side(row, side), summary)
+    row = replace(row, **{name: getattr(side, name) for name in _OF_SIDE})
+    row = _with_summary(row, summary)
     row = replace(row, outcome=_outcome(row))
-    if side is baseline or baseline is None:
-        return replace(row, total_seconds=_total(side, training_steps))
-    against = {name: sides.get(name) for name in (baseline.label, DEFAULT) if name != row.same_as}
-    return replace(
-        row,
-        speed_up=_speed_up(side, against.get(baseline.label)),
-        break_even=_against(side, against.get(baseline.label)),
-        against_default=_against_default(side, against.get(DEFAULT), baseline),
-        total_seconds=_total(side, training_steps),
-    )
-
-
-def _with_side(row: Row, side: Side) -> Row:
-    return replace(
-        row,
-        id=side.id,
-        run=side.run,
-        state=side.state,
-        steps=side.steps,
-        clean_steps=side.clean_steps,
-        first_step_seconds=side.first_step_seconds,
-        first_step_memory_bytes=side.first_step_memory_bytes,
-        peak_memory_bytes=side.peak_memory_bytes,
-        steady=side.steady,
-        steady_p99_seconds=side.steady_p99_seconds,
-        joules_per_step=side.joules_per_step,
-        compile_seconds=side.compile_seconds,
-        cost_seconds=side.cost_seconds,
-        graphs=side.graphs,
-        graph_breaks=side.graph_breaks,
-        recompiles=side.recompiles,
-    )
+    if training_steps is not None:
+        row = replace(row, total_seconds=_seconds(row, training_steps))
+    if baseline is None or side is baseline:
+        return row
+    others = {
+        name: sides[name]
+        for name in (baseline.label, DEFAULT)
+        if name in sides and name not in (side.label, row.same_as)
+    }
+    if against := others.get(baseline.label):
+        found = break_even(side, against)
+        row = replace(row, speed_up=speed_up(side, against), break_even=found)
+    if baseline.label != DEFAULT and side.label != EAGER and (default := others.get(DEFAULT)):
+        row = replace(row, against_default=break_even(side, default))
+    return row
 
 
 def _with_summary(row: Row, summary: RunSummary) -> Row:
@@ -422,26 +405,3 @@ def _outcome(row: Row) -> str:
     if not row.steps:
         return "no_steps"
     return "measured" if row.steady is not None else "unmeasured"
-
-
-def _against(side: Side, other: Side | None) -> BreakEven | None:
-    return None if other is None else break_even(side, other)
-
-
-def _speed_up(side: Side, baseline: Side | None) -> Measured | None:
-    if baseline is None or side.steady is None or baseline.steady is None:
-        return None
-    return ratio(baseline.steady, side.steady)
-
-
-def _against_default(side: Side, default: Side | None, baseline: Side) -> BreakEven | None:
-    """When a tuned mode has recovered its additional cost over the default mode."""
-    if default is None or default is side or default is baseline or side.label == EAGER:
-        return None
-    return break_even(side, default)
-
-
-def _total(side: Side, training_steps: int | None) -> float | None:
-    if training_steps is None or side.steady is None or side.cost_seconds is None:
-        return None
-    return side.cost_seconds + training_steps * side.steady.value

@@ -13,8 +13,7 @@ import click
 
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import note
-from warmwatch_monitor.run.environment import environment
-from warmwatch_monitor.run.launched import Launched, boot, check_name, startable
+from warmwatch_monitor.run.launched import Launched, check_name, environment, startable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,13 +60,13 @@ def run(
     check_name(name)
     with startable(command):
         if not (watch or report or serve or json is not None):
-            become(command, environment(os.environ, boot(), run=name))
+            become(command, environment(os.environ, run=name))
         if report:
             from warmwatch_monitor.settings import price_per_gpu_hour
 
             price_per_gpu_hour(os.environ)  # report an invalid price before CMD starts
         place, launch = place_of("--json", json), uuid.uuid4().hex
-        environ = environment(os.environ, boot(), run=name, started_by=launch)
+        environ = environment(os.environ, run=name, started_by=launch)
         with _served(launch) if serve else nullcontext() as page:
             if place is not None and page is not None:
                 from warmwatch_monitor.run.outcome import write_link

@@ -1,12 +1,16 @@
-"""Shared by commands that start a training: attaching it, and finding its runs."""
+"""Shared by commands that start a training: its environment, its compile caches, and its runs.
+
+Standard library only, except ``Launched``: `warmwatch run` works without the other libraries.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from warmwatch.shared.values import TEXT_LIMIT
 from warmwatch_monitor.errors import UsageError
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from warmwatch_monitor.sources.listed import Read, Readings, Source
     from warmwatch_monitor.sources.records.source import RecordsReading
 
+_CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 _END_SECONDS = 3.0  # to wait for the ends in the records
 _RETENTION_SECONDS = "86400"  # a command's first training may end long before its last
 NOTHING = (
@@ -29,12 +34,53 @@ NOTHING = (
 )
 
 
-def boot() -> str:
-    """The folder of the ``sitecustomize`` that attaches."""
+def environment(
+    environ: Mapping[str, str], *, run: str | None = None, started_by: str | None = None
+) -> dict[str, str]:
+    """``environ`` for a command whose trainings the agent attaches to.
+
+    ``run``: the run's name, if given. ``started_by``: the id of this launch in its records.
+    """
     import warmwatch._boot
 
-    (place,) = warmwatch._boot.__path__
-    return os.path.abspath(place)  # noqa: PTH100 - pathlib would delay the start of the command
+    (boot,) = warmwatch._boot.__path__  # the folder of the ``sitecustomize`` that attaches
+    boot = os.path.abspath(boot)  # noqa: PTH100 - pathlib would delay the start of the command
+    before = environ.get("PYTHONPATH")
+    # Python ignores an empty PYTHONPATH, but an empty entry in it is the working directory
+    made = {**environ, "PYTHONPATH": f"{boot}{os.pathsep}{before}" if before else boot}
+    if run is not None:
+        made["WARMWATCH_RUN"] = run
+    if started_by is not None:
+        made["WARMWATCH_STARTED_BY"] = started_by
+    return made
+
+
+class Caches(NamedTuple):
+    """Environment variables that select the caches, and their folder, if any."""
+
+    environ: Mapping[str, str] = MappingProxyType({})
+    folder: str | None = None
+
+
+@contextlib.contextmanager
+def fresh_caches(*, keep: bool, used: Callable[[], bool] = lambda: False) -> Iterator[Caches]:
+    """Empty compile caches, so that what is compiled does not depend on earlier runs.
+
+    With ``keep``, the existing ones stay in use. At the end the folder is removed, unless
+    ``used()`` reports that a process still uses it.
+    """
+    if keep:
+        yield Caches()
+        return
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="warmwatch-caches-")
+    try:
+        yield Caches({variable: f"{folder}/{name}" for variable, name in _CACHES.items()}, folder)
+    finally:
+        if not used():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_name(run: str | None, *, room: int = 0) -> None:
