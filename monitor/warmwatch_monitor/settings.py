@@ -150,35 +150,30 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
     directory = options.get("dir") or environ.get("WARMWATCH_DIR")
     found = places.directories({**environ, "WARMWATCH_DIR": directory or ""}, uid)
     path = _absolute(directory) if directory else ""
+
+    def raw(key: str, default: str | None = None) -> tuple[str, str]:
+        usual = DEFAULTS[PREFIX + key.upper()] if default is None else default
+        return _raw(key, environ, options, usual)
+
     if path and within(DISK_SECONDS, partial(_is_other, path), False, path=path):
-        name, _ = _raw("dir", environ, options, "")
+        name, _ = raw("dir")
         raise UsageError(f"{name}: {directory} is a file; use a directory, or remove the file")
     return Settings(
         directories=tuple(dict.fromkeys(map(_absolute, found))),
         chosen=bool(directory),
         service_user=environ.get("WARMWATCH_SERVICE_USER") or DEFAULT_SERVICE_USER,
-        address=parse_address(*_raw("address", environ, options, DEFAULT_ADDRESS)),
+        address=parse_address(*raw("address")),
         address_set=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
-        interval=_seconds(
-            *_raw("interval", environ, options, DEFAULTS["WARMWATCH_INTERVAL"]), INTERVAL_LIMITS
-        ),
-        gpu_interval=_gpu_interval(
-            *_raw("gpu_interval", environ, options, DEFAULTS["WARMWATCH_GPU_INTERVAL"])
-        ),
-        observe=_switch(*_raw("observe", environ, options, DEFAULTS["WARMWATCH_OBSERVE"])),
-        otlp=_switch(*_raw("otlp", environ, options, DEFAULTS["WARMWATCH_OTLP"])),
-        retention=_seconds(
-            *_raw("retention", environ, options, DEFAULTS["WARMWATCH_RETENTION"]), RETENTION_LIMITS
-        ),
-        long_compile=_long_compile(
-            *_raw("long_compile", environ, options, DEFAULTS["WARMWATCH_LONG_COMPILE"])
-        ),
-        web_config=_raw("web_config", environ, options, "")[1] or None,
-        insecure=_switch(*_raw("insecure", environ, options, DEFAULTS["WARMWATCH_INSECURE"])),
-        allowed_hosts=tuple(_names(*_raw("allowed_hosts", environ, options, ""))),
-        log_format=_log_format(
-            *_raw("log_format", environ, options, DEFAULTS["WARMWATCH_LOG_FORMAT"])
-        ),
+        interval=_seconds(*raw("interval"), INTERVAL_LIMITS),
+        gpu_interval=_seconds_or_off(*raw("gpu_interval"), GPU_INTERVAL_LIMITS),
+        observe=_switch(*raw("observe")),
+        otlp=_switch(*raw("otlp")),
+        retention=_seconds(*raw("retention"), RETENTION_LIMITS),
+        long_compile=_seconds_or_off(*raw("long_compile"), LONG_COMPILE_LIMITS) or None,
+        web_config=raw("web_config", "")[1] or None,
+        insecure=_switch(*raw("insecure")),
+        allowed_hosts=tuple(_names(*raw("allowed_hosts", ""))),
+        log_format=_log_format(*raw("log_format")),
         access=load_access(environ, options),
         history=load_history_settings(environ),
         sockets=_sockets(environ, uid),
@@ -301,9 +296,6 @@ def parse_address(name: str, text: str) -> Address:
     return Address(host=host, port=int(port), tls=scheme == "https")
 
 
-_OR_OFF = "neither off nor"
-
-
 def _seconds(name: str, text: str, limits: tuple[float, float], unless: str = "not") -> float:
     """Parse seconds. Raises UsageError if it ``is {unless} a number`` within the limits."""
     low, high = limits
@@ -341,11 +333,6 @@ def _log_format(name: str, text: str) -> str | None:
     return word
 
 
-def _gpu_interval(name: str, text: str) -> float | None:
+def _seconds_or_off(name: str, text: str, limits: tuple[float, float]) -> float | None:
     off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, GPU_INTERVAL_LIMITS, _OR_OFF)
-
-
-def _long_compile(name: str, text: str) -> float | None:
-    off = SWITCHES.get(text.strip().lower()) is False
-    return None if off else _seconds(name, text, LONG_COMPILE_LIMITS, _OR_OFF) or None
+    return None if off else _seconds(name, text, limits, "neither off nor")

@@ -338,3 +338,19 @@ def test_completion_offers_what_the_option_accepts(monkeypatch: pytest.MonkeyPat
     assert completed("wait --until warm,se", monkeypatch) == {"warm,settled"}
     assert completed("runs --state s", monkeypatch) == {"starting", "stalled"}
     assert completed("runs --state e", monkeypatch) == {"eager"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--baseline", "FILE", "--tolerance", "nan", "true"),
+        ("modes", "--max-drift", "nan", "true"),
+        ("modes", "--timeout", "nan", "true"),
+        ("top", "--interval", "nan"),
+        ("wait", "--timeout", "nan"),
+    ],
+)
+def test_nan_is_no_limit(words: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(cli, words)
+    assert refused.exit_code == 2
+    assert "'nan' is not a number" in refused.stderr

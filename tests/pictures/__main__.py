@@ -11,9 +11,10 @@ from pictures.scene import going_on, play, ranks
 from support.browser import chromium, visit
 from support.daemon import daemon_process
 from support.nvml import Standin
-from warmwatch_monitor.report.command import cleaned, document
+from warmwatch_monitor.report.command import cleaned
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.wording import page as page_of
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 # name -> how it is looked at
@@ -57,7 +58,7 @@ def _look_at_report() -> None:
     made = cleaned(report(account, 2.5))
     with tempfile.TemporaryDirectory() as place, chromium() as browser:
         page = Path(place, "report.html")
-        page.write_text(html(document(made), made, account), encoding="utf-8")
+        page.write_text(html(page_of(made), made, account), encoding="utf-8")
         shown = browser.new_context(viewport={"width": 1000, "height": 700}).new_page()
         shown.goto(page.as_uri())
         shown.screenshot(path=FOLDER / "report.png", full_page=True)

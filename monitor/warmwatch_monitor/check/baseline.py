@@ -6,14 +6,16 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from warmwatch_monitor.check.measured import COUNTS, MeasuredRun, Share
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.amounts import consecutive, spans
+
+T = TypeVar("T")
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _MOST = 100_000
@@ -138,7 +140,7 @@ def parsed(text: str) -> Baseline:
             "remove it, and write it again with --update"
         )
     return Baseline(
-        runs={name: _run(name, one) for name, one in _table(data, "runs", "it").items()},
+        runs={name: _run(name, one) for name, one in _as(_Tables, data, "runs", "it").items()},
         tolerance=_number(data, "tolerance", "it", TOLERANCE),
         ignore=_names(data.get("ignore", [])),
         torch=data["torch"] if isinstance(data.get("torch"), str) else None,
@@ -151,45 +153,36 @@ def _names(data: Any) -> tuple[str, ...]:
     return tuple(data)
 
 
-def _run(name: str, data: Any) -> BaselineRun:
+def _run(name: str, data: Mapping[str, Any]) -> BaselineRun:
     where = f"runs.{name}"
     ranks: dict[int, BaselineRank] = {}
-    for key, one in _table(data, "ranks", where).items():
+    for key, one in _as(_Tables, data, "ranks", where).items():
         try:
             of_these = numbers(key)
         except ValueError:
-            raise UsageError(f"{where}.ranks has {key!r}: say 0, 0-3 or 0-3,6") from None
-        held = _rank(one, f"{where}.ranks.{key}")
-        ranks.update(dict.fromkeys(of_these, held))
-    ratio = _number(data, RATIO, where, None)
-    return BaselineRun(ranks=ranks, warmup_ratio=ratio)
+            raise UsageError(f"{where}.ranks has {key!r}: write 0, 0-3 or 0-3,6") from None
+        ranks.update(dict.fromkeys(of_these, _rank(one, f"{where}.ranks.{key}")))
+    return BaselineRun(ranks=ranks, warmup_ratio=_number(data, RATIO, where, None))
 
 
-def _rank(data: Any, where: str) -> BaselineRank:
-    functions = _table(data, "functions", where)
+def _rank(data: Mapping[str, Any], where: str) -> BaselineRank:
+    known = {"counts": {name: data[name] for name in COUNTS if name in data}}
     return BaselineRank(
-        counts={name: _count(data[name], name, where) for name in COUNTS if name in data},
-        functions={name: _share(one, where) for name, one in functions.items()},
+        counts=_as(_Counts, known, "counts", where),
+        functions=_as(dict[str, Share], data, "functions", where),
     )
 
 
-def _share(data: Any, where: str) -> Share:
-    if not isinstance(data, dict):
-        raise UsageError(f"{where}.functions holds tables")
-    return Share(**{name: _count(data[name], name, where) for name in _SHARES if name in data})
+_Counts = dict[str, Annotated[int, Meta(ge=0)]]
+_Tables = dict[str, dict[str, Any]]
 
 
-def _table(data: Any, key: str, where: str) -> Mapping[str, Any]:
-    if not isinstance(data, dict) or not isinstance(data.get(key, {}), dict):
-        raise UsageError(f"{where}: {key} is no table")
-    found: Mapping[str, Any] = data.get(key, {})
-    return found
-
-
-def _count(data: Any, name: str, where: str) -> int:
-    if type(data) is not int or data < 0:
-        raise UsageError(f"{where}: {name} is no count: {data!r}")
-    return data
+def _as(type: type[T], data: Mapping[str, Any], key: str, where: str) -> T:
+    """The table ``key`` of ``data``, empty if it is absent. Raises UsageError."""
+    try:
+        return convert(data.get(key, {}), type)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {key}: {error}") from None
 
 
 def _number(data: Mapping[str, Any], name: str, where: str, default: Any) -> Any:

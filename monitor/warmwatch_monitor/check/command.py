@@ -46,7 +46,7 @@ class _Wanted(NamedTuple):
 @click.option(
     "--tolerance",
     metavar="R",
-    type=click.FloatRange(min=0, max=1000),
+    type=options.Number(min=0, max=1000),
     help="How much the warm-up may grow: 0.5 is 50 %.  [from the file, else 1]",
 )
 @click.option("--keep-caches", is_flag=True, help="Use the existing compile caches.")

@@ -22,6 +22,7 @@ from warmwatch_monitor.model import RunView, Snapshot
 from warmwatch_monitor.model.budgets import HISTORY_SECONDS, HISTORY_SHARE, Turns
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.settings import HistorySettings
+from warmwatch_monitor.sources.listed import Source, polled
 from warmwatch_monitor.sources.records.parsed_journal import Journals
 
 _TIMEOUT_SECONDS = 0.5  # a user waits for the command
@@ -70,6 +71,11 @@ class Keeper:
         self._rests_until = float("-inf")
         self._turns = Turns[RunView]()
         self._lock = threading.Lock()
+
+    @property
+    def source(self) -> Source[None]:
+        """Its entry in the list of sources: its failures show as a source's health."""
+        return polled(SOURCE, POLL_SECONDS, self.write_due)
 
     def take(self, snapshot: Snapshot) -> None:
         """Set the latest Snapshot. Called on the publisher's thread."""

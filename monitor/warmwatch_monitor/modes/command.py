@@ -110,7 +110,7 @@ def _duration(text: str) -> float:
 @click.option(
     "--timeout",
     metavar="S",
-    type=click.FloatRange(min=1),
+    type=options.Number(min=1),
     default=3600.0,
     help="End a run after S seconds.  [3600]",
 )
@@ -123,7 +123,7 @@ def _duration(text: str) -> float:
 @click.option(
     "--max-drift",
     metavar="X",
-    type=click.FloatRange(min=0, min_open=True),
+    type=options.Number(min=0, min_open=True),
     help="Exit with 3 if a mode's loss differs from eager's by more than X of its mean magnitude.",
 )
 @click.option("--run", "name", metavar="NAME", help="Name the runs NAME/MODE.  [the script]")

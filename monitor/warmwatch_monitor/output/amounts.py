@@ -5,6 +5,7 @@ A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -82,6 +83,11 @@ def mostly(phase_seconds: Mapping[str, float]) -> str:
 def cached(hits: int, misses: int) -> str:
     """``2/3``: lookups in compile caches that hit; empty if there was none."""
     return f"{hits}/{hits + misses}" if hits + misses else ""
+
+
+def moment(epoch: float) -> str:
+    """The local time: ``2026-11-21 14:03:20``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
 
 
 def number(value: float) -> str:

@@ -30,6 +30,18 @@ class _Path(click.types.StringParamType):
         return [CompletionItem(incomplete, type=self.name)]
 
 
+class Number(click.FloatRange):
+    """A number in a range. NaN is none: no comparison would refuse it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found: float = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return found
+
+
 FILE, DIR = _Path("file"), _Path("dir")  # FILE also of CMD: a script, and files that it reads
 
 address = click.option(

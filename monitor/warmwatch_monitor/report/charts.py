@@ -12,14 +12,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from warmwatch.shared.phrases import duration, step_length
+from warmwatch.shared.phrases import duration, short_place, step_length
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
 from warmwatch_monitor.output.amounts import percent, slower_period, took
 from warmwatch_monitor.report import goodput as shares
 from warmwatch_monitor.report.compilations import reason_of
 from warmwatch_monitor.report.parts import Priced, Report
-from warmwatch_monitor.report.strips import labelled
 
 _WIDTH = 100.0  # percent
 _USUAL_PIXELS = 900
@@ -85,7 +84,7 @@ def icicle(report: Report, traced: Mapping[str, str]) -> Markup | None:
         for reason in one.reasons or ("",)
     }
     for one in functions:
-        name = labelled(one, "(unknown)")
+        name = short_place(one.name, one.file) if one.name else "(unknown)"
         parts += _block(x, 0, one.seconds * scale, "i-function", name, took(one.seconds))
         at = x
         for time in one.times:

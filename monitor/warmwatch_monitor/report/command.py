@@ -63,6 +63,7 @@ def report(
         raise UsageError("--tlparse needs --html FILE: only that has links")
     from warmwatch_monitor.history.writer import HistoryWriter
     from warmwatch_monitor.report.summaries import as_written, last_like, run_summaries
+    from warmwatch_monitor.report.wording import page
     from warmwatch_monitor.settings import load_history_settings
 
     seen = HistoryWriter(load_history_settings(os.environ))
@@ -78,11 +79,11 @@ def report(
             from warmwatch_monitor.report.html import html as html_of
 
             urls = {} if tlparse is None else traced(tlparse, html)
-            _write(html, html_of(document(made), made, found[0], urls))
+            _write(html, html_of(page(made), made, found[0], urls))
         elif markdown:
-            show(document(made), markdown=True)
+            show(page(made), markdown=True)
         elif verbose:
-            draw(picture(document(made), made))
+            draw(picture(page(made), made))
         else:
             from warmwatch_monitor.output.lines import printed
             from warmwatch_monitor.report.brief import brief
@@ -113,36 +114,28 @@ def show(document: Document, *, markdown: bool) -> None:
     draw(lines(document, width=width(), colour=has_colour()))
 
 
-def document(made: Report) -> Document:
-    """The whole page of the report."""
-    from warmwatch_monitor.report.wording import page
-
-    return page(made, moment)
-
-
 def cleaned(value: T) -> T:
-    """``value`` with every text on one line and printable."""
-    return cast("T", _cleaned(value))
-
-
-def _cleaned(value: Any) -> Any:
+    """``value``, of Structs, with every text on one line and printable."""
     from msgspec import Struct
     from msgspec.structs import replace
 
+    found: Any = value
     if isinstance(value, Struct):
-        fields = value.__struct_fields__
-        return replace(value, **{name: _cleaned(getattr(value, name)) for name in fields})
-    if isinstance(value, tuple):
-        return tuple(_cleaned(inner) for inner in value)
-    if isinstance(value, Mapping):
-        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
-    return plain(value)
+        known = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        found = replace(value, **{name: cleaned(inner) for name, inner in known})
+    elif isinstance(value, tuple):
+        found = tuple(map(cleaned, value))
+    elif isinstance(value, Mapping):
+        found = {cleaned(key): cleaned(inner) for key, inner in value.items()}
+    else:
+        found = plain(value)
+    return cast("T", found)
 
 
 def picture(page: Document, made: Report) -> str:
     """``page`` formatted for this output."""
     from warmwatch_monitor.output.lines import lines
-    from warmwatch_monitor.report.strips import timeline
+    from warmwatch_monitor.report.timeline import timeline
 
     columns = width()
     charts = {"timeline": timeline(made, columns)}
@@ -155,11 +148,6 @@ def in_short(found: Sequence[RunSummary]) -> str:
 
     made = [reported(one) for one in found]
     return "\n\n".join(picture(short(one), one) for one in made)
-
-
-def moment(epoch: float) -> str:
-    """The local time: ``2026-11-21 14:03:20``."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
 
 
 def traced(directory: str, file: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import convert
@@ -11,7 +11,7 @@ from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import HALF_A_BIN, LimitedBy
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import gained, limited, slower_period, took
+from warmwatch_monitor.output.amounts import gained, limited, moment, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 from warmwatch_monitor.report.goodput import EVALUATION
 from warmwatch_monitor.report.parts import Cost, Goodput, RankLine, Remedy, Report
@@ -224,16 +224,15 @@ def steady(report: Report) -> str:
 
 # A non-empty cache may have no entry for this run, so it is not called warm.
 _WERE = {"warm": "not empty at the start", "cold": "empty at the start"}
-Moment = Callable[[float], str]
 
 
-def page(report: Report, moment: Moment) -> Document:
+def page(report: Report) -> Document:
     return Document(
         title=f"Warmwatch report: {report.run}",
         state=report.state,
         answer=answer(report),
         warnings=report.doubts,
-        facts=tuple(facts(report, moment)),
+        facts=tuple(facts(report)),
         sections=tuple(section for section in _sections(report) if section is not None),
     )
 
@@ -279,7 +278,7 @@ def answer(report: Report) -> str:
     return "; ".join(parts)
 
 
-def facts(report: Report, moment: Moment) -> Iterator[tuple[str, str]]:
+def facts(report: Report) -> Iterator[tuple[str, str]]:
     """The provenance of the run."""
     what = report.what
     yield "began", moment(report.began)

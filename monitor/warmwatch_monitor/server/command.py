@@ -34,7 +34,6 @@ from warmwatch_monitor.server.listening import listen, local_listener, resolved
 from warmwatch_monitor.server.logs import DaemonLog
 from warmwatch_monitor.server.service_manager import ServiceManager
 from warmwatch_monitor.settings import NO_SQLITE, Address, HistorySettings, Settings
-from warmwatch_monitor.sources.listed import Source
 
 if TYPE_CHECKING:
     from warmwatch_monitor.history.keeper import Keeper
@@ -146,7 +145,8 @@ def serve(
         history = History()
         keeper = make_keeper(settings.history, history)
         recalled = earlier_runs_source(settings.history, late=True)
-        poller = make_poller(settings, *server.sources, *sources_of(keeper), *recalled)
+        kept = () if keeper is None else (keeper.source,)
+        poller = make_poller(settings, *server.sources, *kept, *recalled)
         sender = make_sender(poller, bound) if settings.otlp else None
         _announce(settings, bound, is_json=is_json)
         listeners = [listener] if local is None else [listener, local]
@@ -213,12 +213,6 @@ def _announce(settings: Settings, bound: Address, *, is_json: bool) -> None:
         say(words)
 
 
-def _spare_the_collector() -> None:
-    """Freeze imported objects; a poll makes thousands of values, and none is in a cycle."""
-    gc.freeze()
-    gc.set_threshold(_VALUES_OF_A_POLL)
-
-
 def _serve(
     poller: Poller,
     sender: Sender | None,
@@ -231,7 +225,8 @@ def _serve(
     from warmwatch_monitor.api.event_log import Recent
     from warmwatch_monitor.api.fast_path import create_app
 
-    _spare_the_collector()
+    gc.freeze()  # imported objects; a poll makes thousands of values, and none is in a cycle
+    gc.set_threshold(_VALUES_OF_A_POLL)
     recent = Recent()
     poller.follow(recent.take)
     poller.follow(history.take)
@@ -292,19 +287,3 @@ def make_keeper(settings: HistorySettings, history: History) -> Keeper | None:
         return columns(history, seconds, run, SECONDS)
 
     return Keeper(Store(settings, patience=_PATIENCE_SECONDS), past)
-
-
-def sources_of(keeper: Keeper | None) -> tuple[Source[Any], ...]:
-    """Its entry in the list of sources: its failures show as a source's health."""
-    if keeper is None:
-        return ()
-    from warmwatch_monitor.history.keeper import POLL_SECONDS, SOURCE
-
-    found = keeper
-    return (
-        Source(
-            name=SOURCE,
-            interval=lambda _: POLL_SECONDS,
-            make=lambda _settings, _clock: lambda _others: found.write_due(),
-        ),
-    )

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note
+from warmwatch_monitor.server.protection import OPEN, Protection, ProtectionFiles
 from warmwatch_monitor.settings import Address, Settings
-from warmwatch_monitor.sources.listed import Source
+from warmwatch_monitor.sources.listed import Source, polled
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from warmwatch_monitor.server.guard import Audit
-    from warmwatch_monitor.server.protection import Protection
 
 _POLL_SECONDS = 1.0
 WEB_CONFIG = "web_config"
@@ -30,18 +30,17 @@ class HttpServer:
 
     def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
         self._settings, self._audit = settings, audit
-        self.protection, reload, self._leave = _protection(settings)
-        self._reload = reload
-        self.sources: tuple[Source[Any], ...] = ()
-        if reload is not None:
-            found = reload
-            self.sources = (
-                Source(
-                    name=WEB_CONFIG,
-                    interval=lambda _: _POLL_SECONDS,
-                    make=lambda _settings, _clock: lambda _others: found(),
-                ),
-            )
+        path = settings.web_config
+        self._files = None if path is None else ProtectionFiles(path, _log)
+
+    @property
+    def sources(self) -> tuple[Source[Any], ...]:
+        """The file of ``--web-config``: a change that cannot be used shows as a source's health."""
+        return () if self._files is None else (polled(WEB_CONFIG, _POLL_SECONDS, self.reload),)
+
+    def protection(self) -> Protection:
+        """The protection in force."""
+        return OPEN if self._files is None else self._files.current
 
     def reload(self) -> None:
         """Read the file of ``--web-config`` now.
@@ -49,8 +48,8 @@ class HttpServer:
         Raises:
             SourceError: it cannot be used; the earlier protection stays in force.
         """
-        if self._reload is not None:
-            self._reload()
+        if self._files is not None:
+            self._files.reload()
 
     def checked(self, bound: tuple[Any, ...]) -> Address:
         """The address to listen on, after a check that it is protected.
@@ -95,7 +94,8 @@ class HttpServer:
 
         def leave_all() -> None:
             leave()
-            self._leave()
+            if self._files is not None:
+                self._files.leave()
 
         server = Server(guard, listeners, room, self.protection, leave_all, guard.recheck)
         server.serve_until_signal(is_leaving)
@@ -107,18 +107,6 @@ class HttpServer:
         chosen = self._settings.allowed_hosts
         names = allowed_names(self._settings.address.host, *own_names(beyond=self._beyond), *chosen)
         return lambda now: None if now.authenticates and not chosen else names
-
-
-def _protection(
-    settings: Settings,
-) -> tuple[Callable[[], Protection], Callable[[], Protection] | None, Callable[[], None]]:
-    """The present protection, a function that checks for changes, and one that ends it."""
-    from warmwatch_monitor.server.protection import OPEN, ProtectionFiles
-
-    if settings.web_config is None:
-        return lambda: OPEN, None, lambda: None
-    files = ProtectionFiles(settings.web_config, _log)
-    return lambda: files.current, files.reload, files.leave
 
 
 def _log(message: str) -> None:

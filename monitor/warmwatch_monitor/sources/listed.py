@@ -51,6 +51,11 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
     once_seconds: float | None = None
 
 
+def polled(name: str, seconds: float, read: Callable[[], T]) -> Source[T]:
+    """A source that needs no other one's readings, such as a file that may change."""
+    return Source(name=name, interval=lambda _: seconds, make=lambda *_: lambda _others: read())
+
+
 class Readings(Struct, frozen=True, kw_only=True):
     """The last reading of each source; a source that failed or timed out is absent.
 

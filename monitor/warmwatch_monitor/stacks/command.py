@@ -15,7 +15,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import make_poller, note_missing_directory, settings_from
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.completion import run_names
-from warmwatch_monitor.errors import NoRunError, SourceError, UsageError, WarmwatchError
+from warmwatch_monitor.errors import NoRunError, SourceError, WarmwatchError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note, plain, say
 from warmwatch_monitor.stacks import py_spy
@@ -49,12 +49,17 @@ _NONE_YET = (
 
 @click.command()
 @click.argument("run", required=False, shell_complete=run_names)
-@click.option("--rank", metavar="N", help="Show this rank, in whatever state it is.")
+@click.option(
+    "--rank",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Show this rank, in whatever state it is.",
+)
 @options.directory
 @click.option("--json", "is_json", is_flag=True, help="Print the stacks as JSON.")
 @click.pass_context
 def stacks(
-    ctx: click.Context, /, run: str | None, rank: str | None, dir: str | None, is_json: bool
+    ctx: click.Context, /, run: str | None, rank: int | None, dir: str | None, is_json: bool
 ) -> None:
     """Show the stacks of RUN's ranks that compile, are silent or are stalled.
 
@@ -70,7 +75,6 @@ def stacks(
                5 no run found
                2 wrong usage
     """
-    number = _number(rank)
     settings = settings_from(dir=dir)
     note_missing_directory(dir)
     snapshot = make_poller(settings).poll_once()
@@ -79,17 +83,11 @@ def stacks(
     if not names:
         raise NoRunError(NO_RUN)
     living = [view for one in snapshot.runs if one.run in names for view in one.living]
-    views = _wanted(living, number)
+    views = _wanted(living, rank)
     left_out = max(0, len(views) - _MOST_RANKS)
     ranks = (_stacks_of(view) for view in views[:_MOST_RANKS])
     found = _print_json([*ranks], left_out) if is_json else _print(ranks, left_out)
     ctx.exit(0 if found else 1)
-
-
-def _number(text: str | None) -> int | None:
-    if text is not None and not (text.isdecimal() and len(text) < 9):
-        raise UsageError(f"--rank: {text!r} is not a rank's number")
-    return None if text is None else int(text)
 
 
 def _wanted(living: Sequence[RankView], number: int | None) -> list[RankView]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
 
 import click
 
@@ -61,22 +60,6 @@ changes.
 """
 
 
-class View(NamedTuple):
-    """Which of its views ``status`` shows.
-
-    ``watch``: the seconds between two answers, if it redraws. ``ended``: include ended runs.
-    ``named``: RUN was given.
-    """
-
-    as_json: bool
-    watch: float | None
-    ended: bool
-    every_rank: bool
-    by_function: bool
-    misses: bool
-    named: bool
-
-
 @click.command(help=_HELP)
 @click.argument("run", required=False, shell_complete=run_names)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
@@ -113,34 +96,55 @@ def status(
     ctx: click.Context,
     /,
     run: str | None,
+    as_json: bool,
     watch: str | None,
+    ended: bool,
+    every_rank: bool,
+    by_function: bool,
+    misses: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
-    **more: Any,
+    **access: str | None,
 ) -> None:
     """The command; its help is ``_HELP``."""
     run, seconds = _watched(run, watch)
-    named = run is not None
-    options_of_view = {name: more.pop(name) for name in View._fields if name in more}
-    view = View(watch=seconds, named=named, **options_of_view)
-    view = view._replace(ended=view.ended or named)
-    _refuse_two_views(view)
-    if view.misses:
+    if seconds is not None and (as_json or by_function):
+        other = "--json" if as_json else "--functions"
+        raise UsageError(f"--watch redraws and {other} prints once: give one of them")
+    if misses:
+        if seconds is not None or as_json or by_function or every_rank:
+            raise UsageError("--misses prints its own lines: give it without another view")
         ctx.exit(_misses(run, address or prometheus, dir))
+    ended = ended or run is not None
+    view = partial(picture, every_rank=every_rank, ended=ended, unattached=run is None)
     history = load_history_settings(os.environ)
     seen = HistoryWriter(history)
     query = answer_source(
-        run, address=address, dir=dir, prometheus=prometheus, access=more, on_read=seen.take
+        run, address=address, dir=dir, prometheus=prometheus, access=access, on_read=seen.take
     )
     try:
-        answer = _watch(query, view) if view.watch is not None else _show(query(), view, dir)
+        if seconds is not None:
+            from warmwatch_monitor.terminal.watch import watch as redraw
+
+            answer = redraw(query, view, seconds)
+        else:
+            answer = query()
+            if as_json:
+                import json
+
+                say(json.dumps(answer, indent=2))
+            else:
+                draw(view(answer))
+            if by_function and not as_json:
+                _draw_functions(answer, ended=ended)
+            _warn(answer, dir)
     except UnknownRunError as error:
         if error.exit_code == NO_RUN and prometheus is None:
             _mention_report(error, history)
         raise
     seen.write()
-    if view.watch is None and (why := _why_trouble(answer)):
+    if seconds is None and (why := _why_trouble(answer)):
         note(why)
     ctx.exit(exit_code(answer))
 
@@ -177,44 +181,18 @@ def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | No
     return run, seconds
 
 
-def _refuse_two_views(view: View) -> None:
-    watch = view.watch is not None
-    if watch and view.by_function:
-        raise UsageError("--watch redraws and --functions prints once: give one of them")
-    if watch and view.as_json:
-        raise UsageError("--watch redraws and --json prints once: give one of them")
-    if view.misses and (watch or view.as_json or view.by_function or view.every_rank):
-        raise UsageError("--misses prints its own lines: give it without another view")
+def _draw_functions(answer: Answer, *, ended: bool) -> None:
+    from warmwatch_monitor.terminal.functions import functions
+
+    if runs := _split(answer, ended=ended)[0]["runs"]:
+        draw("\n".join(functions(plain(runs), width())))
 
 
-def _watch(query: Callable[[], Answer], view: View) -> Answer | None:
-    from warmwatch_monitor.terminal.watch import watch
-
-    assert view.watch is not None
-
-    def shown(answer: Answer) -> str:
-        return drawn(answer, view)
-
-    return watch(query, shown, view.watch)
-
-
-def _show(answer: Answer, view: View, dir: str | None) -> Answer:
-    """Print ``answer`` once, with warnings on stderr, and return it."""
-    if view.as_json:
-        import json
-
-        say(json.dumps(answer, indent=2))
-    else:
-        draw(drawn(answer, view))
-        shown, _ = _split(answer, ended=view.ended)
-        if view.by_function and shown["runs"]:
-            from warmwatch_monitor.terminal.functions import functions
-
-            draw("\n".join(functions(plain(shown["runs"]), width())))
+def _warn(answer: Answer, dir: str | None) -> None:
+    """Notes on stderr about a missing directory, and records that were not read."""
     note_missing_directory(dir)
     for refusal in plain(answer.get("refusals", [])):
         note(f"not read: {refusal['path']}: {refusal['reason']}")
-    return answer
 
 
 def _misses(run: str | None, source: str | None, dir: str | None) -> int:
@@ -292,11 +270,6 @@ def _left_out(runs: list[Answer], now: float) -> str:
 
 def _ago(epoch: float, now: float) -> str:
     return f" {duration(max(0.0, now - epoch))} ago" if epoch else ""
-
-
-def drawn(answer: Answer, view: View) -> str:
-    """The answer as ``view`` shows it."""
-    return picture(answer, every_rank=view.every_rank, ended=view.ended, unattached=not view.named)
 
 
 def picture(

@@ -27,7 +27,6 @@ _KINDS = (
     *("attached", "state", "condition", "compile_begin", "compilation", "compile_end"),
     *("reopened", "warm", "ended", "run", "gone"),
 )
-_LEAST_SECONDS, _MOST_SECONDS = 0.2, 3600.0
 _HELP = """Watch runs and ranks: state, phase, progress, steps, power, recompiles, functions, GPUs.
 
 RUN is a name or a pattern such as 'gpt*', as for `status`; without it, every run is shown. The data
@@ -47,7 +46,12 @@ Exit code: 0 you quit
 @click.command(help=_HELP)
 @click.argument("run", required=False, shell_complete=run_names)
 @click.option(
-    "--interval", metavar="SECONDS", help=f"Seconds between two updates.  [{_USUAL_SECONDS:g}]"
+    "--interval",
+    "seconds",
+    metavar="SECONDS",
+    type=options.Number(min=0.2, max=3600),
+    default=_USUAL_SECONDS,
+    help=f"Seconds between two updates.  [{_USUAL_SECONDS:g}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one update as `status --json` does.")
 @options.address
@@ -56,14 +60,13 @@ Exit code: 0 you quit
 @options.access
 def top(
     run: str | None,
-    interval: str | None,
+    seconds: float,
     as_json: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    seconds = _seconds(interval)
     if not as_json and not (is_redrawn() and sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("top needs a terminal; `warmwatch status` prints the answer once")
     ask = answer_source(run, address=address, dir=dir, prometheus=prometheus, access=access)
@@ -110,16 +113,3 @@ def _sample(data: bytes) -> Answer | None:
     except (ValueError, RecursionError):
         return None
     return plain(found) if isinstance(found, dict) else None
-
-
-def _seconds(text: str | None) -> float:
-    try:
-        seconds = _USUAL_SECONDS if text is None else float(text)
-    except ValueError:
-        seconds = 0.0
-    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
-        raise UsageError(
-            f"--interval: {text!r} is not a number of seconds from {_LEAST_SECONDS:g} "
-            f"to {_MOST_SECONDS:g}"
-        )
-    return seconds

@@ -69,7 +69,10 @@ Exit code: 0 reached
     "several, whichever comes first.  [warm]",
 )
 @click.option(
-    "--timeout", metavar="S", help="Give up after S seconds.  [never, once a run appeared]"
+    "--timeout",
+    metavar="S",
+    type=options.Number(min=0),
+    help="Give up after S seconds.  [never, once a run appeared]",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the last answer as JSON, also on failure."
@@ -84,15 +87,15 @@ def wait(
     /,
     run: str | None,
     until: str,
-    timeout: str | None,
+    timeout: float | None,
     as_json: bool,
     address: str | None,
     dir: str | None,
     prometheus: str | None,
     **access: str | None,
 ) -> None:
-    goals, patience = _goals(until), _patience(timeout)
-    end = time.monotonic() + patience
+    goals = _goals(until)
+    end = time.monotonic() + (math.inf if timeout is None else timeout)
     seen = HistoryWriter(load_history_settings(os.environ))
     query = answer_source(
         run,
@@ -121,7 +124,7 @@ def wait(
         wanted = Wait(query, run, goals, goes_on, uid, clock, pause, new_start, appears)
         last = wanted.block(max(0.0, end - time.monotonic()))
     seen.write()  # without a daemon, only this command saw the signal that ended a run
-    _report(last, f"not {listed(goals)} after {timeout} s: ", as_json=as_json)
+    _report(last, f"not {listed(goals)} after {timeout or 0:g} s: ", as_json=as_json)
     assert last.outcome is not None
     ctx.exit(last.outcome.value)
 
@@ -132,16 +135,6 @@ def _goals(until: str) -> tuple[str, ...]:
         if goal not in GOALS:
             raise UsageError(f"--until: {goal!r} is not a state. States: {', '.join(GOALS)}")
     return goals
-
-
-def _patience(text: str | None) -> float:
-    try:
-        seconds = float(text) if text is not None else float("inf")
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0:
-        raise UsageError(f"--timeout: {text!r} is not a number of seconds")
-    return seconds
 
 
 def _report(last: Standing, late: str, *, as_json: bool) -> None:

@@ -264,11 +264,17 @@ def test_counts_of_an_agent_with_errors_do_not_pass() -> None:
         ("schema = 1\nignore = ['kernel']", "ignore takes a list of graphs"),
         ("schema = 1\ntolerance = -1", "tolerance is no number from 0 on"),
         ("schema = 1\ntolerance = nan", "tolerance is no number from 0 on"),
-        ("schema = 1\nruns = 3", "runs is no table"),
-        ("schema = 1\n[runs.a.ranks.x]\ngraphs = 1", "say 0, 0-3 or 0-3,6"),
-        ("schema = 1\n[runs.a.ranks.0-999999999]\ngraphs = 1", "say 0, 0-3 or 0-3,6"),
-        ("schema = 1\n[runs.a.ranks.0]\ngraphs = 1.5", "runs.a.ranks.0: graphs is no count: 1.5"),
-        ("schema = 1\n[runs.a.ranks.0.functions]\nf = 3", "functions holds tables"),
+        ("schema = 1\nruns = 3", "runs: Expected `object`, got `int`"),
+        ("schema = 1\n[runs.a.ranks.x]\ngraphs = 1", "write 0, 0-3 or 0-3,6"),
+        ("schema = 1\n[runs.a.ranks.0-999999999]\ngraphs = 1", "write 0, 0-3 or 0-3,6"),
+        (
+            "schema = 1\n[runs.a.ranks.0]\ngraphs = 1.5",
+            "runs.a.ranks.0: counts: Expected `int`, got `float`",
+        ),
+        (
+            "schema = 1\n[runs.a.ranks.0.functions]\nf = 3",
+            "functions: Expected `object`, got `int`",
+        ),
     ],
 )
 def test_an_invalid_baseline_file_is_refused_with_the_place(file: str, words: str) -> None:

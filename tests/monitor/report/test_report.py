@@ -27,7 +27,7 @@ from warmwatch_monitor.published import Place
 from warmwatch_monitor.report import goodput
 from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.charts import icicle
-from warmwatch_monitor.report.command import cleaned, moment, picture
+from warmwatch_monitor.report.command import cleaned, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.parts import Break, Remedy, Report
@@ -42,7 +42,7 @@ HOSTILE = "<img src=x onerror=alert(1)> | `x` [a](http://b) \x1b[31m\u202e"
 
 def text(account: RunSummary, price: float | None = None) -> str:
     made = cleaned(report(account, price))
-    return picture(page(made, moment), made)
+    return picture(page(made), made)
 
 
 def shares(made: Report) -> dict[str, float]:
@@ -298,9 +298,9 @@ def test_a_cache_without_hits_is_not_called_warm() -> None:
         (5, "0 of the 4 compilations that looked in a cache were found there"),
     ):
         account = a.finished(compiled=missed, what=what, answers={"compile.compilations": made})
-        output = dict(facts(report(account), moment))
+        output = dict(facts(report(account)))
         assert output["caches"] == f"inductor not empty at the start; {found}"
-    output = dict(facts(report(a.finished(compiled=[], what=what)), moment))
+    output = dict(facts(report(a.finished(compiled=[], what=what))))
     assert output["caches"] == "inductor not empty at the start"
 
 
@@ -428,7 +428,7 @@ def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "80")
     account = KINDS[kind]()
     made = cleaned(report(account, 2.5))
-    for document in (page(made, moment), short(made)):
+    for document in (page(made), short(made)):
         output = picture(document, made)
         assert max(map(len, output.splitlines())) <= 80, output
         assert "…" not in output
@@ -436,7 +436,7 @@ def test_every_kind_of_run_fits_80_columns(kind: str, monkeypatch: pytest.Monkey
         assert "\x1b" not in output
         assert "Where the time went" in output
         assert markdown(document)
-    whole = html(page(made, moment), made, account)
+    whole = html(page(made), made, account)
     assert "<img" not in whole
     assert "\x1b" not in whole
     json.loads(as_json(made))
@@ -525,7 +525,7 @@ def test_the_chart_of_compile_time_has_the_slowest_kernels_below_their_phase() -
 
 def test_a_recompile_has_its_remedy_and_phases_link_to_the_trace_of_their_compilation() -> None:
     made = cleaned(report(a.finished(compiled=a.TWICE)))
-    page_of = html(page(made, moment), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
+    page_of = html(page(made), made, a.finished(), {"0/1": "out/index.html#%5B0/1%5D"})
     assert page_of.count(ADVICE["shape"]) == 1, "the recompile links to it"
     (target,) = re.findall(r'<a href="#([\w-]+)">Remedy</a>', page_of)
     assert ADVICE["shape"] in page_of.partition(f'<li id="{target}">')[2].partition("</li>")[0]
@@ -595,7 +595,7 @@ def test_the_axis_of_steps_begins_with_the_run_although_the_daemon_began_later()
 
 def whole_html(account: RunSummary) -> str:
     made = cleaned(report(account))
-    return html(page(made, moment), made, account)
+    return html(page(made), made, account)
 
 
 def test_the_result_of_a_baseline_is_reported() -> None:
@@ -615,7 +615,7 @@ def test_the_result_of_a_baseline_is_reported() -> None:
 def test_advice_is_given_once_and_lengths_to_the_second() -> None:
     answers = {"compile.seconds": 118.4}
     made = report(a.finished(answers=answers))
-    for document in (page(made, moment), short(made)):
+    for document in (page(made), short(made)):
         output = " ".join(picture(document, made).split())
         assert output.count(ADVICE["shape"]) == 1
         assert "118 s" in output
@@ -656,7 +656,7 @@ def test_the_limit_is_that_of_the_run_whichever_rank_compiled_longest() -> None:
 
 
 def test_markdown_escapes_every_text() -> None:
-    output = markdown(page(cleaned(report(KINDS["hostile"]())), moment))
+    output = markdown(page(cleaned(report(KINDS["hostile"]()))))
     assert r"\<img" in output
     assert r"\[a\]" in output
     rows = [line for line in output.splitlines() if line.startswith("|")]

@@ -19,9 +19,10 @@ from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.report import summaries
-from warmwatch_monitor.report.command import cleaned, document, traced
+from warmwatch_monitor.report.command import cleaned, traced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.wording import page as page_of
 from warmwatch_monitor.settings import load_history_settings
 
 
@@ -291,7 +292,7 @@ def test_the_file_makes_no_requests_and_runs_no_scripts(tmp_path: Path) -> None:
     )
     made = cleaned(report(account, 2.5))
     file = tmp_path / "report.html"
-    file.write_text(html(document(made), made, account), encoding="utf-8")
+    file.write_text(html(page_of(made), made, account), encoding="utf-8")
     requests, output, grounds = [], [], []
     with chromium() as browser:
         for scheme in ("light", "dark"):
@@ -318,7 +319,7 @@ def test_the_file_has_no_accessibility_violations(tmp_path: Path, scheme: str) -
     account = a.finished(compiled=a.TWICE, samples=a.steps())
     made = cleaned(report(account, None))
     file = tmp_path / "report.html"
-    file.write_text(html(document(made), made, account), encoding="utf-8")
+    file.write_text(html(page_of(made), made, account), encoding="utf-8")
     with chromium() as browser:
         page = browser.new_context(color_scheme=scheme).new_page()
         page.goto(file.as_uri())
@@ -334,7 +335,7 @@ def test_tables_and_charts_are_legible_on_a_phone(
     account = a.finished(compiled=(long,), samples=a.steps())
     made = cleaned(report(account, None))
     file = tmp_path / "report.html"
-    file.write_text(html(document(made), made, account), encoding="utf-8")
+    file.write_text(html(page_of(made), made, account), encoding="utf-8")
     heights = "[...document.querySelectorAll('thead th')].map((one) => one.offsetHeight)"
     with chromium() as browser:
         page = browser.new_context(viewport={"width": 320, "height": 844}).new_page()

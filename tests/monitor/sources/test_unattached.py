@@ -20,7 +20,7 @@ from warmwatch_monitor.model import ObservedTraining, Signs
 from warmwatch_monitor.sources import unattached as source
 from warmwatch_monitor.sources.unattached import ObservedSource, shown
 from warmwatch_monitor.status.words.sentence import unattached_evidence
-from warmwatch_monitor.terminal.status import View, drawn, picture
+from warmwatch_monitor.terminal.status import picture
 
 SECOND = 10**9
 # A training that holds a pool as torch's: a process of that name, and its forked children.
@@ -199,9 +199,8 @@ def test_an_idle_unattached_process_has_no_line_beside_a_run_with_the_agent() ->
 
 def test_a_named_run_has_no_line_about_an_unattached_process() -> None:
     answer = status(b.snapshot(b.in_every_state()["warm"], observed=(SEEN,)))
-    of_run = View(False, None, True, False, False, False, named=True)
-    assert "train.py" in drawn(answer, of_run._replace(named=False))
-    assert "train.py" not in drawn(answer, of_run._replace(named=True))
+    assert "train.py" in picture(answer, unattached=True)
+    assert "train.py" not in picture(answer, unattached=False)
 
 
 @pytest.mark.slow

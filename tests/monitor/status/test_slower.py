@@ -24,7 +24,6 @@ from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import facts
-from warmwatch_monitor.report.command import moment
 from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_history_settings
@@ -147,7 +146,7 @@ COLD, WARM = (dict.fromkeys(("inductor", "triton"), how) for how in ("cold", "wa
 
 def sentences(now: RunSummary, then: RunSummary) -> tuple[str, str]:
     """Title and sentence of what changed."""
-    document = page(report(now, before=then), moment)
+    document = page(report(now, before=then))
     (section,) = (one for one in document.sections if "last time" in one.title)
     return section.title, section.items[0].words
 
