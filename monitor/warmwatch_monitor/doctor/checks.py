@@ -67,7 +67,7 @@ class Mark(Enum):
     TROUBLE = "trouble"
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Finding(Struct, frozen=True):
     """One line of the checklist, and the action to take."""
 
     mark: Mark
@@ -77,22 +77,21 @@ class Finding(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
 
 
+fine, noted, trouble = (partial(Finding, mark) for mark in Mark)
+
 _READ_SECONDS = 10.0
 
 
 def installation() -> Iterator[Finding]:
     """Python, this release with its extra, and torch if it is installed here."""
-    yield Finding(
-        mark=Mark.FINE,
-        what=f"warmwatch {__version__} with the monitor's libraries, Python "
-        f"{platform.python_version()}",
+    yield fine(
+        f"warmwatch {__version__} with the monitor's libraries, Python {platform.python_version()}"
     )
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        yield Finding(
-            mark=Mark.NOTE,
-            what="torch is not installed in this environment",
+        yield noted(
+            "torch is not installed in this environment",
             advice="fine for a monitor; the training's environment needs torch and warmwatch",
         )
         return
@@ -103,19 +102,18 @@ def _torch(version: str, what: str, *names: str) -> Iterator[Finding]:
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{what}, which is too old",
+        yield trouble(
+            f"{what}, which is too old",
             advice=f"compile activity is seen from torch {oldest} on: pip install -U torch",
             names=names,
         )
     else:
-        yield Finding(mark=Mark.FINE, what=what, names=names)
+        yield fine(what, names=names)
 
 
 def variables(environ: Mapping[str, str]) -> Iterator[Finding]:
     for complaint in unknown_variables(environ):
-        yield Finding(mark=Mark.TROUBLE, what=complaint, advice="rename or unset it")
+        yield trouble(complaint, advice="rename or unset it")
 
 
 def surroundings(settings: Settings) -> Iterator[Finding]:
@@ -130,23 +128,18 @@ def surroundings(settings: Settings) -> Iterator[Finding]:
     found = None if hanging else within(_READ_SECONDS, source.read, None)
     if found is None:
         seconds = DISK_SECONDS if hanging else _READ_SECONDS
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"the records could not be read within {seconds:.0f} s",
+        yield trouble(
+            f"the records could not be read within {seconds:.0f} s",
             advice=f"check the file system of {' and '.join(hanging or settings.directories)}",
         )
         return
     yield from map(_refused, found.refusals)
     living = [reading for reading in found.records if reading.alive]
-    yield Finding(
-        mark=Mark.FINE,
-        what=f"{len(found.records)} records can be read, {len(living)} of living processes",
-    )
+    yield fine(f"{len(found.records)} records can be read, {len(living)} of living processes")
     yield from _ended(len(found.records) - len(living), settings.retention)
     if not living:
-        yield Finding(
-            mark=Mark.NOTE,
-            what="no living training has a record here",
+        yield noted(
+            "no living training has a record here",
             advice="an attached one makes its record when it builds its optimizer or calls "
             "torch.compile, else at its first warmwatch.step(): until then nothing can show it. If "
             'it steps already, is "import warmwatch.auto" in it, without WARMWATCH_DISABLE, with '
@@ -162,10 +155,9 @@ def _refused(refusal: Refusal) -> Finding:
     """A record that cannot be read; no trouble if it is a dead run's."""
     what = f"{refusal.path}: {refusal.reason}"
     if not is_leftover(refusal.path):
-        return Finding(mark=Mark.TROUBLE, what=what, names=(refusal.path,))
-    return Finding(
-        mark=Mark.NOTE,
-        what=f"left by a process that is gone: {what}",
+        return trouble(what, names=(refusal.path,))
+    return noted(
+        f"left by a process that is gone: {what}",
         advice=f"nothing to do: {_LEAVES}",
         names=(refusal.path,),
     )
@@ -174,9 +166,8 @@ def _refused(refusal: Refusal) -> Finding:
 def _ended(records: int, retention: float) -> Iterator[Finding]:
     """Records of ended runs stay for a while, which is no trouble."""
     if records:
-        yield Finding(
-            mark=Mark.FINE,
-            what=f"{records} of them are of ended processes: `status` lists these for "
+        yield fine(
+            f"{records} of them are of ended processes: `status` lists these for "
             f"{retention:g} s, `warmwatch report` reads them later, too",
             advice=f"nothing to do: {_LEAVES}",
         )
@@ -186,17 +177,14 @@ def _directories(obstacles: Mapping[str, str | None], writable: str | None) -> I
     if writable is not None:
         exists = within(DISK_SECONDS, Path(writable).exists, True, path=writable)
         there = "" if exists else " (made by the first one)"
-        yield Finding(
-            mark=Mark.FINE,
-            what=f"trainings of this user write their records to {writable}{there}",
-            names=(writable,),
+        yield fine(
+            f"trainings of this user write their records to {writable}{there}", names=(writable,)
         )
         return
     for path, why in obstacles.items():
-        yield Finding(mark=Mark.NOTE, what=f"{path}: {why}", names=(path,))
-    yield Finding(
-        mark=Mark.TROUBLE,
-        what="no record directory can be written by this user",
+        yield noted(f"{path}: {why}", names=(path,))
+    yield trouble(
+        "no record directory can be written by this user",
         advice="set WARMWATCH_DIR to a directory of your own, for the training and the monitor",
     )
 
@@ -205,9 +193,8 @@ def _shared_file_systems(directories: Sequence[str]) -> Iterator[Finding]:
     """Directories open to all that have no file system of their own."""
     for path in directories:
         if within(DISK_SECONDS, partial(_can_be_filled, path), False, path=path):
-            yield Finding(
-                mark=Mark.NOTE,
-                what=f"any user can fill the file system of {path}, which others need too",
+            yield noted(
+                f"any user can fill the file system of {path}, which others need too",
                 advice="mount a tmpfs there with size= and nr_inodes= (docs/how-to/deployment.md)",
                 names=(path,),
             )
@@ -240,23 +227,20 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
     try:
         answer = query_daemon(daemon_of(settings))
     except ForeignDaemonError as error:
-        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        yield trouble(str(error))
         return
     except NoDaemonError:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"no daemon answers at {settings.address}",
-            advice="start one with: warmwatch serve",
+        yield noted(
+            f"no daemon answers at {settings.address}", advice="start one with: warmwatch serve"
         )
         return
     except DaemonError as error:
-        yield Finding(mark=Mark.TROUBLE, what=str(error))
+        yield trouble(str(error))
         return
     yield from _directories_match(settings, writable, answer)
     for training in answer.get("observed", ()):
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
+        yield noted(
+            f"{training['command'] or 'a process'} (pid {training['pid']}) looks like a "
             "training without the agent",
             advice=ATTACH,
             names=(training["command"] or "",),
@@ -274,9 +258,7 @@ def _daemon(settings: Settings, writable: str | None) -> Iterator[Finding]:
             )
     for export in answer.get("exports", ()):
         if export["up"] is False:
-            yield Finding(
-                mark=Mark.TROUBLE, what=f"the daemon's export {export['export']}: {export['error']}"
-            )
+            yield trouble(f"the daemon's export {export['export']}: {export['error']}")
 
 
 _READABLE = (
@@ -289,23 +271,21 @@ _READABLE = (
 def gpus(settings: Settings) -> Iterator[Finding]:
     """NVML's state here, read directly, with a timeout in case it hangs."""
     if settings.gpu_interval is None:
-        yield Finding(mark=Mark.NOTE, what="NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
+        yield noted("NVML is left alone (WARMWATCH_GPU_INTERVAL=off)")
         return
     feed = Feed("nvml", NvmlSource().read, Clock(), settings.gpu_interval)
     answered = feed.read_within(_PATIENCE_SECONDS)
     found, health = feed.current(Clock().monotonic_ns())
     if not answered:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
+        yield trouble(
+            f"NVML has not answered for {_PATIENCE_SECONDS:g} s",
             advice="see whether nvidia-smi answers; the driver may hang",
         )
     elif found is None and pci_gpus() == 0:
-        yield Finding(mark=Mark.NOTE, what=f"no NVIDIA GPU here; NVML: {health.error}")
+        yield noted(f"no NVIDIA GPU here; NVML: {health.error}")
     elif found is None:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"NVML: {health.error}",
+        yield noted(
+            f"NVML: {health.error}",
             advice="fine without a GPU; in a container, ask for the driver's utility capability",
         )
     for gpu in found or ():
@@ -321,11 +301,10 @@ def _directories_match(
     ours = writable or settings.directories[0]
     if ours in watched:
         what = f"the daemon at {settings.address} watches {ours}"
-        yield Finding(mark=Mark.FINE, what=what, names=(ours,))
+        yield fine(what, names=(ours,))
         return
-    yield Finding(
-        mark=Mark.TROUBLE,
-        what=f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
+    yield trouble(
+        f"the daemon at {settings.address} watches {', '.join(watched)} and not {ours}",
         advice="start the daemon and the training with the same WARMWATCH_DIR",
         names=(*watched, ours),
     )
@@ -338,9 +317,8 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
     if identity.torch:
         yield from _torch(identity.torch, f"{who} uses torch {identity.torch}", identity.run)
     if identity.missing:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{who}: its torch lacks {', '.join(identity.missing)}",
+        yield noted(
+            f"{who}: its torch lacks {', '.join(identity.missing)}",
             advice="figures that need those are missing; a newer torch has them",
             names=(identity.run,),
         )
@@ -348,9 +326,8 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
         journal = Journal()
         with contextlib.suppress(OSError, record.RecordError), Folder(reading.folder) as folder:
             journal.follow(folder)
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{who}: the agent caught {errors} errors of its own; the last: "
+        yield trouble(
+            f"{who}: the agent caught {errors} errors of its own; the last: "
             f"{journal.agent_error or 'not in the journal'}",
             advice=f"report it with {reading.folder}/{record.JOURNAL}",
             names=(identity.run,),
@@ -366,9 +343,8 @@ def _steps(reading: RecordReading, now_ns: int) -> Iterator[Finding]:
     if verdict.quiet_limit_ns(steps, compile) is not None:
         return  # no steps are expected without an optimizer
     if quiet_ns > _LONG_WITHOUT_A_STEP_NS:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"run {identity.run}, rank {identity.rank}: it compiled, and in the "
+        yield trouble(
+            f"run {identity.run}, rank {identity.rank}: it compiled, and in the "
             f"{quiet_ns / 1e9:.0f} s since then it has marked no step",
             advice="steps are seen where an optimizer of torch.optim steps; where none does, call "
             "warmwatch.step() at the end of each step",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from warmwatch_monitor.doctor.checks import Finding, Mark
+from warmwatch_monitor.doctor.checks import Finding, fine, noted
 from warmwatch_monitor.model.run_summary import RankSummary
 from warmwatch_monitor.modes.bounded import counted_signals
 from warmwatch_monitor.modes.command import script_name
-from warmwatch_monitor.modes.one_mode import AS_IS, Progress, attempt
+from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, attempt
 from warmwatch_monitor.modes.table import GUARD_SHARE, Tried
 from warmwatch_monitor.output.amounts import took
 from warmwatch_monitor.run.launched import startable
@@ -25,18 +25,8 @@ def guard_checks(command: tuple[str, ...]) -> tuple[Finding, int]:
     """Run ``command`` until guard checks are measured; the finding, which is never a problem, and
     the exit code if a signal interrupted it, else 0."""
     with startable(command), counted_signals() as stops:
-        tried = attempt(
-            command,
-            AS_IS,
-            {},
-            name=script_name(command),
-            steps=None,
-            timeout=_SECONDS,
-            place=None,
-            stops=stops,
-            progress=Progress("measuring guard checks", sys.stderr),
-            losses=True,
-        )
+        plan = Plan(mode=AS_IS, name=script_name(command), timeout=_SECONDS, losses=True)
+        tried = attempt(command, plan, {}, stops, Progress("measuring guard checks", sys.stderr))
     return finding(tried), 128 + stops.last if stops.last else 0
 
 
@@ -46,14 +36,14 @@ def finding(tried: Tried) -> Finding:
     share = tried.guard_share
     if not tried.guard_seconds or not share:
         what = f"the time of guard checks is unknown: {_why(tried, ranks)}"
-        return Finding(mark=Mark.NOTE, what=what)
+        return noted(what)
     words = f"guard checks take {took(tried.guard_seconds)} of each step ({100 * share:.2g} %)"
     if share <= GUARD_SHARE:
-        return Finding(mark=Mark.FINE, what=words)
+        return fine(words)
     most = max(tried.guard_frames, key=lambda one: tried.guard_frames[one], default=None)
     if most is not None:
         words += f", {took(tried.guard_frames[most])} of it in {_function(most, ranks)}"
-    return Finding(mark=Mark.NOTE, what=words, advice="fewer, larger graphs have fewer guards")
+    return noted(words, advice="fewer, larger graphs have fewer guards")
 
 
 def _why(tried: Tried, ranks: Sequence[RankSummary]) -> str:

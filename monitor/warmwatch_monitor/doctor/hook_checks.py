@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TextIO
 
-from warmwatch_monitor.doctor.checks import Finding, Mark
+from warmwatch_monitor.doctor.checks import Finding, Mark, fine, trouble
 
 _PROGRAM = ("-m", "warmwatch.testing.hook_check")
 _SECONDS = 600.0
@@ -68,7 +68,7 @@ def _findings(process: subprocess.Popen[str], errors: TextIO, *, counts: bool) -
         process.kill()
     if in_place:
         what = f"{in_place} more {_IN_PLACE}: none of their figures was compared"
-        yield Finding(mark=Mark.FINE, what=f"hooks: {what}")
+        yield fine(f"hooks: {what}")
     if process.returncode not in (0, 1) or not found:
         errors.seek(0)
         last = (errors.read().strip().splitlines() or ["no output"])[-1]
@@ -76,7 +76,7 @@ def _findings(process: subprocess.Popen[str], errors: TextIO, *, counts: bool) -
         if timed_out:
             what = f"hooks: the check did not end within {_SECONDS:.0f} s"
             last = "compiling hangs on this host"
-        yield Finding(mark=Mark.TROUBLE, what=what, advice=last)
+        yield trouble(what, advice=last)
 
 
 def _finding(report: Mapping[str, str]) -> Finding:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.doctor.checks import Finding, Mark
+from warmwatch_monitor.doctor.checks import Finding, Mark, fine, noted, trouble
 from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
 from warmwatch_monitor.pipeline.poller import Feed
 
@@ -32,14 +32,13 @@ def compiling(read: Callable[[], CompileHost]) -> Iterator[Finding]:
     answered = feed.read_within(_PATIENCE_SECONDS)
     found, health = feed.current(Clock().monotonic_ns())
     if not answered:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"a directory of a compile cache has not answered for {_PATIENCE_SECONDS:g} s",
+        yield trouble(
+            f"a directory of a compile cache has not answered for {_PATIENCE_SECONDS:g} s",
             advice="see what TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR name: a compilation "
             "would hang there too; choose directories on a local disk",
         )
     elif found is None:
-        yield Finding(mark=Mark.NOTE, what=f"what compiling finds here: {health.error}")
+        yield noted(f"what compiling finds here: {health.error}")
     else:
         yield from judged(found)
 
@@ -64,9 +63,8 @@ def _thread_count(host: CompileHost) -> int | None:
 
 def _threads(host: CompileHost, threads: int | None) -> Iterator[Finding]:
     if threads is None:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{_THREADS}={host.threads} is no number of threads",
+        yield trouble(
+            f"{_THREADS}={host.threads} is no number of threads",
             advice="set it to a number from 1 on, or unset it",
         )
         return
@@ -80,14 +78,13 @@ def _threads(host: CompileHost, threads: int | None) -> Iterator[Finding]:
             advice=f"set {_THREADS}={has}",
         )
     elif threads == 1 < has:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"one compile thread{setting} for {by}: kernels are compiled one after another",
+        yield noted(
+            f"one compile thread{setting} for {by}: kernels are compiled one after another",
             advice=f"set {_THREADS}={min(_MOST_THREADS, has)}, unless it was meant so (a debugger)",
         )
     else:
         workers = counted(threads, "compile worker")
-        yield Finding(mark=Mark.FINE, what=f"{workers}{setting} for {by}")
+        yield fine(f"{workers}{setting} for {by}")
 
 
 def _by(host: CompileHost) -> str:
@@ -102,9 +99,8 @@ def _memory(host: CompileHost, threads: int) -> Iterator[Finding]:
     left, wanted = max(0, host.memory_limit - host.memory_used), threads * _WORKER_BYTES
     if left < wanted:
         fewer = max(1, left // (2 * _WORKER_BYTES))
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{threads} compile workers may take {_size(wanted)} beside the training, and the "
+        yield noted(
+            f"{threads} compile workers may take {_size(wanted)} beside the training, and the "
             f"cgroup has {_size(left)} left of {_size(host.memory_limit)}",
             advice=f"raise the limit, or set {_THREADS}={fewer}: a worker that is killed for want "
             "of memory ends the training",
@@ -114,9 +110,8 @@ def _memory(host: CompileHost, threads: int) -> Iterator[Finding]:
 def _cache(cache: CachePlace) -> Iterator[Finding]:
     name = f"{cache.name}'s cache {cache.path}"
     if cache.obstacle is not None:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{name} cannot be used: {cache.obstacle}",
+        yield trouble(
+            f"{name} cannot be used: {cache.obstacle}",
             advice=f"set {cache.variable} to a directory of your own: compiling fails without",
         )
         return
@@ -127,28 +122,25 @@ def _cache(cache: CachePlace) -> Iterator[Finding]:
         free = "" if cache.free_bytes is None else f", {_size(cache.free_bytes)} free"
         what = "all kernels for a GPU" if cache.name == "Triton" else "all"
         state = f", empty: the next run compiles {what}" if cache.empty else ""
-        yield Finding(mark=Mark.FINE, what=f"{name}{on}{free}{state}")
+        yield fine(f"{name}{on}{free}{state}")
 
 
 def _place(cache: CachePlace, name: str) -> Iterator[Finding]:
     if cache.noexec:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{name} is on a filesystem mounted noexec: what is compiled for the CPU, and "
+        yield trouble(
+            f"{name} is on a filesystem mounted noexec: what is compiled for the CPU, and "
             "Triton's launchers, cannot be loaded from there",
             advice=f"set {cache.variable} to a directory on another filesystem",
         )
     if cache.filesystem in _NETWORK or cache.filesystem.startswith("fuse."):
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{name} is on a network filesystem ({cache.filesystem}): thousands of small "
+        yield noted(
+            f"{name} is on a network filesystem ({cache.filesystem}): thousands of small "
             "files and locks are slow there, for each rank",
             advice=f"set {cache.variable} to a local disk, and copy the cache there before a run",
         )
     if cache.filesystem in _IN_MEMORY:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{name} is in memory ({cache.filesystem}): it counts as used memory, and is gone "
+        yield noted(
+            f"{name} is in memory ({cache.filesystem}): it counts as used memory, and is gone "
             "with the next reboot or container",
             advice=f"set {cache.variable} to a disk that stays, to compile once and not each time",
         )
@@ -158,9 +150,8 @@ def _room(cache: CachePlace, name: str) -> Iterator[Finding]:
     if cache.free_bytes is None or cache.free_ratio is None:
         return
     if cache.free_bytes < _LEAST_BYTES or cache.free_ratio < _LEAST_RATIO:
-        yield Finding(
-            mark=Mark.TROUBLE,
-            what=f"{name}: its filesystem is nearly full: {_size(cache.free_bytes)} free, and "
+        yield trouble(
+            f"{name}: its filesystem is nearly full: {_size(cache.free_bytes)} free, and "
             f"{cache.free_ratio * 100:.0f} % of its room or its inodes",
             advice=f"free some, or set {cache.variable} to another disk; a cache may be removed "
             "while nothing trains, and is then filled again",
@@ -169,9 +160,8 @@ def _room(cache: CachePlace, name: str) -> Iterator[Finding]:
 
 def _cold(cache: CachePlace, nodes: int | None) -> Iterator[Finding]:
     if cache.empty and not cache.obstacle and nodes is not None and nodes > 1:
-        yield Finding(
-            mark=Mark.NOTE,
-            what=f"{cache.name}'s cache is cold on this one of {nodes} nodes: all others wait for "
+        yield noted(
+            f"{cache.name}'s cache is cold on this one of {nodes} nodes: all others wait for "
             "a node that compiles alone",
             advice="fill the cache by a short run and copy it to each node before the long one, "
             "or see torch.compiler.save_cache_artifacts",

@@ -77,16 +77,13 @@ def export(
         raise UsageError("--csv and --parquet write several tables: give a directory, not -")
     if is_json and perfetto == "-":
         raise UsageError("--perfetto - and --json both print on stdout: give the trace a file")
-    from warmwatch_monitor.report.summaries import as_written, run_summaries
+    from warmwatch_monitor.report.summaries import as_written, run_summary
 
-    found = run_summaries(() if run is None else (run,), dir=dir)
-    if len(found) > 1:
-        names = ", ".join(one.run for one in found)
-        raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
+    found = run_summary(run, dir=dir)
     files: list[ExportedFile] = []
     try:
-        with as_written(found):
-            for one in _written(found[0], perfetto, csv, parquet):
+        with as_written((found,)):
+            for one in _written(found, perfetto, csv, parquet):
                 files.append(one)
                 opened = "; open it at https://ui.perfetto.dev or chrome://tracing"
                 if not is_json:
@@ -97,7 +94,7 @@ def export(
             f"{error.filename or places} cannot be written ({error.strerror}); name another place"
         ) from None
     if is_json:
-        say(as_json(ExportDocument(run=found[0].run, id=found[0].id, files=files)))
+        say(as_json(ExportDocument(run=found.run, id=found.id, files=files)))
 
 
 def _written(

@@ -340,29 +340,25 @@ def _run(
     again: str = "",
 ) -> Tried:
     """One run. ``before``: those that a later eager run is compared with. ``again``: its name."""
-    from warmwatch_monitor.modes.one_mode import Progress, attempt
+    from warmwatch_monitor.modes.one_mode import Plan, Progress, attempt
 
     left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
+    file = f"{f'{mode} {again}'.strip().replace(' ', '-')}.log"
+    plan = Plan(
+        mode=mode,
+        name=f"{wanted.name}/{mode}",
+        timeout=min(wanted.timeout, left),
+        over="budget" if left < wanted.timeout else "timeout",
+        steps=wanted.steps,
+        least=_last_step_compared(before),
+        place=wanted.output and wanted.output / file,
+        # guard checks are measured there too, also where no loss is compared
+        losses=wanted.compares_losses or mode != EAGER,
+        again=again,
+    )
     progress = Progress(title, sys.stderr, str(takes or ""))
     with startable(wanted.command), fresh_caches(keep=wanted.keep_caches) as caches:
-        return attempt(
-            wanted.command,
-            mode,
-            caches.environ,
-            name=f"{wanted.name}/{mode}",
-            steps=wanted.steps,
-            timeout=min(wanted.timeout, left),
-            over="budget" if left < wanted.timeout else "timeout",
-            place=None
-            if wanted.output is None
-            else wanted.output / f"{' '.join([mode, again]).strip().replace(' ', '-')}.log",
-            stops=stops,
-            progress=progress,
-            # guard checks are measured there too, also where no loss is compared
-            losses=wanted.compares_losses or mode != EAGER,
-            least=_last_step_compared(before),
-            again=again,
-        )
+        return attempt(wanted.command, plan, caches.environ, stops, progress)
 
 
 def _exceeds(takes: Expected | None, deadline: float | None) -> bool:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, NamedTuple, TextIO
 
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.errors import UsageError
@@ -58,30 +58,38 @@ class Progress:
             rewrite("")
 
 
+class Plan(NamedTuple):
+    """How the script runs in one mode, and when its run ends.
+
+    Attributes:
+        mode: the mode, or ``AS_IS``. name: of the run.
+        again: of a later run of the mode, which one it is in words.
+        steps: after how many it ends; ``None``: when it is warm and steady.
+        least: steps that it makes at least.
+        timeout: seconds. over: how it ended if it takes longer: ``timeout`` or ``budget``.
+        place: path of the file for its output; ``None``: stderr.
+        losses: record its losses, and measure its guard checks unless it is eager.
+    """
+
+    mode: str
+    name: str
+    timeout: float
+    over: str = "timeout"
+    steps: int | None = None
+    least: int = 0
+    place: Path | None = None
+    losses: bool = False
+    again: str = ""
+
+
 def attempt(
     command: tuple[str, ...],
-    mode: str,
+    plan: Plan,
     caches: Mapping[str, str],
-    *,
-    name: str,
-    steps: int | None,
-    timeout: float,
-    over: str = "timeout",
-    place: Path | None,
     stops: Stops,
     progress: Progress,
-    losses: bool = False,
-    least: int = 0,
-    again: str = "",
 ) -> Tried:
-    """Run ``command`` in ``mode``, or ``AS_IS``. Raises OSError: it cannot be started.
-
-    Args:
-        over: how it ended if it takes longer than ``timeout``: ``timeout`` or ``budget``.
-        place: path of the file for its output. losses: record its losses, and
-        measure its guard checks unless it is eager. least: steps that it makes at least.
-        again: of a later run of the mode, which one it is in words.
-    """
+    """Run ``command`` by the plan. Raises OSError: it cannot be started."""
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
     from warmwatch_monitor.modes.bounded import bounded
@@ -89,13 +97,13 @@ def attempt(
     from warmwatch_monitor.modes.table import Tried
 
     launch = uuid.uuid4().hex
-    with _output(place) as output, _loss_folder(wanted=losses) as folder:
-        guards = None if mode == EAGER else folder
-        run = _Followed(Launched(launch), (steps, least), timeout, over, stops, progress, guards)
-        base = environment_of(mode, {**os.environ, **caches}, folder)
+    with _output(plan.place) as output, _loss_folder(wanted=plan.losses) as folder:
+        guards = None if plan.mode == EAGER else folder
+        run = _Followed(Launched(launch), plan, stops, progress, guards)
+        base = environment_of(plan.mode, {**os.environ, **caches}, folder)
         code, why = bounded(
             command,
-            environment(base, run=name, started_by=launch),
+            environment(base, run=plan.name, started_by=launch),
             output=output,
             poll=run.poll,
             seconds=_PAUSE_SECONDS,
@@ -106,16 +114,16 @@ def attempt(
     seconds = time.monotonic() - run.began
     progress.clear()
     summary, others = run.ended(by_us=why is not None)
-    title = f"{mode} {again}" if again else mode
+    title = f"{plan.mode} {plan.again}".strip()
     note(f"warmwatch: {title}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
-        mode=mode,
+        mode=plan.mode,
         summary=summary,
         others=others,
         ended_by=why or "itself",
         code=code if why is None else None,
         seconds=seconds,
-        output=None if place is None else str(place),
+        output=None if plan.place is None else str(plan.place),
         losses=recorded,
         guard_seconds=checks.seconds if checks else None,
         guard_frames=checks.frames if checks else {},
@@ -168,17 +176,14 @@ class _Followed:
     def __init__(
         self,
         launched: Launched,
-        steps: tuple[int | None, int],
-        timeout: float,
-        over: str,
+        plan: Plan,
         stops: Stops,
         progress: Progress,
         guards: Path | None,
     ) -> None:
-        self._launched, self._stops, self._progress = launched, stops, progress
-        self._guards, self._measured = guards, ""
-        self._measured_at = 0.0
-        self._steps, self._timeout, self._over = steps, timeout, over
+        self._launched, self._plan = launched, plan
+        self._stops, self._progress = stops, progress
+        self._guards, self._measured, self._measured_at = guards, "", 0.0
         self._last: Snapshot | None = None
         self._exits_since: float | None = None
         self.resident_bytes: int | None = None
@@ -192,15 +197,16 @@ class _Followed:
             if self._stops.count:
                 return "interrupted"
             return self._measured if self._has_guards() else None
+        plan = self._plan
         self._last = self._launched.snapshot()
         run = _main(self._last)
         self._note_memory(run)
         self._progress.show(self._words(run), self._left(run))
         if self._stops.count:
             return "interrupted"
-        if run is not None and enough(run, *self._steps) and not self._exits(run):
-            return self._then_guards("steady" if self._steps[0] is None else "steps")
-        return self._over if time.monotonic() - self.began > self._timeout else None
+        if run is not None and enough(run, plan.steps, plan.least) and not self._exits(run):
+            return self._then_guards("steady" if plan.steps is None else "steps")
+        return plan.over if time.monotonic() - self.began > plan.timeout else None
 
     def _then_guards(self, why: str) -> str | None:
         if self._guards is None:
@@ -235,7 +241,7 @@ class _Followed:
         from warmwatch.shared.phrases import duration
         from warmwatch_monitor.modes.enough import left
 
-        seconds = None if run is None else left(run, *self._steps)
+        seconds = None if run is None else left(run, self._plan.steps, self._plan.least)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""
 
     def words(self) -> str:

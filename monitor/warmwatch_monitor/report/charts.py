@@ -261,33 +261,29 @@ def _plot(
         return None
     (begin, seconds), top = shown, round_up(float(max(known)))
     scale, high = _WIDTH / seconds, _PLOT / top
+
+    def shade(since: float, until: float, height: float, kind: str, title: str) -> Markup:
+        return _bar(
+            max(0.0, since - begin) * scale, 0, (until - since) * scale, height, kind, title
+        )
+
     labels = [
         Markup('<text class="quiet" x="{}" y="{:.0f}" text-anchor="end">{}</text>').format(
             -8, max(12.0, _PLOT * (1 - share)), _words(column, top * share)
         )
         for share in (1.0, 0.5, 0.0)
     ]
-    parts = [
-        _bar(
-            (from_epoch - begin) * scale,
-            0,
-            (until_epoch - from_epoch) * scale,
-            _PLOT,
-            "slower",
-            f"slower than before {slower_period(one)}",
-        )
-        for one in slower
-        for from_epoch, until_epoch in _within(one, begin, begin + seconds)
+    strips = list(_phases(seen.epochs, seen.columns.get("phase", ()), seen.seconds))
+    compiling = [*(before if column == "step_seconds" else ()), *(one[:2] for one in strips)]
+    shades = [
+        *(
+            shade(*part, _PLOT, "slower", f"slower than before {slower_period(one)}")
+            for one in slower
+            for part in _within(one, begin, begin + seconds)
+        ),
+        *(shade(*part, _PLOT, "compiles", "compiling") for part in _joined(compiling)),
+        *(shade(since, until, _STRIP, of, f"compiling, {of}") for since, until, of in strips),
     ]
-    phases = seen.columns.get("phase", ())
-    strips = list(_phases(seen.epochs, phases, seen.seconds))
-    shades = [*before] if column == "step_seconds" else []
-    for from_epoch, until_epoch in _joined([*shades, *((one[0], one[1]) for one in strips)]):
-        x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
-        parts.append(_bar(x, 0, wide, _PLOT, "compiles", "compiling"))
-    for from_epoch, until_epoch, phase in strips:
-        x, wide = max(0.0, from_epoch - begin) * scale, (until_epoch - from_epoch) * scale
-        parts.append(_bar(x, 0, wide, _STRIP, phase, f"compiling, {phase}"))
     polylines = [
         Markup('<polyline class="curve" points="{}"/>').format(
             " ".join(f"{(x - begin) * scale:.2f},{_PLOT - y * high:.1f}" for x, y in curve)
@@ -297,7 +293,7 @@ def _plot(
     drawn = Markup(
         '<svg viewBox="0 0 100 {}" preserveAspectRatio="none" width="100%" height="{}">{}</svg>'
     ).format(_PLOT, _PLOT, Markup("\n").join(polylines))
-    parts = [*labels, *parts, drawn, *_axis(seconds, _PLOT)]
+    parts = [*labels, *shades, drawn, *_axis(seconds, _PLOT)]
     return _svg(_PLOT + 24, str(escape(name)), parts, "plot")
 
 

@@ -62,24 +62,21 @@ def report(
     if tlparse is not None and html is None:
         raise UsageError("--tlparse needs --html FILE: only that has links")
     from warmwatch_monitor.history.writer import HistoryWriter
-    from warmwatch_monitor.report.summaries import as_written, last_like, run_summaries
+    from warmwatch_monitor.report.summaries import as_written, last_like, run_summary
     from warmwatch_monitor.report.wording import page
     from warmwatch_monitor.settings import load_history_settings
 
     seen = HistoryWriter(load_history_settings(os.environ))
-    found = run_summaries(() if run is None else (run,), dir=dir, take=None if dir else seen.take)
-    if len(found) > 1:
-        names = ", ".join(one.run for one in found)
-        raise UsageError(f"{run!r} matches several runs: {names}; give one of them")
-    with as_written(found):
-        made = reported(found[0], None if dir is not None else last_like(found[0]))
+    found = run_summary(run, dir=dir, take=None if dir else seen.take)
+    with as_written((found,)):
+        made = reported(found, None if dir is not None else last_like(found))
         if is_json:
             say(as_json(made))
         elif html is not None:
             from warmwatch_monitor.report.html import html as html_of
 
             urls = {} if tlparse is None else traced(tlparse, html)
-            _write(html, html_of(page(made), made, found[0], urls))
+            _write(html, html_of(page(made), made, found, urls))
         elif markdown:
             show(page(made), markdown=True)
         elif verbose:

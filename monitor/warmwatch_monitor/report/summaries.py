@@ -15,6 +15,7 @@ from warmwatch_monitor.errors import (
     NotInHistoryError,
     StoreError,
     UnknownRunError,
+    UsageError,
     WarmwatchError,
 )
 from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
@@ -62,6 +63,15 @@ def run_summaries(
     if dir is None and any(one.state not in ENDED_STATES for one in found):
         found = _with_daemon_answers(found, settings)
     return tuple(found)
+
+
+def run_summary(name: str | None, **options: Any) -> RunSummary:
+    """The summary of one run, as ``run_summaries``. Raises UsageError if several match."""
+    found = run_summaries(() if name is None else (name,), **options)
+    if len(found) > 1:
+        names = ", ".join(one.run for one in found)
+        raise UsageError(f"{name!r} matches several runs: {names}; give one of them")
+    return found[0]
 
 
 def _with_daemon_answers(found: Sequence[RunSummary], settings: Settings) -> list[RunSummary]:
@@ -154,13 +164,10 @@ def summaries_in(snapshot: Snapshot) -> tuple[RunSummary, ...]:
 
 
 def _seen(run: RunView, snapshot: Snapshot, history: Store | None) -> RunSummary:
+    """The summary, extended by what a daemon wrote to the history: samples and measurements."""
     from warmwatch_monitor.history.summaries import summarize_run
 
-    return _with_history(summarize_run(run, snapshot), history)
-
-
-def _with_history(seen: RunSummary, history: Store | None) -> RunSummary:
-    """The seen summary, extended by the daemon's data: samples and measurements."""
+    seen = summarize_run(run, snapshot)
     if history is None:
         return seen
     from warmwatch_monitor.history.store import merged

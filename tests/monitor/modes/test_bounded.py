@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from support.records import wait_until
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.modes.bounded import PATIENCE, Stops, bounded, counted_signals
-from warmwatch_monitor.modes.one_mode import _Followed
+from warmwatch_monitor.modes.one_mode import Plan, _Followed
 
 QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
 PATIENT = tuple((number, 60.0) for number, _ in PATIENCE)
@@ -123,8 +123,8 @@ def test_guard_checks_are_measured_after_the_steps_unless_it_is_interrupted(
     tmp_path: Path, interrupted: bool
 ) -> None:
     stops = Stops()
-    rest: Any = {"launched": None, "progress": None, "over": "timeout"}
-    followed = _Followed(**rest, steps=9, timeout=60.0, stops=stops, guards=tmp_path)
+    plan, none = Plan("default", "fit", timeout=60.0, steps=9), cast("Any", None)
+    followed = _Followed(none, plan, stops, none, guards=tmp_path)
     (tmp_path / f"0-1{SUFFIX}").touch()
     assert followed._then_guards("steps") is None
     assert (tmp_path / REQUEST).exists()

@@ -20,7 +20,7 @@ from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
 from warmwatch_monitor.modes.enough import apart, enough, expected, left
-from warmwatch_monitor.modes.one_mode import AS_IS, Progress, environment_of
+from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, environment_of
 from warmwatch_monitor.modes.table import (
     Modes,
     Row,
@@ -638,8 +638,8 @@ def test_guard_checks_are_measured_without_eager_too(
     monkeypatch: pytest.MonkeyPatch, modes: tuple[str, ...], mode: str, recorded: bool
 ) -> None:
     """Both are recorded in the folder of losses."""
-    found: dict[str, Any] = {}
-    monkeypatch.setattr(one_mode, "attempt", lambda *_, **options: found.update(options))
+    found: list[Plan] = []
+    monkeypatch.setattr(one_mode, "attempt", lambda _command, plan, *_: found.append(plan))
     options = _Wanted(("true",), modes, "fit", None, True, None, None, 60.0, None, None)
     _run(options, mode, None, Stops(), "", None)
-    assert found["losses"] is recorded
+    assert found[0].losses is recorded
