@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from warmwatch_monitor.commands import COMMANDS, EXIT_CODES, GROUPS
-from warmwatch_monitor.config import apply
+from warmwatch_monitor.config_files import apply
 from warmwatch_monitor.errors import NoDaemonError, OutputError, WarmwatchError
 from warmwatch_monitor.output.console import (
     draw,

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from warmwatch.shared import variables
-from warmwatch_monitor import config as config_files
+from warmwatch_monitor import config_files
 from warmwatch_monitor import settings as config
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.demo.command import environment
@@ -182,7 +182,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     os.environ.clear()
     os.environ.update(before)
-    config_files._origins.clear()
+    config_files.origins.clear()
 
 
 def shown(*words: str) -> tuple[int, dict[str, tuple[str, str]], str]:

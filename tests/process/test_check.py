@@ -216,7 +216,7 @@ def test_a_training_that_outlives_its_command_never_passes_and_its_caches_stay(
         (place / "over").touch()
     assert done.returncode == code, done.stderr
     assert words in done.stderr
-    assert f"remove {caches} when what goes on has ended" in done.stderr
+    assert f"remove {caches} when those processes have ended" in done.stderr
 
 
 # It stands in for a training: both its records have compile activity.

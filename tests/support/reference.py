@@ -26,7 +26,7 @@ from warmwatch_monitor.check.output import CheckDocument
 from warmwatch_monitor.cli import GROUPS, cli
 from warmwatch_monitor.commands import EXIT_CODES
 from warmwatch_monitor.compare.comparison import Comparison
-from warmwatch_monitor.config_document import ConfigDocument
+from warmwatch_monitor.config import ConfigDocument
 from warmwatch_monitor.doctor.command import DoctorDocument
 from warmwatch_monitor.export.command import ExportDocument
 from warmwatch_monitor.metrics.families import Family

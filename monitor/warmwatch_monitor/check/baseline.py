@@ -115,8 +115,8 @@ def with_seconds(file: Baseline, here: Baseline) -> Baseline:
     alone = len(file.runs) == len(here.runs) == 1
     runs = {}
     for name, run in file.runs.items():
-        beside = next(iter(here.runs.values())) if alone else here.runs.get(name)
-        seconds = None if beside is None else beside.warmup_seconds
+        measured = next(iter(here.runs.values())) if alone else here.runs.get(name)
+        seconds = None if measured is None else measured.warmup_seconds
         runs[name] = replace(run, warmup_seconds=seconds)
     return replace(file, runs=runs)
 

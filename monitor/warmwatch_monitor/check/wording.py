@@ -203,7 +203,7 @@ def restarted(run: str) -> str:
 
 def caches_left(caches: str) -> str:
     """The message that the folder ``caches`` was left for processes that still run."""
-    return f"remove {caches} when what goes on has ended: it holds its compile caches"
+    return f"processes still run and use {caches}: remove {caches} when those processes have ended"
 
 
 def remark(of: Remark) -> str:

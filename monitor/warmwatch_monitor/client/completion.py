@@ -9,7 +9,7 @@ import click
 
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.answers import answer_source
-from warmwatch_monitor.config import apply
+from warmwatch_monitor.config_files import apply
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.status.goals import GOALS

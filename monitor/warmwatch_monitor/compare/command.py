@@ -48,9 +48,9 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
             f"{', '.join(run.run for run in found)}{one}"
         )
     with as_written(found):
-        starts, beside = ((), {}) if dir else (repeats(found), neighbours(found))
+        starts, load = ((), {}) if dir else (repeats(found), neighbours(found))
         price = price_per_gpu_hour(os.environ)
-        made = cleaned(compare_all(found, price, repeats=starts, neighbours=beside))
+        made = cleaned(compare_all(found, price, repeats=starts, neighbours=load))
     if is_json:
         say(as_json(made))
         return

@@ -68,7 +68,7 @@ def sentence(one: BreakEven, speed_up: Measured | None = None) -> str:
     times = f", {amounts.faster(speed_up.value)}" if speed_up else ""
     head = f"{one.run} against {one.against}"
     if one.saves is None or one.cost_seconds is None:
-        return f"{head}: not known, for one of them has no clean step, or no cost that was seen."
+        return f"{head}: unknown: one of them has no clean step, or no known cost."
     costs = _costs(one.cost_seconds)
     if one.outcome == "no_difference":
         apart = length(replace(one.saves, value=abs(one.saves.value)))

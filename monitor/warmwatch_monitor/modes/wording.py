@@ -157,10 +157,10 @@ def _answer(of: Modes) -> str:
         shortest = min(totals, key=lambda one: one.total_seconds or 0.0)
         best = next((one for one in totals if one.mode == of.recommended), shortest)
         others = [one for one in totals if one.mode == of.baseline and one is not best]
-        beside = "".join(f" ({one.mode}: {took(one.total_seconds or 0.0)})" for one in others)
+        compared = "".join(f" ({one.mode}: {took(one.total_seconds or 0.0)})" for one in others)
         spent = took(best.total_seconds or 0.0)
         ties = _ties(best, captured, of.training_steps)
-        return f"{of.training_steps:,} steps take {spent} in {best.mode}{beside}{ties}."
+        return f"{of.training_steps:,} steps take {spent} in {best.mode}{compared}{ties}."
     best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
     gain = f", {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
     its_step = f"{if_known(length, best.steady)}{gain}{_ties(best, captured)}"
@@ -224,7 +224,7 @@ def _noise(of: Modes) -> Section | None:
 def _notes(of: Modes) -> Section | None:
     notes = [(one.mode, list(_of_row(one, of))) for one in of.rows]
     items = [Item(f"{mode}: {words[0]}", tuple(words[1:])) for mode, words in notes if words]
-    return Section("To be known", items=tuple(items)) if items else None
+    return Section("Notes", items=tuple(items)) if items else None
 
 
 def _of_row(one: Row, of: Modes) -> Iterator[str]:

@@ -95,9 +95,9 @@ def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 def functions(of: Iterable[Priced]) -> tuple[Function, ...]:
     """The cost of each function, most expensive first."""
-    found: dict[tuple[str | None, str | None, int | None], list[Priced]] = {}
+    found: dict[_Function, list[Priced]] = {}
     for one in of:
-        found.setdefault((one.name, one.file, one.line), []).append(one)
+        found.setdefault(_whose(one), []).append(one)
     made = (
         Function(
             name=name,

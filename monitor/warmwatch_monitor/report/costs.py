@@ -254,8 +254,8 @@ def _of_unknown_saving(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iter
         remedy = (
             "Call it in compiled code, or through torch.compile(flex_attention)."
             if words["fallback"].startswith("`flex_attention` ")
-            else "What makes it recompile has to go; a higher "
-            "torch._dynamo.config.recompile_limit only puts it off."
+            else "Remove what makes it recompile; a higher "
+            "torch._dynamo.config.recompile_limit only delays it."
         )
         yield Remedy(about=words["fallback"], what=remedy)
     for slow in rank["compile"].get("inefficiencies") or ():

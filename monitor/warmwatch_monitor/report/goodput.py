@@ -75,7 +75,9 @@ def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) ->
         ),
         untold=untold,
         evaluation_compile_seconds=min(within, pauses.get("evaluation_seconds") or 0.0),
-        warmup_pause_seconds=_in_warmup(pauses) if rank["warmup"].get("first") else 0.0,
+        warmup_pause_seconds=(pauses.get("warmup_seconds") or 0.0)
+        if rank["warmup"].get("first")
+        else 0.0,
     )
 
 
@@ -98,7 +100,9 @@ def _shares(
     quiet = seen - rank["since"] if rank["state"] == State.STALLED.value else 0.0
     standing = left.take(quiet)
     # warm-up time without compilation: steps and other work
-    rest = left.take(first["seconds"] - compiling - _in_warmup(pauses) if first else 0.0)
+    rest = left.take(
+        first["seconds"] - compiling - (pauses.get("warmup_seconds") or 0.0) if first else 0.0
+    )
     before = left.take((_before(rank, compiled) or 0.0) - (pauses.get("before_seconds") or 0.0))
     in_steps = _Left(stepping)
     gaps = in_steps.take(_unexplained(rank.get("long_steps") or ()))
@@ -115,10 +119,6 @@ def _shares(
         SAVING: saving,
         NOTHING: left.seconds,
     }
-
-
-def _in_warmup(pauses: Mapping[str, Any]) -> float:
-    return pauses.get("warmup_seconds") or 0.0
 
 
 def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None:

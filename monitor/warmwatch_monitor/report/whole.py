@@ -102,6 +102,11 @@ def _states(lines: Sequence[RankLine]) -> Iterator[str]:
         yield "; ".join(f"{numbers(ranks)}: {state}" for state, ranks in ordered)
 
 
+# counts of a rank that a report has under the same name
+_OF_COMPILE = (
+    *("compilations", "graphs", "recompiles", "recompiles_after_warm", "graph_breaks"),
+    *("fallbacks", "failures", "cudagraph_skips"),
+)
 UNSEEN = "this is its last known state: no program observed its end"
 
 
@@ -197,12 +202,9 @@ def _of_rank(
         end=rank["end"],
         first_step_seconds=rank["step_seconds"]["first"],
         compile_seconds=compile["seconds"],
-        compilations=compile["compilations"],
-        graphs=compile["graphs"],
+        **{name: compile[name] for name in _OF_COMPILE},
         graphs_before=compile.get("graphs_before"),
         precompiled=tuple(compile.get("precompiled") or ()),
-        recompiles=compile["recompiles"],
-        recompiles_after_warm=compile["recompiles_after_warm"],
         warmup_seconds=first["seconds"] if first else None,
         warmup_steps=first["steps"] if first else None,
         goodput=time,
@@ -217,10 +219,6 @@ def _of_rank(
         recompiled=again,
         breaks=breaks,
         places=places(compiled),
-        graph_breaks=compile["graph_breaks"],
-        fallbacks=compile["fallbacks"],
-        failures=compile["failures"],
-        cudagraph_skips=compile["cudagraph_skips"],
         do=to_do(rank, compiled, again, breaks, whole.what, time, first_run=first_run),
     )
 

@@ -11,9 +11,9 @@ from warmwatch.shared.phrases import counted
 from warmwatch_monitor.model import HALF_A_BIN, LimitedBy
 from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
-from warmwatch_monitor.output.amounts import gained, limited, moment, slower_period, took
+from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
-from warmwatch_monitor.report.goodput import EVALUATION
+from warmwatch_monitor.report.goodput import CLEAN, DATA, EVALUATION
 from warmwatch_monitor.report.parts import Cost, Goodput, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
     again,
@@ -63,10 +63,10 @@ def _cost(one: Cost) -> Iterator[str]:
     steps = f", {counted(one.steps, 'step')}" if one.steps is not None else ""
     yield f"{_WHAT[one.what]}{steps}"
     yield took(one.seconds)
-    yield "" if one.gpu_seconds is None else amounts.number(one.gpu_seconds)
+    yield if_known(amounts.number, one.gpu_seconds)
     about = "about " if one.estimated else ""
-    yield "" if one.joules is None else f"{about}{amounts.energy(one.joules)}"
-    yield "" if one.money is None else amounts.money(one.money)
+    yield if_known(lambda joules: f"{about}{amounts.energy(joules)}", one.joules)
+    yield if_known(amounts.money, one.money)
 
 
 def _remarks(report: Report) -> Iterator[str]:
@@ -109,19 +109,18 @@ def _row(one: RankLine) -> tuple[str, ...]:
         str(one.rank),
         one.state,
         took(one.compile_seconds),
-        "" if one.warmup_seconds is None else took(one.warmup_seconds),
-        "" if one.recompiles is None else str(one.recompiles),
+        if_known(took, one.warmup_seconds),
+        if_known(str, one.recompiles),
         str(one.steps),
-        "" if one.step_seconds is None else took(one.step_seconds),
+        if_known(took, one.step_seconds),
     )
 
 
 _SEEN = 0.0005  # seconds: less is shown as nothing
-_ALWAYS = "clean steps"
 _NOT_REPORTED = {
-    "clean steps": "how long the clean steps took together",
-    "waiting for data": "waiting for data",
-    "evaluation": "evaluations (frameworks report them, or warmwatch.evaluating())",
+    CLEAN: "how long the clean steps took together",
+    DATA: "waiting for data",
+    EVALUATION: "evaluations (frameworks report them, or warmwatch.evaluating())",
 }
 
 
@@ -131,7 +130,7 @@ def where(report: Report) -> Section:
     rows = [
         (one.name, took(one.seconds), amounts.percent(one.ratio))
         for one in shares
-        if one.seconds >= _SEEN or one.name == _ALWAYS
+        if one.seconds >= _SEEN or one.name == CLEAN
     ]
     shown = table(("what", "took>", "share>"), rows)
     remarks = tuple(_lengths(report))

@@ -81,7 +81,7 @@ def run(
 
 @contextmanager
 def _served(launch: str) -> Iterator[str]:
-    """A daemon for as long as this lasts, and its link on stderr.
+    """A daemon within this block; prints the link on stderr.
 
     Uses the daemon that answers already, unless it cannot know these records or ends with another
     command.

@@ -1,9 +1,9 @@
 """Limits on connections: how many, and how long an idle one lives.
 
 Half-sent requests and idle connections have a time to live, counted from the connect or from the
-last answer, whatever arrives meanwhile. So have clients that do not read their answers. Above the
-limit, the connection that has been idle longest makes room for a new one. A new one is refused only
-if all of them wait for an answer.
+last answer, whatever arrives until then. The same holds for clients that do not read their answers.
+Above the limit, the connection that has been idle longest makes room for a new one. A new one is
+refused only if all of them wait for an answer.
 """
 
 from __future__ import annotations

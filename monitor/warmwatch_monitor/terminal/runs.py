@@ -19,6 +19,7 @@ from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
 from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
+from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.settings import NO_SQLITE, HistorySettings, load_history_settings
@@ -68,18 +69,19 @@ def is_unseen(run: Run, now: float) -> bool:
 
 def _row(run: Run, now: float) -> dict[str, str]:
     ended = run["ended"] or run["seen"]
-    steady = run["step_seconds"]
     return {
         "id": run["id"],
         "run": shortened(run["run"], _LONGEST_NAME),
         "state": f"{run['state']}?" if is_unseen(run, now) else run["state"],
         "began": _when(run["began"], now),
         "took": brief(max(0.0, ended - run["began"])),
-        "steps": _count(run["steps"]),
-        "warm-up": _seconds(run["warmup_seconds"]),
-        "steady step": "" if steady is None else step_length(steady),
-        "compiled": "none" if run["compile_seconds"] == 0 else _seconds(run["compile_seconds"]),
-        "recompiles": _count(run["recompiles"]),
+        "steps": if_known(str, run["steps"]),
+        "warm-up": if_known(brief, run["warmup_seconds"]),
+        "steady step": if_known(step_length, run["step_seconds"]),
+        "compiled": "none"
+        if run["compile_seconds"] == 0
+        else if_known(brief, run["compile_seconds"]),
+        "recompiles": if_known(str, run["recompiles"]),
         "mode": run["mode"] or "",
         "host": run["host"] or "",
     }
@@ -90,14 +92,6 @@ def _when(epoch: float, now: float) -> str:
     then = datetime.fromtimestamp(epoch)  # noqa: DTZ006 - local, for display
     this_year = then.year == datetime.fromtimestamp(now).year  # noqa: DTZ006
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d")
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else brief(value)
-
-
-def _count(value: int | None) -> str:
-    return "" if value is None else str(value)
 
 
 def _widths(rows: Sequence[Mapping[str, str]], width: int) -> dict[str, int]:

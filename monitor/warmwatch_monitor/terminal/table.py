@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from warmwatch.shared.phrases import duration, step_length
-from warmwatch_monitor.output.amounts import a_step, consecutive, rates, spans
+from warmwatch_monitor.output.amounts import a_step, consecutive, if_known, rates, spans
 from warmwatch_monitor.output.states import STYLES, overview, painted, place
 from warmwatch_monitor.status.goals import lives
 from warmwatch_monitor.terminal.reasons import reasons
@@ -20,7 +20,7 @@ _LIKE = 0.1
 _LONGEST_RANGES = 20
 # a warm or eager rank with such a condition is not simply at its real speed
 NOT_AT_SPEED = {"silent": "no step", "slower": "slower"}
-_OTHERWISE_FINISHED = ("interrupted", "detached")  # their state alone looks finished
+_NOT_PLAINLY_FINISHED = ("interrupted", "detached")  # their state alone looks finished
 
 
 def rows(runs: Sequence[Mapping[str, Any]], now: float, *, every_rank: bool) -> list[Row]:
@@ -93,13 +93,13 @@ def _cells(ranks: Sequence[Rank], now: float) -> Row:
         "detail": _detail(first),
         "for": brief(max(0.0, now - min(since))) if since else "",
         "steps": str(min(rank["steps"] for rank in ranks)),
-        "clean": _count(clean),
+        "clean": if_known(str, clean),
         "a step": step_length(max(lengths)) if len(lengths) == len(ranks) else "",
         "last step": _age(max(ages)) if ages else "",
         "compiled": brief(compiled) if compiled else "" if unseen else "none",
-        "recompiles": _count(compile["recompiles"]),
-        "breaks": _count(compile["graph_breaks"]),
-        "pid": _count(first["pid"]) if len(ranks) == 1 else "",
+        "recompiles": if_known(str, compile["recompiles"]),
+        "breaks": if_known(str, compile["graph_breaks"]),
+        "pid": if_known(str, first["pid"]) if len(ranks) == 1 else "",
     }
 
 
@@ -110,7 +110,7 @@ def _detail(rank: Rank) -> str:
         holds = {one["condition"] for one in rank.get("conditions", ())}
         instead = next((words for name, words in NOT_AT_SPEED.items() if name in holds), "")
         return rank["compile"]["phase"] or (instead if rank["state"] in ("warm", "eager") else "")
-    if end["how"] in _OTHERWISE_FINISHED:
+    if end["how"] in _NOT_PLAINLY_FINISHED:
         return str(end["how"])
     if end.get("out_of_memory"):
         return "out of memory"
@@ -132,10 +132,6 @@ def brief(seconds: float) -> str:
 def _age(seconds: float) -> str:
     """``now``, ``38 s ago``: without milliseconds."""
     return "now" if seconds < 1 else f"{brief(seconds)} ago"
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else str(number)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

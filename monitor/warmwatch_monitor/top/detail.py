@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from warmwatch.shared.phrases import duration, place, step_length
-from warmwatch_monitor.output.amounts import IN_PROGRESS, LIMITED
+from warmwatch_monitor.output.amounts import IN_PROGRESS, LIMITED, if_known
 from warmwatch_monitor.output.states import PHASE_STYLES, STYLES
 from warmwatch_monitor.terminal.functions import functions
 from warmwatch_monitor.terminal.reasons import reasons
@@ -89,10 +89,10 @@ def _row(gpu: Mapping[str, Any], own: bool) -> tuple[str, ...]:
         "*" if own else "",
         str(gpu["index"]),
         _of(gpu["power_watts"], gpu["power_limit_watts"], 1, "W"),
-        _if_known(gpu["utilization_ratio"], _percent),
-        _if_known(gpu["sm_active_ratio"], _percent),
+        if_known(_percent, gpu["utilization_ratio"], _UNKNOWN),
+        if_known(_percent, gpu["sm_active_ratio"], _UNKNOWN),
         _of(gpu["memory_used_bytes"], gpu["memory_total_bytes"], 2**30, "GiB"),
-        _if_known(gpu["temperature_celsius"], lambda degrees: f"{degrees:.0f} C"),
+        if_known("{:.0f} C".format, gpu["temperature_celsius"], _UNKNOWN),
         ", ".join(gpu["throttled"] or ()),
         gpu["profile"] or gpu["name"] or "",
     )
@@ -104,10 +104,6 @@ def _of(value: float | None, most: float | None, unit: float, name: str) -> str:
         return _UNKNOWN
     of = "" if most is None else f"/{most / unit:.0f}"
     return f"{value / unit:.0f}{of} {name}"
-
-
-def _if_known(value: float | None, words: Callable[[float], str]) -> str:
-    return _UNKNOWN if value is None else words(value)
 
 
 def _percent(ratio: float) -> str:
@@ -268,10 +264,10 @@ def _of_gpu(shown: Shown) -> Iterator[Series]:
     name, limit = f"GPU {gpu['index']}", gpu["power_limit_watts"]
     if gpu["power_watts"] is not None:
         watts = shown.history.watts(gpu["uuid"])
-        yield Series(f"{name} power", watts, lambda value: f"{value:.0f} W", limit)
+        yield Series(f"{name} power", watts, "{:.0f} W".format, limit)
     if gpu["utilization_ratio"] is not None:
         busy = shown.history.activity(gpu["uuid"])
-        yield Series(f"{name} busy", busy, lambda value: f"{value * 100:.0f} %", 1.0)
+        yield Series(f"{name} busy", busy, _percent, 1.0)
 
 
 def _recompiles(shown: Shown) -> list[Text]:

@@ -99,7 +99,7 @@ def test_a_narrow_table_has_a_column_for_each_mode() -> None:
 def notes(of: Modes) -> dict[str, str]:
     """The text for each mode."""
     document: Document = page(of)
-    items = [one.items for one in document.sections if one.title == "To be known"]
+    items = [one.items for one in document.sections if one.title == "Notes"]
     reported = [(*item.words.partition(": "), item.more) for each in items for item in each]
     return {mode: "; ".join((words, *more)) for mode, _, words, more in reported}
 
