@@ -8,7 +8,6 @@ from typing import Any
 
 from warmwatch._guard import warn_once
 from warmwatch.hooks.installation import FRAMES, Hooks, is_imported
-from warmwatch.hooks.points import Install, Listener
 from warmwatch.hooks.redaction import redactors
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
@@ -24,48 +23,6 @@ from warmwatch.process.torch_state import Parameters
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps
-
-
-def arm(
-    hooks: Hooks, listener: Listener, mode: str | None, losses: Callable[[], Install] | None = None
-) -> None:
-    """Install the hooks of PyTorch, now that Dynamo is imported."""
-    from warmwatch.hooks.registry import POINTS, hide
-
-    hooks.install(POINTS, listener)
-    if mode is not None:
-        _impose_mode(mode, hooks, listener)
-    if losses is not None:
-        hooks.install((("losses", losses()),), listener)
-    hide([*hooks.functions(), *FRAMES])
-
-
-def arm_precompiled(hooks: Hooks, listener: Listener) -> None:
-    """Install the hooks for code that was compiled ahead of time, if PyTorch is imported."""
-    if is_imported("torch"):
-        from warmwatch.hooks.registry import AHEAD
-
-        hooks.install(AHEAD, listener)
-
-
-def arm_other_compilers(hooks: Hooks, listener: Listener, module: str) -> None:
-    """Install the hook of another compiler, now that its ``module`` is imported."""
-    from warmwatch.hooks.registry import OTHER_COMPILERS, hide
-
-    before = set(hooks.functions())
-    hooks.install((OTHER_COMPILERS[module],), listener)
-    if is_imported("torch._dynamo"):
-        hide([one for one in hooks.functions() if one not in before])
-
-
-def _impose_mode(mode: str, hooks: Hooks, listener: Listener) -> None:
-    """Compile everything in the mode that ``warmwatch modes`` set."""
-    from warmwatch.hooks.dynamo.imposed_mode import imposing
-
-    hooks.install((("imposed_mode", imposing(mode)),), listener)
-    if "imposed_mode" in hooks.missing:
-        warn_once(f"the mode {mode!r} cannot be imposed in this PyTorch version")
-
 
 _Moment = tuple[int, int]
 _OPENING_SECONDS = 2.0  # longer than the writer waits for a disk
@@ -152,7 +109,11 @@ class Agent:
 
     def arm(self) -> None:
         """Install the hooks of Dynamo, and open the record unless this is a child process."""
-        arm(self._hooks, self.listener, self._mode, self._recording if self._losses else None)
+        from warmwatch.hooks.registry import POINTS, hide
+
+        self._hooks.install(POINTS, self.listener)
+        self._arm_for_modes()
+        hide([*self._hooks.functions(), *FRAMES])
         self._arm_precompiled()
         self._armed = True
         self._eager.begin()
@@ -160,24 +121,40 @@ class Agent:
             self.open()
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 
-    def _recording(self) -> Install:
-        """The hook that records losses, for ``warmwatch modes``."""
-        from warmwatch.hooks.training.losses import recording
+    def _arm_for_modes(self) -> None:
+        """Install what ``warmwatch modes`` set: a mode for everything that compiles, and losses."""
+        if self._mode is not None:
+            from warmwatch.hooks.dynamo.imposed_mode import imposing
 
-        def rank() -> int | None:
-            self.open()  # as its first step would
-            return self._process.record.rank
+            self._hooks.install((("imposed_mode", imposing(self._mode)),), self.listener)
+            if "imposed_mode" in self._hooks.missing:
+                warn_once(f"the mode {self._mode!r} cannot be imposed in this PyTorch version")
+        if self._losses is not None:
+            from warmwatch.hooks.training.losses import recording
 
-        return recording(str(self._losses), rank, lambda: self._process.steps())
+            def rank() -> int | None:
+                self.open()  # as its first step would
+                return self.record.rank
+
+            losses = recording(self._losses, rank, self._process.steps)
+            self._hooks.install((("losses", losses),), self.listener)
 
     def arm_other_compilers(self, module: str) -> None:
         """Install the hook of another compiler. Its first compilation opens the record."""
-        arm_other_compilers(self._hooks, self.listener, module)
+        from warmwatch.hooks.registry import OTHER_COMPILERS, hide
+
+        before = set(self._hooks.functions())
+        self._hooks.install((OTHER_COMPILERS[module],), self.listener)
+        if is_imported("torch._dynamo"):
+            hide([one for one in self._hooks.functions() if one not in before])
         self.record.set_hooks(self._hooks.names, self._hooks.missing)
 
     def _arm_precompiled(self) -> None:
-        if "precompiled" not in self._hooks.names:
-            arm_precompiled(self._hooks, self.listener)
+        """Install the hooks for code that was compiled ahead of time, once PyTorch is imported."""
+        if is_imported("torch") and "precompiled" not in self._hooks.names:
+            from warmwatch.hooks.registry import AHEAD
+
+            self._hooks.install(AHEAD, self.listener)
 
     def update(self, options: Mapping[str, Any]) -> None:
         """Apply more options; a new value replaces the old one."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HookListener(Listener):
-    """The ``Listener`` of an attached process.
+    """The ``Listener`` of an attached process; the methods are documented there.
 
     Args:
         created: called with each new optimizer. trains: whether the run trains a model.
@@ -58,25 +58,20 @@ class HookListener(Listener):
 
     @property
     def on_step(self) -> Callable[[Any, Any, Any], None]:
-        """The post hook of optimizers."""
         return self._steps.on_step
 
     @property
     def on_batch(self) -> Callable[[int], None]:
-        """Called for each batch that a ``DataLoader`` returns."""
         return self._batches.on_batch
 
     def created(self, optimizer: Any) -> None:
-        """Record that an optimizer exists: from now on steps decide whether the rank is warm."""
         self._process.ledger.optimizer_made()
         self._created(optimizer)
 
     def wrap_rare(self, wrap: Callable[[Any], Any]) -> None:
-        """Wrap the agent's code that the post hook calls."""
         self._steps.wrap_rare(wrap)
 
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
-        """Record that a compile event began on this thread."""
         process = self._process
         outermost = not process.ledger.block[_SINCE]
         if outermost:
@@ -91,7 +86,6 @@ class HookListener(Listener):
             self._without_event.discard("" if phase is None else PHASES[phase])
 
     def end(self, event: str) -> None:
-        """Record that a compile event ended on this thread."""
         process = self._process
         process.ledger.end(event)
         if not process.ledger.block[_SINCE]:
@@ -100,11 +94,9 @@ class HookListener(Listener):
             self._after_warm.activity_ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
-        """Record that this thread begins a recompile."""
         self._process.ledger.recompile(self._redaction.recompile(reason), category, where)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> None:
-        """Record a compilation that ended on this thread."""
         if reason := values.get("reason"):
             values = {**values, "reason": self._redaction.recompile(reason)}
         if skip := values.get("cudagraph_skip"):
@@ -120,32 +112,26 @@ class HookListener(Listener):
         self._after_warm.compiled(kind, recorded)
 
     def refusal(self, of: Mapping[str, Any]) -> Exception | None:
-        """The error to raise instead of compiling this kernel of the user's, or ``None``."""
         return self._after_warm.refusal(of)
 
     def cached(self, cache: str, *, hit: bool) -> None:
-        """Count a lookup of a cache that PyTorch does not count."""
         self._process.ledger.cached(cache, hit=hit)
 
     def cache_lookup(self, cache: str, verdict: str, values: Mapping[str, Any]) -> None:
-        """Record a compile-cache lookup; the reason of a bypass is redacted."""
         reason = values.get("reason")
         redacted = self._redaction.graph_break(str(reason)) if reason else None
         self._process.ledger.cache_lookup(cache, verdict, {**values, "reason": redacted})
 
     def pause_began(self, what: str) -> None:
-        """Record that this thread began to pause."""
         self._process.ledger.pause_began(what)
 
     def pause_ended(self, what: str) -> None:
-        """Record the end of the last pause of this kind that this thread began."""
         self._process.ledger.pause_ended(what)
 
     def evaluation_began(self, model: Any) -> bool:
-        """Record an evaluation that ``model.eval()`` begins; returns whether it begins one.
+        """Record an evaluation, except inside one that the user or a framework reported.
 
-        It does not if the user or a framework reported one already, nor if the run calls it in
-        every step: that is a rollout or a frozen generator.
+        A run that calls ``model.eval()`` in every step does a rollout, or has a frozen generator.
         """
         process = self._process
         if process.ledger.block[_EVALUATING] or not self._trains(model):
@@ -157,27 +143,22 @@ class HookListener(Listener):
         return True
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        """Record a frame that hit the recompile limit."""
         self._process.ledger.fallback(values)
         self._process.announcer.fallback(values)
 
     def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:
-        """Record a skipped CUDA graph, with its redacted reason."""
         self._process.ledger.cudagraph_skipped(self._redaction.graph_break(reason), where)
 
     def spilled(self, kernel: str, registers: int, seconds: float | None) -> None:
         self._process.ledger.spilled(kernel, registers, seconds)
 
     def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
-        """Record how the program called ``torch.compile``."""
         self._process.ledger.compile_called(way, trains=trains)
 
     def progress(self, of: str, done: int, total: int) -> None:
-        """Record the progress of the activity: ``done`` of ``total``."""
         self._process.ledger.progress(of, done, total)
 
     def precompiled(self, kind: str) -> None:
-        """Record that the process runs code that was compiled ahead of time."""
         process = self._process
         if not process.record.opened and child_name() is None:
             self._open()
@@ -185,18 +166,15 @@ class HookListener(Listener):
         process.quiet.begun()
 
     def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        """Add a graph's operations to the compilation of this thread."""
         self._process.ledger.graph_counted(flops, excluded)
 
     def steps_marked(self) -> int:
         return self._process.record.writer.steps()
 
     def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        """Record the operations of a step."""
         self._process.record.set_flops(flops, tuple(excluded))
 
     def check_disabled(self) -> None:
-        """Record whether compilation is turned off."""
         self._process.ledger.check_disabled()
 
     def error(self, where: str, error: Exception) -> None:
