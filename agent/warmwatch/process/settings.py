@@ -1,4 +1,4 @@
-"""The agent's settings: environment variables, arguments of ``attach()``, readers of a record.
+"""The agent's settings: environment variables, and the arguments of ``attach()``.
 
 Every value is checked where the user passes it. An invalid value is ignored with a warning that
 names it; the others apply. ``shared/variables.py`` has the defaults and meanings of the variables.
@@ -6,11 +6,8 @@ names it; the others apply. ``shared/variables.py`` has the defaults and meaning
 
 from __future__ import annotations
 
-import contextlib
 import operator
-import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +27,7 @@ from warmwatch.shared.variables import DEFAULTS, unknown_variables
 CHANGED = f"unprintable characters, or more than {TEXT_LIMIT} characters"
 
 AFTER_WARM = ("warn", "raise")
+READERS = ("owner", "group", "all")
 
 _SIZES = "an integer from 1 to 2**53"
 
@@ -165,41 +163,10 @@ def _shown(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
-_BITS = {"owner": 0o700, "group": 0o750, "all": 0o755}
-READERS = tuple(_BITS)
-_DEFAULT_ACL = "system.posix_acl_default"
-
-# Modes before ``mode()`` masks them. The slot is read-only: the agent has it open already, and no
-# program truncates it by accident.
-FOLDER, SLOT, OTHER = 0o777, 0o444, 0o666
-
-
-def readers(directory: str, chosen: str | None) -> str:
-    """Readers of records in ``directory``: ``chosen``, else by its set-group-ID bit or ACL.
-
-    With a default ACL, ``group`` means the users that the ACL allows.
-    """
-    if chosen:
-        return chosen
-    with contextlib.suppress(OSError, AttributeError):
-        if os.stat(directory).st_mode & stat.S_ISGID:  # noqa: PTH116 - no pathlib at import
-            return "group"
-    with contextlib.suppress(OSError, AttributeError):
-        os.getxattr(directory, _DEFAULT_ACL)
-        return "group"
-    return "owner"
-
-
-def mode(kind: int, readers: str) -> int:
-    """The mode of a file or folder (``FOLDER``, ``SLOT``, ``OTHER``) for these readers."""
-    return kind & _BITS[readers]
-
-
 WARM_STEPS = int(DEFAULTS["WARMWATCH_WARM_STEPS"])
 STACKS = float(DEFAULTS["WARMWATCH_STACKS"])
 QUIET = float(DEFAULTS["WARMWATCH_QUIET"])
-_LEAST_QUIET, _MOST_QUIET = 0.1, 1e6
-_LEAST_STACKS, _MOST_STACKS = 0.1, 1e6
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 1e6
 _MOST_WARM_STEPS = 1_000_000  # more is surely a mistake, and does not fit into the record
 
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -243,80 +210,80 @@ class Settings:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Read the settings. An invalid value is a complaint, and its default applies."""
-    complaints = list(unknown_variables(environ))
-    warm_steps = WARM_STEPS
-    text = environ.get("WARMWATCH_WARM_STEPS")
-    if text:
-        found = bounded(text, _MOST_WARM_STEPS)
-        if found:
-            warm_steps = found
-        else:
-            complaints.append(
-                f"WARMWATCH_WARM_STEPS={text[:40]!r} is not a number of steps from 1 to "
-                f"{_MOST_WARM_STEPS:,}; using {WARM_STEPS}"
-            )
-    stacks, complaint = _seconds(environ, "WARMWATCH_STACKS", STACKS, _LEAST_STACKS, _MOST_STACKS)
-    complaints += complaint
-    quiet, complaint = _seconds(environ, "WARMWATCH_QUIET", QUIET, _LEAST_QUIET, _MOST_QUIET)
-    complaints += complaint
-    run = environ.get("WARMWATCH_RUN", "")
-    if run != plain_name(run):
-        complaints.append(f"WARMWATCH_RUN has {CHANGED}; the run is named {plain_name(run)!r}")
-    readers = environ.get("WARMWATCH_READERS") or None
-    if readers is not None and readers not in READERS:
-        complaints.append(f"WARMWATCH_READERS={readers[:40]!r} is none of {', '.join(READERS)}")
-        readers = None
-    text = environ.get("WARMWATCH_EXPECTED_RANKS", "")
-    expected = bounded(text, MOST_RANKS)
-    if text and not expected:
-        complaints.append(
-            f"WARMWATCH_EXPECTED_RANKS={text[:40]!r} is not a number of ranks from 1 to "
-            f"{MOST_RANKS:,}; all are expected"
-        )
-    after_warm = environ.get("WARMWATCH_AFTER_WARM") or None
-    if after_warm not in (None, *AFTER_WARM):
-        complaints.append(f"WARMWATCH_AFTER_WARM={after_warm[:40]!r} is neither warn nor raise")
-        after_warm = None
+    read = _Variables(environ)
     return Settings(
-        expected_ranks=expected or None,
-        readers=readers,
-        run=plain_name(run) or None,
-        warm_steps=warm_steps,
-        stacks=stacks,
-        quiet=quiet,
-        disabled=_is_on(environ, "WARMWATCH_DISABLE", complaints),
-        full_reasons=_is_on(environ, "WARMWATCH_FULL_REASONS", complaints),
-        say=_is_on(environ, "WARMWATCH_SAY", complaints),
+        run=read.name("WARMWATCH_RUN"),
+        expected_ranks=read.count(
+            "WARMWATCH_EXPECTED_RANKS", MOST_RANKS, "ranks", "all are expected"
+        ),
+        readers=read.choice("WARMWATCH_READERS", READERS, f"none of {', '.join(READERS)}"),
+        warm_steps=read.count(
+            "WARMWATCH_WARM_STEPS", _MOST_WARM_STEPS, "steps", f"using {WARM_STEPS}"
+        )
+        or WARM_STEPS,
+        stacks=read.seconds("WARMWATCH_STACKS", STACKS),
+        quiet=read.seconds("WARMWATCH_QUIET", QUIET),
+        disabled=read.flag("WARMWATCH_DISABLE"),
+        full_reasons=read.flag("WARMWATCH_FULL_REASONS"),
+        say=read.flag("WARMWATCH_SAY"),
         mode=environ.get("WARMWATCH_MODE") or None,
         losses=environ.get("WARMWATCH_LOSSES") or None,
-        after_warm=after_warm,
-        complaints=tuple(complaints),
+        after_warm=read.choice("WARMWATCH_AFTER_WARM", AFTER_WARM, "neither warn nor raise"),
+        complaints=(*unknown_variables(environ), *read.complaints),
     )
 
 
-def _seconds(
-    environ: Mapping[str, str], name: str, usual: float, least: float, most: float
-) -> tuple[float | None, list[str]]:
-    """The seconds of a setting that may be off, and its complaint if it is invalid."""
-    text = environ.get(name) or str(usual)
-    if text.strip().lower() in _OFF:
-        return None, []
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if least <= seconds <= most:
-        return seconds, []
-    wrong = f"{name}={text[:40]!r} is neither off nor a number of seconds from "
-    return usual, [f"{wrong}{least:g} to {most:,.0f}; using {usual:g}"]
+class _Variables:
+    """Reads variables by kind. ``complaints``: one sentence for each invalid value so far."""
 
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.complaints: list[str] = []
 
-def _is_on(environ: Mapping[str, str], name: str, complaints: list[str]) -> bool:
-    """Whether a boolean is on. An invalid value is off, and a complaint."""
-    text = environ.get(name, "").strip().lower()
-    if text not in (*_ON, *_OFF, ""):
-        complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; using 0")
-    return text in _ON
+    def _complain(self, name: str, problem: str) -> None:
+        self.complaints.append(f"{name}={self._environ[name][:40]!r} is {problem}")
+
+    def name(self, name: str) -> str | None:
+        text = self._environ.get(name, "")
+        if text != (plain := plain_name(text)):
+            self.complaints.append(f"{name} has {CHANGED}; the run is named {plain!r}")
+        return plain or None
+
+    def count(self, name: str, most: int, noun: str, instead: str) -> int | None:
+        """A number from 1; ``None`` if it is not set or invalid."""
+        text = self._environ.get(name, "")
+        count = bounded(text, most)
+        if text and not count:
+            self._complain(name, f"not a number of {noun} from 1 to {most:,}; {instead}")
+        return count or None
+
+    def choice(self, name: str, known: Sequence[str], problem: str) -> str | None:
+        text = self._environ.get(name) or None
+        if text in (None, *known):
+            return text
+        self._complain(name, problem)
+        return None
+
+    def seconds(self, name: str, usual: float) -> float | None:
+        """The seconds of a setting that may be off."""
+        text = self._environ.get(name) or str(usual)
+        if text.strip().lower() in _OFF:
+            return None
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+            return seconds
+        valid = f"{_LEAST_SECONDS:g} to {_MOST_SECONDS:,.0f}"
+        self._complain(name, f"neither off nor a number of seconds from {valid}; using {usual:g}")
+        return usual
+
+    def flag(self, name: str) -> bool:
+        text = self._environ.get(name, "").strip().lower()
+        if text not in (*_ON, *_OFF, ""):
+            self.complaints.append(f"{name}={text[:40]!r} is neither 1 nor 0; using 0")
+        return text in _ON
 
 
 def bounded(text: str, most: int) -> int | None:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from warmwatch.process.settings import FOLDER, OTHER, SLOT, mode, readers
 from warmwatch.recorder.descriptors import (
     File,
     file_of,
@@ -53,6 +52,35 @@ class CleanupLock:
         if leads_to(self._descriptor, self._folder):
             os.close(self._descriptor)
         self._descriptor = -1
+
+
+_BITS = {"owner": 0o700, "group": 0o750, "all": 0o755}
+_DEFAULT_ACL = "system.posix_acl_default"
+
+# Modes before ``_mode()`` masks them. The slot is read-only: the agent has it open already, and no
+# program truncates it by accident.
+_FOLDER, _SLOT, _OTHER = 0o777, 0o444, 0o666
+
+
+def readers_of(directory: str, chosen: str | None) -> str:
+    """Readers of records in ``directory``: ``chosen``, else by its set-group-ID bit or ACL.
+
+    With a default ACL, ``group`` means the users that the ACL allows.
+    """
+    if chosen:
+        return chosen
+    with contextlib.suppress(OSError, AttributeError):
+        if Path(directory).stat().st_mode & stat.S_ISGID:
+            return "group"
+    with contextlib.suppress(OSError, AttributeError):
+        os.getxattr(directory, _DEFAULT_ACL)
+        return "group"
+    return "owner"
+
+
+def _mode(kind: int, readers: str) -> int:
+    """The mode of a file or folder (``_FOLDER``, ``_SLOT``, ``_OTHER``) for these readers."""
+    return kind & _BITS[readers]
 
 
 _NEW = os.O_CREAT | os.O_EXCL
@@ -99,16 +127,16 @@ def create(directory: Path, image: bytes, identity: Identity, readers: str) -> F
     slot = journal = -1
     cleanup_lock = CleanupLock(temporary)
     try:
-        slot = opened_high(temporary / record.SLOT, os.O_RDWR | _NEW, mode(SLOT, readers))
+        slot = opened_high(temporary / record.SLOT, os.O_RDWR | _NEW, _mode(_SLOT, readers))
         overwrite_in_place(slot)
         os.posix_fallocate(slot, 0, record.SIZE)
         os.pwrite(slot, image, 0)
-        os.fchmod(slot, mode(SLOT, readers))  # regardless of the umask
+        os.fchmod(slot, _mode(_SLOT, readers))  # regardless of the umask
         fcntl.lockf(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         flags = os.O_WRONLY | os.O_APPEND | _NEW
-        journal = opened_high(temporary / record.JOURNAL, flags, mode(OTHER, readers))
-        os.fchmod(journal, mode(OTHER, readers))
-        temporary.chmod(mode(FOLDER, readers))
+        journal = opened_high(temporary / record.JOURNAL, flags, _mode(_OTHER, readers))
+        os.fchmod(journal, _mode(_OTHER, readers))
+        temporary.chmod(_mode(_FOLDER, readers))
         files = Files(
             folder=directory / name,
             slot=slot,
@@ -116,7 +144,7 @@ def create(directory: Path, image: bytes, identity: Identity, readers: str) -> F
             slot_file=file_of(os.fstat(slot)),
             journal_file=file_of(os.fstat(journal)),
             room=room(journal, record.JOURNAL_LIMIT),
-            mode=mode(OTHER, readers),
+            mode=_mode(_OTHER, readers),
             cleanup_lock=cleanup_lock,
             image=image,
         )
@@ -215,11 +243,11 @@ class RecordCreation:
             OSError: it cannot be created.
         """
         directory = Path(self.directory)
-        _prepare(directory, chosen=self._chosen, mode=mode(FOLDER, configured or "owner"))
+        _prepare(directory, chosen=self._chosen, mode=_mode(_FOLDER, configured or "owner"))
         initial = self._identity
         run = initial.run if self._named else free_run(directory, initial, self._child)
         identity = self.decide(initial._replace(run=run + self._child))
-        return create(directory, image(identity), identity, readers(str(directory), configured))
+        return create(directory, image(identity), identity, readers_of(str(directory), configured))
 
 
 def _prepare(directory: Path, *, chosen: bool, mode: int) -> None:
