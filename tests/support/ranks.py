@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from warmwatch.hooks.installation import Hooks
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import record, verdict
@@ -34,10 +35,11 @@ class Store(Writer):
         self.notes.append((event, t, dict(values)))
 
 
-class Pytorch:
+class Pytorch(Hooks):
     """What PyTorch would answer."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.numbers: dict[str, int] = {}
         self.breaks: dict[str, int] = {}
         self.swaps_later = False

@@ -11,39 +11,22 @@ from warmwatch.shared.record import COMPILE_INDEX as AT
 _MOST_WAYS = 20
 
 
-class PendingCalls:
-    """The distinct calls of ``torch.compile``, held until there is a record to report them to."""
-
-    def __init__(self) -> None:
-        self._known: list[Mapping[str, Any]] = []
-        self._reported = 0
-
-    def add(self, way: Mapping[str, Any]) -> None:
-        """Add one call; calls beyond a limit are left out."""
-        if way not in self._known and len(self._known) < _MOST_WAYS:
-            self._known.append(way)
-
-    def take(self) -> list[Mapping[str, Any]]:
-        """The calls not yet reported."""
-        new, self._reported = self._known[self._reported :], len(self._known)
-        return new
-
-
 class CompileCalls:
-    """Reports what ``torch.compile`` was called with, once there is a record."""
+    """Reports each distinct call of ``torch.compile``, once there is a record."""
 
     def __init__(self, counters: CounterStore, state: PytorchState, first_step: FirstStep) -> None:
         self._block, self._store, self._state = counters.block, counters.store, state
         self._first_step = first_step
-        self._ways = PendingCalls()
-        self._is_open = False
+        self._ways: list[Mapping[str, Any]] = []
+        self._reported, self._is_open = 0, False
 
     def compile_called(self, way: Mapping[str, Any], now: int, requested_at: int) -> None:
         """``requested_at``: of ``CompileCounts``, 0 if this call does not change it."""
         self._block[AT["wrappers"]] += 1
         if requested_at:
             self._block[AT["requested_at"]] = requested_at
-        self._ways.add(way)
+        if way not in self._ways and len(self._ways) < _MOST_WAYS:
+            self._ways.append(way)
         self._report_calls(now)
         self._state.read_disabled()
         self._store.publish(self._block)
@@ -57,8 +40,10 @@ class CompileCalls:
 
     def _report_calls(self, now: int) -> None:
         """Write a line for each call of ``torch.compile`` not yet reported."""
-        for way in self._ways.take() if self._is_open else ():
-            self._store.note("wrapped", now, way)
+        if self._is_open:
+            new, self._reported = self._ways[self._reported :], len(self._ways)
+            for way in new:
+                self._store.note("wrapped", now, way)
 
     def optimizer_made(self) -> None:
         if not self._block[AT["optimizers"]]:

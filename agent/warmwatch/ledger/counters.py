@@ -7,10 +7,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
+
+if TYPE_CHECKING:
+    from warmwatch.hooks.installation import Hooks
 
 
 class Store(Protocol):
@@ -109,40 +112,6 @@ _MOST_BREAK_LINES = 1_000  # a function that is compiled again breaks again
 _SKIPS = "cudagraph_skips"
 
 
-class Pytorch(Protocol):
-    """What can be read from PyTorch, through the installed hooks."""
-
-    def counters(self) -> Mapping[str, int]:
-        """Its cumulative counters, by the names of the slot's counters."""
-
-    def graph_breaks(self) -> Mapping[str, int]:
-        """The count of graph breaks by reason."""
-
-    def break_place(self, reason: str) -> Mapping[str, Any]:
-        """The place of this reason's last break: name, file and line, as far as known."""
-
-    def asynchronous(self) -> bool:
-        """Whether a mode that swaps in compiled code later, without an event, is on."""
-
-    def disabled(self) -> str:
-        """Which of ``record.DISABLED`` turns compilation off now."""
-
-    def optimizers(self) -> bool:
-        """Whether the process made an optimizer of ``torch.optim``."""
-
-    def precompiled(self) -> Iterable[str]:
-        """Which of ``record.PRECOMPILED`` run, as far as the calling thread shows it."""
-
-    def uncompiled(self) -> tuple[int, int]:
-        """Calls of compiled functions that a stance ran eagerly, and that it refused."""
-
-    def compiled_calls(self, evaluating: bool) -> int | None:
-        """Calls that ran compiled during evaluations; ``evaluating``: count them from now on."""
-
-    def memory(self) -> tuple[int, ...]:
-        """Bytes of CUDA's allocator, by ``record.MEMORY``, and its retries; empty if unknown."""
-
-
 class PytorchState:
     """What was last read from PyTorch, and the changes since.
 
@@ -154,7 +123,7 @@ class PytorchState:
     """
 
     def __init__(
-        self, counters: CounterStore, pytorch: Pytorch, redact_break: Callable[[str], str]
+        self, counters: CounterStore, pytorch: Hooks, redact_break: Callable[[str], str]
     ) -> None:
         self._block, self._store, self._pytorch = counters.block, counters.store, pytorch
         self._redact_break = redact_break

@@ -11,19 +11,22 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.compilations import Compilations
 from warmwatch.ledger.compile_calls import CompileCalls
-from warmwatch.ledger.counters import CounterStore, FirstStep, Pytorch, PytorchState, Store, counter
+from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, Store, counter
 from warmwatch.ledger.pauses import Pausing
 from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
+
+if TYPE_CHECKING:
+    from warmwatch.hooks.installation import Hooks
 
 _LARGEST = 2**64 - 1
 _LONGEST_KERNEL = 200
@@ -67,7 +70,8 @@ class Ledger:
     """Compile facts of one process.
 
     Args:
-        redact_break: redacts the reason of a graph break. clock: monotonic nanoseconds.
+        pytorch: reads from PyTorch. redact_break: redacts the reason of a graph break.
+        clock: monotonic nanoseconds.
         quiet_ns: how long nothing may compile before a process without steps is warm; 0: never.
 
     Attributes:
@@ -78,7 +82,7 @@ class Ledger:
     def __init__(
         self,
         store: Store,
-        pytorch: Pytorch,
+        pytorch: Hooks,
         redact_break: Callable[[str], str],
         *,
         quiet_ns: int = 0,

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import threading
 from array import array
+from typing import TYPE_CHECKING
 
-from warmwatch.ledger.counters import CounterStore, FirstStep, Pytorch
+from warmwatch.ledger.counters import CounterStore, FirstStep
 from warmwatch.shared.record import COMPILE_INDEX as AT
+
+if TYPE_CHECKING:
+    from warmwatch.hooks.installation import Hooks
 
 SAVING, EVALUATING = "saving", "evaluating"
 # kind -> its counters: the sum, the begin of the present one, the last end, and the number ended
@@ -195,7 +199,7 @@ class Pausing:
         pauses: those since the last step. training: the thread that marks the steps.
     """
 
-    def __init__(self, counters: CounterStore, pytorch: Pytorch, first_step: FirstStep) -> None:
+    def __init__(self, counters: CounterStore, pytorch: Hooks, first_step: FirstStep) -> None:
         self._counters, self._block, self._store = counters, counters.block, counters.store
         self._pytorch, self._first_step = pytorch, first_step
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns

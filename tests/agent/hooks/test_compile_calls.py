@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from support.ranks import Rank
 from warmwatch.hooks.dynamo.compile_calls import way_of
-from warmwatch.ledger.compile_calls import PendingCalls
 from warmwatch.shared.user_code import of_value
 
 MODES = {
@@ -84,11 +84,14 @@ def test_only_the_first_of_many_options_are_reported() -> None:
 
 
 def test_each_compile_call_is_listed_once_and_the_list_is_bounded() -> None:
-    ways = PendingCalls()
+    rank = Rank()
     for mode in ("default", "max-autotune", "default"):
-        ways.add({"mode": mode})
-    assert [way["mode"] for way in ways.take()] == ["default", "max-autotune"]
-    assert ways.take() == []
+        rank.ledger.compile_called({"mode": mode}, trains=False)
+    assert rank.store.notes == []  # there is no record yet
+    rank.ledger.opened(0)
+    listed = [values["mode"] for event, _, values in rank.store.notes if event == "wrapped"]
+    assert listed == ["default", "max-autotune"]
     for number in range(50):
-        ways.add({"mode": str(number)})
-    assert len(ways.take()) == 18
+        rank.ledger.compile_called({"mode": str(number)}, trains=False)
+    assert len(rank.store.notes) == 20
+    assert rank.slot().compile.wrappers == 53
