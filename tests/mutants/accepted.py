@@ -63,9 +63,11 @@ ACCEPTED: dict[str, dict[str, str]] = {
             "a bin is 5 % wide, and the limit is rough"
         ),
     },
-    "warmwatch.shared.record.layout": {
+    "warmwatch.shared.record.liveness": {
         "module: LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0) -> "
         "LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 1)": "the kernel writes the pid, only",
+    },
+    "warmwatch.shared.record.layout": {
         f"module: _WORDS = struct.Struct(f'<{{{_WORDS}}}Q') -> "
         f"_WORDS = struct.Struct(f'{{{_WORDS}}}Q')": _ORDER,
         "module: _BINS = struct.Struct(f'<{BINS}Q') -> _BINS = struct.Struct(f'{BINS}Q')": _ORDER,

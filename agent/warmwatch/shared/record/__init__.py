@@ -109,7 +109,6 @@ from warmwatch.shared.record.layout import (
     IDENTITY_BLOCK,
     LARGEST_SIZE,
     LAYOUT_OFFSET,
-    LOCK_QUESTION,
     MAGIC,
     READABLE,
     RING_OFFSET,
@@ -121,7 +120,6 @@ from warmwatch.shared.record.layout import (
     check_header,
     histograms,
     hot_words,
-    lock_holder,
     pack_header,
     ring,
     size_of,
@@ -134,8 +132,10 @@ from warmwatch.shared.record.layout import (
 )
 from warmwatch.shared.record.liveness import (
     EXIT_PROMISED,
+    LOCK_QUESTION,
     broken_promise,
     exit_code,
+    lock_holder,
     with_exit_code,
     without_end,
 )

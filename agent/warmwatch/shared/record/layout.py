@@ -1,11 +1,10 @@
-"""The slot: offsets, header, pack and unpack, lock. The package's docstring explains them."""
+"""The slot: offsets, header, pack and unpack. The package's docstring explains them."""
 
 from __future__ import annotations
 
 import struct
 from array import array
 from collections.abc import Sequence
-from fcntl import F_RDLCK, F_UNLCK
 from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -315,16 +314,3 @@ def _caught_up(steps: StepCounts, rare: CompileCounts, warm_steps: int) -> StepC
     if steps.steps >= marked:
         return steps
     return steps._replace(steps=marked, last_step_ns=max(steps.last_step_ns, at))
-
-
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
-LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0)
-
-
-def lock_holder(answer: bytes) -> int | None:
-    """The pid that holds the lock, from the reply of ``F_GETLK`` to LOCK_QUESTION; ``None``: none.
-
-    0 if the process is in another pid namespace, which is not visible here.
-    """
-    kind, _, _, _, pid = _FLOCK.unpack(answer)
-    return None if kind == F_UNLCK else max(0, pid)

@@ -1,11 +1,28 @@
-"""How a record shows that its process has ended: the file ``exit``. Pure.
+"""How a record shows that its process lives or has ended: the slot's lock, the file ``exit``. Pure.
 
-It holds the exit status, which the C library writes last.
+The process holds the lock while it lives. ``exit`` holds the exit status, which the C library
+writes last.
 """
 
 from __future__ import annotations
 
+import struct
+from fcntl import F_RDLCK, F_UNLCK
+
 from warmwatch.shared.record.facts import ENDS, CompileCounts
+
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux
+LOCK_QUESTION = _FLOCK.pack(F_RDLCK, 0, 0, 0, 0)
+
+
+def lock_holder(answer: bytes) -> int | None:
+    """The pid that holds the lock, from the reply of ``F_GETLK`` to LOCK_QUESTION; ``None``: none.
+
+    0 if the process is in another pid namespace, which is not visible here.
+    """
+    kind, _, _, _, pid = _FLOCK.unpack(answer)
+    return None if kind == F_UNLCK else max(0, pid)
+
 
 _STATUS_BYTES = 4
 EXIT_PROMISED = b"?"
