@@ -23,10 +23,9 @@ from warmwatch_monitor.client.daemon import Answer, daemon_of, query_daemon
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import DaemonError, ForeignDaemonError, NoDaemonError
 from warmwatch_monitor.model import RecordReading, Refusal
-from warmwatch_monitor.pipeline.poller import NOT_YET, Feed
 from warmwatch_monitor.settings import EVER_SECONDS, Settings
 from warmwatch_monitor.sources.host import pci_gpus
-from warmwatch_monitor.sources.listed import RECORDS
+from warmwatch_monitor.sources.listed import NOT_YET, RECORDS, Feed
 from warmwatch_monitor.sources.nvml.source import NvmlSource
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal

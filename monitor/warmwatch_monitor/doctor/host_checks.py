@@ -11,7 +11,7 @@ from warmwatch.shared.phrases import counted
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.doctor.checks import Finding, Mark, fine, noted, trouble
 from warmwatch_monitor.doctor.compile_host import CachePlace, CompileHost
-from warmwatch_monitor.pipeline.poller import Feed
+from warmwatch_monitor.sources.listed import Feed
 
 _PATIENCE_SECONDS = 10.0
 _MOST_THREADS = 32  # PyTorch uses one for each processor, at most this many

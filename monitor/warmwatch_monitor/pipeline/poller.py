@@ -4,36 +4,29 @@ Each source has its own thread, so a source that hangs blocks only itself. The p
 each read of the records, or when that is overdue, and publishes one Snapshot by one assignment. The
 last value of a source counts until the source fails or is overdue. Then the value is absent, and
 the source's health states the reason.
-
-The publisher's health is listed among the sources. The age of a Snapshot is checked when it is
-requested, because publishing may have stopped since.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import (
     LONGEST_PAUSE,
     POLL_LONGEST,
     REQUESTED_OF_A_PEER,
     REQUESTING_PEERS,
-    SHARE_OF_A_CORE,
 )
-from warmwatch_monitor.pipeline.assembly import Assembled, Assembly
+from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
 from warmwatch_monitor.settings import Settings
-from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Readings, Source
+from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Feed, Readings, Source
 
 _ONCE_SECONDS = 5.0
 _TO_ITS_END_NS = 60 * 10**9
@@ -41,134 +34,6 @@ _STALE_NS = 10**8  # records older than this are read again after the other sour
 _LONGEST_SILENCE = 1.0
 _LATE_AFTER_PAUSES = 3
 _STOP_SECONDS = 2.0
-
-T = TypeVar("T")
-
-NOT_YET = "it has not been read yet"
-
-_SILENCE_SECONDS = 5.0
-_SILENCE_INTERVALS = 3
-
-
-class _Outcome(Struct, Generic[T], frozen=True, kw_only=True):
-    value: T | None
-    health: SourceHealth
-    at_ns: int
-
-
-class Feed(Generic[T]):
-    """One data source: its last reading and its health. Only this turns a failure into health.
-
-    At most one read is in progress: a driver that hangs must not be called again meanwhile. Reads
-    ``source`` every ``interval`` seconds; any thread may call :meth:`current`.
-
-    ``problem`` returns why a value is incomplete: its source is then down, but the value counts.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        source: Callable[[], T],
-        clock: Clock,
-        interval: float,
-        problem: Callable[[T], str | None] = lambda _: None,
-    ) -> None:
-        self._problem = problem
-        self._name, self._source, self._clock, self._interval = name, source, clock, interval
-        self._patience = max(_SILENCE_SECONDS, _SILENCE_INTERVALS * interval)
-        self._last_success: float | None = None
-        self._under_way = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._began_ns, self._unanswered = 0, False
-        health = SourceHealth(source=name, up=False, error=NOT_YET)
-        self._outcome: _Outcome[T] = _Outcome(value=None, health=health, at_ns=clock.monotonic_ns())
-
-    def read(self) -> None:
-        """Read the source now, unless a read is in progress. An exception becomes its health."""
-        if not self._under_way.acquire(blocking=False):
-            return
-        try:
-            self._outcome = self._read()
-        finally:
-            self._under_way.release()
-
-    def read_within(self, seconds: float) -> bool:
-        """Read it in a separate thread; returns whether it answered within ``seconds``.
-
-        A read that hangs since an earlier call gets the rest of its time and no second thread.
-        """
-        thread = self._thread
-        if thread is None or not thread.is_alive():
-            self._thread = thread = threading.Thread(
-                target=self.read, name=f"warmwatch-{self._name}", daemon=True
-            )
-            self._began_ns = self._clock.monotonic_ns()
-            thread.start()
-        waited = (self._clock.monotonic_ns() - self._began_ns) / 1e9
-        thread.join(max(0.0, seconds - waited))
-        self._unanswered = thread.is_alive()
-        return not self._unanswered
-
-    def _read(self) -> _Outcome[T]:
-        began_ns = self._clock.monotonic_ns()
-        value: T | None = None
-        problem: str | None = None
-        try:
-            value = self._source()
-            problem = self._problem(value)
-        except SourceError as error:
-            problem = str(error)
-        except Exception as error:  # noqa: BLE001 - a failing source is a fact to show, not a crash
-            problem = described(error)
-        if problem is None:
-            self._last_success = self._clock.epoch()
-        ended_ns = self._clock.monotonic_ns()
-        health = SourceHealth(
-            source=self._name,
-            up=problem is None,
-            last_success=self._last_success,
-            read_seconds=(ended_ns - began_ns) / 1e9,
-            error=problem,
-        )
-        return _Outcome(value=value, health=health, at_ns=ended_ns)
-
-    def current(self, now_ns: int, awake_ns: int = 0) -> tuple[T | None, SourceHealth]:
-        """The last value; ``None`` if the read failed or is overdue.
-
-        ``awake_ns``: since when this process has run; while it was stopped no source could answer.
-        """
-        outcome = self._outcome
-        silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1e9
-        timed_out = self._unanswered and outcome.health.error == NOT_YET
-        if silence <= self._patience and not timed_out:
-            return outcome.value, outcome.health
-        health = SourceHealth(
-            source=self._name,
-            up=False,
-            last_success=outcome.health.last_success,
-            error=f"no answer for {silence:.0f} s",
-        )
-        return None, health
-
-    def follow(
-        self,
-        stopping: threading.Event,
-        after_read: Callable[[], None] = lambda: None,
-        also_spent: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        """Read until ``stopping`` is set, and call ``after_read`` after each read.
-
-        The pause grows if a read and the work after it (``also_spent``) would take more CPU time
-        than their share of a core.
-        """
-        while not stopping.is_set():
-            began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
-            self.read()
-            after_read()
-            spent = (self._clock.monotonic_ns() - began_ns) / 1e9
-            cpu = time.thread_time() - began_cpu + also_spent()
-            rest = min(cpu * (1 / SHARE_OF_A_CORE - 1), LONGEST_PAUSE)
-            stopping.wait(max(0.01, self._interval - spent, rest))
 
 
 class Poller:
@@ -182,15 +47,13 @@ class Poller:
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or Clock()
+        self._sources: dict[str, Source[Any]] = {}
         self._feeds: dict[str, Feed[Any]] = {}
-        self._once_seconds: dict[str, float | None] = {}
-        self._unread: dict[str, Callable[[Any], int]] = {}
         for source in sources:
             interval = source.interval(settings)
             if interval is not None:
                 read = source.make(settings, self._clock)
-                self._once_seconds[source.name] = source.once_seconds
-                self._unread[source.name] = source.unread
+                self._sources[source.name] = source
                 self._feeds[source.name] = Feed(
                     source.name,
                     partial(self._read_after_others, read),
@@ -244,23 +107,21 @@ class Poller:
         return self._publisher.publish()
 
     def _read_once(self, name: str, end_ns: int | None) -> None:
-        """Read one source to its end, until ``end_ns`` at most."""
-        feed, left = self._feeds[name], self._once_seconds[name] or _ONCE_SECONDS
-        if end_ns is not None:
-            left = min(left, max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9))
-        feed.read_within(left)
-        self._read_to_its_end(feed, self._unread[name], end_ns)
+        """Read one source while each read leaves less, until ``end_ns`` at most.
 
-    def _read_to_its_end(
-        self, feed: Feed[Any], unread: Callable[[Any], int], end_ns: int | None
-    ) -> None:
-        """Read while each read leaves less. The answer reports the remainder."""
+        The answer reports the remainder.
+        """
+        source, feed = self._sources[name], self._feeds[name]
+        seconds = source.once_seconds or _ONCE_SECONDS
+        if end_ns is not None:
+            seconds = min(seconds, max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9))
+        feed.read_within(seconds)
         until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
         until_ns = until_ns if end_ns is None else min(until_ns, end_ns)
-        left: float = float("inf")
+        left = float("inf")
         while (now_ns := self._clock.monotonic_ns()) < until_ns:
             value, _ = feed.current(now_ns)
-            still = 0 if value is None else unread(value)
+            still = 0 if value is None else source.unread(value)
             if not 0 < still < left:
                 return
             left = still
@@ -325,99 +186,6 @@ class Poller:
         readings, health = self._current()
         clock = self._clock
         return self._assembly.make(readings, health, clock.monotonic_ns(), clock.epoch())
-
-
-PUBLISHER = "publisher"
-_SHORTEST_PATIENCE = 5.0
-
-Follower = Callable[[Snapshot], None]
-
-
-class Publisher:
-    """Publishes the results of ``assemble``. ``patience``: seconds until one is overdue."""
-
-    def __init__(
-        self, assemble: Callable[[], Assembled], empty: Snapshot, clock: Clock, patience: float
-    ) -> None:
-        self._assemble, self._clock = assemble, clock
-        self._patience = max(_SHORTEST_PATIENCE, patience)
-        self._last_success: float | None = None
-        health = SourceHealth(source=PUBLISHER, up=False, error=NOT_YET)
-        self._latest = replace(empty, sources=(*empty.sources, health))
-        self._late: tuple[Snapshot, int, Snapshot] | None = None
-        self._followers: list[Follower] = []
-        self._follower_error: str | None = None
-        self.cpu_seconds = 0.0  # of the last Snapshot
-
-    def follow(self, follower: Follower) -> None:
-        """Give ``follower`` each Snapshot from now on, in the order in which they are published."""
-        self._followers.append(follower)
-
-    def publish(self) -> Snapshot:
-        """Make a Snapshot and publish it. An exception becomes the publisher's health."""
-        began_ns, began_cpu = self._clock.monotonic_ns(), time.thread_time()
-        try:
-            made = self._assemble()
-            failed = () if self._follower_error is None else (self._follower_error,)
-            snapshot, problem = made.snapshot, "; ".join((*made.problems, *failed)) or None
-        except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
-            snapshot = replace(self._latest, sources=_others(self._latest))
-            problem = described(error)
-        if problem is None:
-            self._last_success = self._clock.epoch()
-        health = SourceHealth(
-            source=PUBLISHER,
-            up=problem is None,
-            last_success=self._last_success,
-            read_seconds=(self._clock.monotonic_ns() - began_ns) / 1e9,
-            error=problem,
-        )
-        self._latest = snapshot = replace(snapshot, sources=(*snapshot.sources, health))
-        self._notify(snapshot)
-        self.cpu_seconds = time.thread_time() - began_cpu
-        return snapshot
-
-    def _notify(self, snapshot: Snapshot) -> None:
-        """Call the followers. An exception shows in the health of the next Snapshot."""
-        self._follower_error = None
-        for follower in self._followers:
-            try:
-                follower(snapshot)
-            except Exception as error:  # noqa: BLE001 - its thread must live, and this must be seen
-                self._follower_error = f"a follower of the Snapshots failed: {described(error)}"
-
-    def latest(self) -> Snapshot:
-        """The latest Snapshot; an overdue one has its age, which changes once a second.
-
-        Answers made from a Snapshot are cached while it is the same object.
-        """
-        snapshot = self._latest
-        age = (self._clock.monotonic_ns() - snapshot.now_ns) / 1e9
-        if age <= self._patience:
-            return snapshot
-        known = self._late
-        if known is None or known[0] is not snapshot or known[1] != int(age):
-            self._late = known = (snapshot, int(age), self._aged(snapshot, age))
-        return known[2]
-
-    def _aged(self, snapshot: Snapshot, age: float) -> Snapshot:
-        health = SourceHealth(
-            source=PUBLISHER,
-            up=False,
-            last_success=self._last_success,
-            error=f"nothing has been published for {age:.0f} s{_why(snapshot)}",
-        )
-        return replace(snapshot, late_seconds=age, sources=(*_others(snapshot), health))
-
-
-def _why(snapshot: Snapshot) -> str:
-    """The error of the last attempt, if it failed."""
-    (health,) = (one for one in snapshot.sources if one.source == PUBLISHER)
-    return f": {health.error}" if health.error and health.error != NOT_YET else ""
-
-
-def _others(snapshot: Snapshot) -> tuple[SourceHealth, ...]:
-    return tuple(health for health in snapshot.sources if health.source != PUBLISHER)
 
 
 _VALID_NS = 30 * 10**9

@@ -26,9 +26,9 @@ from warmwatch_monitor.model import (
     SourceHealth,
 )
 from warmwatch_monitor.pipeline import poller as module
-from warmwatch_monitor.pipeline.poller import Feed, Poller
+from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.sources.host import HostAndProcesses
-from warmwatch_monitor.sources.listed import HOST, RECORDS, Read, Readings, Source, living
+from warmwatch_monitor.sources.listed import HOST, RECORDS, Feed, Read, Readings, Source, living
 from warmwatch_monitor.sources.records.source import RecordsReading, RecordsSource
 
 LIVING = RecordReading(folder="a", slot=builders.slot(), alive=True, pid=7)

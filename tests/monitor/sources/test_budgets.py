@@ -41,9 +41,9 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.budgets import LONGEST_PAUSE, fair_shares
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.pipeline.poller import Feed, Poller
+from warmwatch_monitor.pipeline.poller import Poller
 from warmwatch_monitor.settings import Settings, parse_address
-from warmwatch_monitor.sources.listed import RECORDS, Readings
+from warmwatch_monitor.sources.listed import RECORDS, Feed, Readings
 from warmwatch_monitor.sources.records import directory as directories
 from warmwatch_monitor.sources.records import source as records
 from warmwatch_monitor.sources.records.directory import RecordDirectory

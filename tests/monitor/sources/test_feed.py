@@ -7,7 +7,7 @@ import threading
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError
 from warmwatch_monitor.model import SourceHealth
-from warmwatch_monitor.pipeline.poller import Feed
+from warmwatch_monitor.sources.listed import Feed
 
 SECOND = 10**9
 
