@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from warmwatch_monitor.errors import UsageError
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 ACCESS_KEYS = ("token_file", "user_file", "ca", "cert", "key")
 
 
-class Access(NamedTuple):
+class Access(Struct, frozen=True):
     """The files with a command's credentials; ``None``: not used.
 
     Attributes:

@@ -5,7 +5,8 @@ import pwd
 from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from warmwatch.shared import places
 from warmwatch.shared.variables import DEFAULTS, PREFIX
@@ -55,7 +56,7 @@ SWITCHES: Mapping[str, bool] = {
 }
 
 
-class Address(NamedTuple):
+class Address(Struct, frozen=True):
     """Where the daemon listens, and whether with TLS. Port 0: the system chooses a free one."""
 
     host: str
@@ -70,7 +71,7 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class HistorySettings(NamedTuple):
+class HistorySettings(Struct, frozen=True):
     """Location and limits of the history of runs.
 
     Attributes:
@@ -88,7 +89,7 @@ class HistorySettings(NamedTuple):
     megabytes: int = int(DEFAULTS["WARMWATCH_STATE_MB"])
 
 
-class Settings(NamedTuple):
+class Settings(Struct, frozen=True):
     """Settings of a command or of the daemon.
 
     Attributes:

@@ -122,6 +122,21 @@ def test_status_loads_the_code_of_a_run_with_the_first_record(tmp_path: Path) ->
     assert found & (AGENT | DAEMON | HISTORY | ELSEWHERE | OF_CLICK) == set()
 
 
+def test_status_looks_for_no_library_that_it_does_not_load(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, importlib.util as util; real, names = util.find_spec, []\n"
+        "util.find_spec = lambda name: names.append(name) or real(name)\n"
+        "os._exit = lambda code: None\n"
+        "from warmwatch_monitor.__main__ import main\n"
+        "try: main()\nfinally: print(*names, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, "status", "--dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    looked_for = set(done.stderr.splitlines()[-1].split())
+    assert {"click", "msgspec", "rich"} <= looked_for
+    assert looked_for & {"bcrypt", "psutil", "textual", "uvicorn"} == set()
+
+
 def test_the_model_has_the_names_that_type_checkers_see() -> None:
     """They read its imports; Python finds each name when it is used."""
     assert model.__file__ is not None

@@ -6,7 +6,7 @@ which Python drops, are the tables of ``docs/reference/states.md``.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
+from typing import TypedDict
 
 
 class State(str, Enum):
@@ -34,7 +34,7 @@ class State(str, Enum):
     """killed, or disappeared without an exit record"""
 
 
-class Conditions(NamedTuple):
+class Conditions(TypedDict):
     """What adds to a state for as long as it holds; the names are public."""
 
     thrashing: bool
@@ -74,7 +74,7 @@ class Conditions(NamedTuple):
     (docs/reference/states.md#memory)"""
 
 
-CONDITIONS = Conditions._fields
+CONDITIONS = tuple(Conditions.__annotations__)
 # What can limit the speed of a rank that is warm or eager; the names are public.
 #   input, host, compute, memory, communication: what the step waits for
 #   throttled  reduced GPU clocks; shared: other programs on its GPU or its CPUs

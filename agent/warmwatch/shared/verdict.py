@@ -319,16 +319,16 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
         never_compiled=_never_compiled(facts, now_ns),
         cudagraph_skipped=facts.compile.cudagraph_skips > 0,
         slower_than_before=_slower_than_before(facts),
-        uncompiled_calls=_uncompiled_calls(facts),
         background=living and facts.compile.background_since_ns > 0,
+        uncompiled_calls=_uncompiled_calls(facts),
         silent=living and _silent(facts, now_ns),
         slower=living and facts.slower and not facts.compile.active_since_ns,
         memory_growing=living and facts.memory_growing,
         workers_memory=living and facts.workers_memory,
     )
-    if not any(holds):
+    if not any(holds.values()):
         return ()
-    return tuple(name for name, held in zip(CONDITIONS, holds, strict=True) if held)
+    return tuple(name for name, held in holds.items() if held)
 
 
 def _thrashing(facts: Facts) -> bool:

@@ -230,9 +230,7 @@ def _reader(
         from warmwatch_monitor.status.document import status
 
         if not pollers:
-            from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
-
-            pollers.append(make_poller(settings, *earlier_runs_source(settings.history)))
+            pollers.append(make_poller(settings, *_earlier_runs(settings)))
         if deadline is not None:
             seconds: float | None = max(_LEAST_SECONDS, deadline - time.monotonic())
         else:  # one that hung when the settings were checked is given little more time
@@ -244,6 +242,14 @@ def _reader(
         return answer
 
     return read
+
+
+def _earlier_runs(settings: Settings) -> tuple[Source[Any], ...]:
+    if settings.history.directory is None:
+        return ()
+    from warmwatch_monitor.history.earlier_runs_source import earlier_runs_source
+
+    return earlier_runs_source(settings.history)
 
 
 def query_fleet(

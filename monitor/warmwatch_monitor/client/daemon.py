@@ -6,9 +6,10 @@ import re
 import socket
 import time
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.client.listeners import connected_locally, distrust, listeners
@@ -33,7 +34,7 @@ _CREDENTIALS = "give valid ones with --token-file or --user-file, or --dir to re
 _NAME_IT = "secrets are sent only to an address that was named: give --address or WARMWATCH_ADDRESS"
 
 
-class Daemon(NamedTuple):
+class Daemon(Struct, frozen=True):
     """The address of a daemon, and the credentials for it.
 
     ``service_user``: which user, besides root and the caller, may listen at the default address.
@@ -167,9 +168,11 @@ def connect(daemon: Daemon, seconds: float) -> socket.socket:
         NoDaemonError: nothing answers there. ForeignDaemonError: see :func:`query_daemon`. OSError:
         TLS fails, or takes longer than ``seconds``. UsageError: ``access`` cannot be used.
     """
-    address, access, service_user, sockets = daemon
-    if service_user is not None and (local := connected_locally(sockets, service_user, seconds)):
-        return local
+    address, access, service_user = daemon.address, daemon.access, daemon.service_user
+    if service_user is not None:
+        local = connected_locally(daemon.sockets, service_user, seconds)
+        if local:
+            return local
     if service_user is None or address.tls:
         access.authorization()  # reports a file that cannot be used before a missing daemon
     tls = access.tls() if address.tls else None
@@ -242,7 +245,7 @@ def request(
 
 def _fetch(daemon: Daemon, path: str = "/status", within: float | None = None) -> bytes:
     """The body of the reply. Raises as :func:`query_daemon`."""
-    address, access, service_user, _ = daemon
+    address, access, service_user = daemon.address, daemon.access, daemon.service_user
     seconds = ANSWER_SECONDS if within is None else min(ANSWER_SECONDS, within)
     try:
         with connect(daemon, seconds) as peer:

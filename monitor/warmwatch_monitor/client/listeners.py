@@ -11,7 +11,8 @@ import pwd
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from warmwatch_monitor.settings import Address
 
@@ -23,7 +24,7 @@ _UCRED = struct.Struct("3i")
 _MAPPED = bytes(10) + b"\xff\xff"
 
 
-class Listener(NamedTuple):
+class Listener(Struct, frozen=True):
     """A listening socket: its user and its inode, which no other socket has while it is open."""
 
     uid: int

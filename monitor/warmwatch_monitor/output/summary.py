@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared.states import ENDED, State, least_advanced
 from warmwatch_monitor.output.amounts import few
@@ -54,7 +55,7 @@ class Clause(Struct, frozen=True):
         return self.alone or self.text
 
 
-class Headline(NamedTuple):
+class Headline(Struct, frozen=True):
     """An answer in words: ``summary`` fits ``LONGEST``; ``details``, the most important first."""
 
     summary: str
@@ -127,8 +128,8 @@ def several(runs: Iterable[RunWords], *, unread: bool) -> Headline:
         return words
     longer = f"{words.summary}{_JOINT}{SOME_UNREAD}"
     if len(longer) <= LONGEST:
-        return words._replace(summary=longer)
-    return words._replace(details=(SOME_UNREAD, *words.details))
+        return replace(words, summary=longer)
+    return replace(words, details=(SOME_UNREAD, *words.details))
 
 
 def _several(runs: Iterable[RunWords]) -> Headline:

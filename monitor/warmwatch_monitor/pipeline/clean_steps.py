@@ -24,7 +24,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
@@ -36,7 +38,7 @@ FEW_SHARE = 0.05  # of the steps: such a level may be noise
 _FEW = 32  # steps
 
 
-class CleanSteps(NamedTuple):
+class CleanSteps(Struct, frozen=True):
     """The clean steps of a record up to ``at_ns``, the mark of a step, by bins of their length."""
 
     at_ns: int
@@ -151,7 +153,7 @@ _FEWEST_SYNCHRONIZED, _APART_NS, _BETWEEN_NS = 3, 5 * 10**8, 2 * 10**9
 _STALE_TIMES = 2  # times the usual distance between two synchronizations without a new one
 
 
-class Synchronized(NamedTuple):
+class Synchronized(Struct, frozen=True):
     """A step that left nothing queued: the number of clean steps up to it, and their sum."""
 
     steps: int
@@ -166,7 +168,7 @@ class Synchronized(NamedTuple):
         return cls(sum(slot.clean_bins) - newer, slot.clean_sum_ns - sum(lengths[:newer]))
 
 
-class QueuedSteps(NamedTuple):
+class QueuedSteps(Struct, frozen=True):
     """The clean steps of a training on GPUs at polls of this warm-up.
 
     Attributes:
@@ -202,14 +204,14 @@ class QueuedSteps(NamedTuple):
             return cls(slot, slot.recent_step_ns, CleanSteps.of(slot), None, steps)
         synchronized = known._synchronized_with(Synchronized.last(slot, lengths))
         if known.before and at_ns - known.slot.steps.last_step_ns < _MEASURED_NS:
-            return known._replace(synchronized=synchronized)
+            return replace(known, synchronized=synchronized)
         latest, before, waited = known.latest, known.before, known.waited
         if not before or _waited_since(slot, known.slot, lengths):
             waited = steps
         if at_ns - latest.at_ns >= _WINDOW_NS:
             latest, before = CleanSteps.of(slot), latest
         now = cls(slot, None, latest, before, waited, synchronized)
-        return now._replace(step_ns=now._recent_ns(lengths))
+        return replace(now, step_ns=now._recent_ns(lengths))
 
     def _synchronized_with(self, new: Synchronized | None) -> tuple[Synchronized, ...]:
         """Those of the last poll, and ``new`` if it is later."""

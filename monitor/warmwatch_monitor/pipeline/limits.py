@@ -11,7 +11,6 @@ single pause is no verdict, and there is no other one while it is that large.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +35,7 @@ _FIRST_POLL = 30.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
 
-class Mean(NamedTuple):
+class Mean(Struct, frozen=True):
     """A mean over the first ``seconds``; from a whole window on, an exponential moving average.
 
     The window is its time constant, so older values still count a little.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.client.answers import from_daemon, make_poller, settings_from
 from warmwatch_monitor.client.choice import choose_runs
@@ -48,7 +50,7 @@ def run_summaries(
     """
     settings = settings_from(dir=dir, observe="off")
     ends = () if dir else earlier_runs_source(settings.history)
-    snapshot = make_poller(settings._replace(retention=EVER_SECONDS), *ends).poll_once()
+    snapshot = make_poller(replace(settings, retention=EVER_SECONDS), *ends).poll_once()
     if take is not None:
         take(snapshot)
     history = None
@@ -97,8 +99,6 @@ def _with_daemon_answers(found: Sequence[RunSummary], settings: Settings) -> lis
 
 def _with_answer(summary: RunSummary, run: Mapping[str, Any]) -> RunSummary:
     """``summary`` with the answers of ``run``; as it is if that is another start of the run."""
-    from msgspec.structs import replace
-
     answers = {(rank["rank"], rank["attached_at"]): rank for rank in run["ranks"]}
     ranks = []
     for one in summary.ranks:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch import __version__
 from warmwatch.shared.variables import unknown_variables
@@ -129,7 +130,8 @@ def serve(
         insecure="on" if insecure else None,
         allowed_hosts=",".join(allowed_hosts) or None,
         **options,
-    )._replace(awaits=awaits)
+    )
+    settings = replace(settings, awaits=awaits)
     if check_config:
         _check(settings, is_json=is_json)
         return

@@ -6,6 +6,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.server.protection import OPEN, Protection, ProtectionFiles
@@ -72,7 +74,7 @@ class HttpServer:
                 "give --web-config FILE with users, tokens or client certificates, or listen on "
                 "127.0.0.1, or give --insecure if every client may read everything"
             )
-        return address._replace(port=bound[1], tls=now.tls is not None)
+        return replace(address, port=bound[1], tls=now.tls is not None)
 
     def serve(
         self,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
@@ -17,7 +20,7 @@ _LONGEST_ADVICE = 400  # longer than each of our texts; the answer may be anothe
 Rank = dict[str, Any]
 
 
-class _Reason(NamedTuple):
+class _Reason(Struct, frozen=True):
     """Why ``times`` recompiles or graph breaks of a rank happened."""
 
     what: str
@@ -115,7 +118,7 @@ def _lines(
 
 def _both(one: _Reason, other: _Reason) -> _Reason:
     known = [of.seconds for of in (one, other) if of.seconds is not None]
-    return one._replace(times=one.times + other.times, seconds=sum(known) if known else None)
+    return replace(one, times=one.times + other.times, seconds=sum(known) if known else None)
 
 
 def _recompiles(rank: Rank) -> Iterator[_Reason]:

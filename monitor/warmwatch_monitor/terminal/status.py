@@ -190,7 +190,8 @@ def _draw_functions(answer: Answer, *, ended: bool) -> None:
 
 def _warn(answer: Answer, dir: str | None) -> None:
     """Notes on stderr about a missing directory, and records that were not read."""
-    note_missing_directory(dir)
+    if not answer["runs"]:
+        note_missing_directory(dir)
     for refusal in plain(answer.get("refusals", [])):
         note(f"not read: {refusal['path']}: {refusal['reason']}")
 

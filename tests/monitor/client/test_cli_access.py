@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from support.daemon import daemon_process
 from support.records import held, wait_until, warm, write_record
+from support.values import replace
 from support.web import HASH, PASSWORD, TOKEN, Authority, ask, basic
 from warmwatch_monitor.access import Access
 from warmwatch_monitor.cli import cli
@@ -101,7 +102,7 @@ def test_wait_sends_them_to_the_event_stream(
         cert=f"{place}/cert",
         key=f"{place}/key",
     )
-    for shown, kinds in ((access, ["snapshot"]), (access._replace(token_file=None), [])):
+    for shown, kinds in ((access, ["snapshot"]), (replace(access, token_file=None), [])):
         with closing(EventClient(("run",))) as client:
             client.follow(Daemon(parse_address("test", url), shown))
             client.connect_where_due(120)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from support.daemon import daemon
 from support.records import held, warm, write_record
 from support.users import ALICE, MALLORY, Process, someone
+from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon, connect, query_daemon, request
 from warmwatch_monitor.client.listeners import Listener, distrust, listeners
@@ -95,7 +96,7 @@ def test_a_second_listener_at_a_wildcard_address_counts() -> None:
     ):
         other = Address(host="127.0.0.2", port=mine.getsockname()[1])
         assert distrust(listeners(other), "warmwatch") is None
-        assert distrust(listeners(address._replace(host="127.0.0.2")), "warmwatch") is not None
+        assert distrust(listeners(replace(address, host="127.0.0.2")), "warmwatch") is not None
 
 
 @root
@@ -160,6 +161,6 @@ def test_secrets_are_sent_only_to_an_explicit_address_or_over_tls(
     for daemon_at, shown in (
         (Daemon(settings.address, settings.access), True),
         (Daemon(settings.address, settings.access, "warmwatch"), False),
-        (Daemon(settings.address._replace(tls=True), settings.access, "warmwatch"), True),
+        (Daemon(replace(settings.address, tls=True), settings.access, "warmwatch"), True),
     ):
         assert (b"secret" in request(daemon_at, "/status")) is shown

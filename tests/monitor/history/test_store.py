@@ -546,7 +546,7 @@ def test_root_creates_no_file_in_the_home_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example under sudo, which may preserve HOME."""
-    default = a.history_settings(tmp_path / ".local" / "state" / "warmwatch")._replace(chosen=False)
+    default = replace(a.history_settings(tmp_path / ".local" / "state" / "warmwatch"), chosen=False)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(StoreError, match="would be in another user's"):
         Store(default).save([])

@@ -10,7 +10,14 @@ from support.documents import status
 from support.values import replace
 from warmwatch.shared.verdict import ENDED
 from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
-from warmwatch_monitor.output.summary import LONGEST, Clause, Importance, headline, shortened
+from warmwatch_monitor.output.summary import (
+    LONGEST,
+    Clause,
+    Headline,
+    Importance,
+    headline,
+    shortened,
+)
 from warmwatch_monitor.status.words.run import run_answer
 from warmwatch_monitor.status.words.sentence import answer
 
@@ -55,12 +62,14 @@ def test_a_clause_that_does_not_fit_excludes_less_important_ones() -> None:
             Clause("call it", Importance.REMEDY),
         ],
     )
-    assert text == ("gpt2: warm; rank 1 is lost; b", ("a" * 200, "GPU 0 at 99 %", "call it"))
+    assert text == Headline(
+        "gpt2: warm; rank 1 is lost; b", ("a" * 200, "GPU 0 at 99 %", "call it")
+    )
 
 
 def test_advice_is_never_in_the_headline() -> None:
     text = headline("gpt2", "warm", [Clause("call it", Importance.REMEDY)])
-    assert text == ("gpt2: warm", ("call it",))
+    assert text == Headline("gpt2: warm", ("call it",))
 
 
 def named(view: RankView, run: str, words: str) -> RankView:

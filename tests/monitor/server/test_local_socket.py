@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from support.daemon import daemon_process
 from support.records import held, wait_until, warm, write_record
 from support.users import ALICE, MALLORY, shared, someone
+from support.values import replace
 from support.web import TOKEN, Reply
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.client.daemon import Daemon, query_daemon
@@ -74,7 +75,7 @@ def test_commands_prefer_the_socket_and_send_the_token_to_it(tmp_path: Path) -> 
         held(write_record(tmp_path, warm("mine"))),
         daemon_process(*options, WARMWATCH_SOCKET=str(path)) as (process, _),
     ):
-        daemon = default_daemon(path)._replace(access=settings.access)
+        daemon = replace(default_daemon(path), access=settings.access)
         wait_until(lambda: query_daemon(daemon)["runs"])
         assert ask(str(path), Authorization=f"Bearer {TOKEN}").status == 200
         assert ask(str(path), Authorization="Bearer wrong").status == 401
@@ -167,13 +168,13 @@ def test_only_a_daemon_at_the_default_address_listens_by_default(tmp_path: Path)
     own = tmp_path / "warmwatch-monitor" / "socket"
     settings = load(environ, os.geteuid(), {})
     assert settings.sockets == ("/run/warmwatch-monitor/socket", str(own))
-    settings = settings._replace(sockets=(str(tmp_path / "none" / "there" / "socket"), str(own)))
+    settings = replace(settings, sockets=(str(tmp_path / "none" / "there" / "socket"), str(own)))
     with local_listener(settings) as listener:
         assert listener is not None
         assert listener.getsockname() == str(own)
         assert own.stat().st_mode & 0o777 == 0o666, "the guard decides who may read what"
     assert not own.exists()
-    with local_listener(settings._replace(address=NOWHERE)) as listener:
+    with local_listener(replace(settings, address=NOWHERE)) as listener:
         assert listener is None
     off = load({**environ, "WARMWATCH_SOCKET": "off"}, os.geteuid(), {})
     with local_listener(off) as listener:

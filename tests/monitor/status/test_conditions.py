@@ -11,6 +11,7 @@ from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
 from warmwatch.shared.verdict import CONDITIONS
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
+from warmwatch_monitor.output.summary import Headline
 from warmwatch_monitor.status.words.sentence import answer
 from warmwatch_monitor.terminal.status import exit_code
 
@@ -75,9 +76,9 @@ def test_a_fallback_after_a_graph_break_names_the_users_function() -> None:
 
 
 def test_the_sentence_says_what_a_function_at_its_limit_does() -> None:
-    sentence, details = answer(b.snapshot(fallback(file="train.py", line=5)))
-    assert sentence.endswith("; new inputs of `forward` (train.py:5) run eagerly")
-    assert any("the recompile limit of 8 was reached" in one for one in details)
+    words = answer(b.snapshot(fallback(file="train.py", line=5)))
+    assert words.summary.endswith("; new inputs of `forward` (train.py:5) run eagerly")
+    assert any("the recompile limit of 8 was reached" in one for one in words.details)
 
 
 @pytest.mark.parametrize("condition", WORDS)
@@ -91,7 +92,7 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
 def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)
-    assert answer(snapshot) == (
+    assert answer(snapshot) == Headline(
         "gpt2: warm, but Dynamo captured nothing: this is eager speed; 36 ms a step",
         ("3 graph breaks: Unsupported: a module that is wrapped by DDP",),
     )

@@ -13,6 +13,7 @@ from warmwatch.shared.record import RING, Slot
 from warmwatch.shared.states import ENDED
 from warmwatch_monitor.model import Beginning, Compilation, ProcessReading, RankView, Recompile
 from warmwatch_monitor.output.amounts import own_words
+from warmwatch_monitor.output.summary import Headline
 from warmwatch_monitor.status.document import reached, status
 from warmwatch_monitor.status.goals import is_reached
 from warmwatch_monitor.status.words.evidence import evidence
@@ -87,7 +88,7 @@ def between(quiet: float) -> RankView:
 
 
 def test_a_process_that_compiles_without_steps_gets_the_missing_call() -> None:
-    assert answer(b.snapshot(between(40))) == (
+    assert answer(b.snapshot(between(40))) == Headline(
         "gpt2: no steps seen; nothing has compiled for 40 s",
         ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
@@ -99,7 +100,7 @@ def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end
     reading = between(12).record
     ended = replace(reading.slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
     over = b.view(replace(reading.slot, compile=ended), alive=False)
-    assert answer(b.snapshot(over)) == (
+    assert answer(b.snapshot(over)) == Headline(
         f"gpt2: {b.head(over)}",
         ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
@@ -410,7 +411,7 @@ def test_a_detached_agent_is_not_called_a_finished_training() -> None:
 
 def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
     views = (STATES["warm"], b.in_every_state("vit")["compiling"], b.in_every_state("bert")["lost"])
-    assert answer(b.snapshot(*views)) == (
+    assert answer(b.snapshot(*views)) == Headline(
         "2 runs: vit compiling for 43 s (inductor); gpt2 warm",
         (
             "vit: compiling for 43 s (inductor)",
@@ -423,7 +424,7 @@ def test_several_runs_are_named_briefly_the_least_advanced_first() -> None:
 def test_a_single_living_run_has_all_details_and_the_ended_runs_are_listed() -> None:
     views = (STATES["warm"], *(b.in_every_state(name)["lost"] for name in "abcd"))
     alone = summary(b.snapshot(STATES["warm"]))
-    assert answer(b.snapshot(*views)) == (
+    assert answer(b.snapshot(*views)) == Headline(
         alone,
         ("earlier: a lost, b lost, c lost and 1 more",),
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from warmwatch.shared.record import identity as _identity
 from warmwatch.shared.record.counters import flatten, index, shape, unflatten
@@ -77,17 +76,17 @@ assert _BINS.size <= PAGE
 assert _COMPILE.size <= COMPILE_BLOCK.limit
 
 
-class _Layout(NamedTuple):
+class _Layout:
     """Offsets of the blocks in one release's slot, and the shape of its compile block.
 
     ``words`` is the length of the compile block; ``shape`` holds the number of words of each of
     its composite fields, in their order.
     """
 
-    compile: Block
-    identity: Block
-    words: int
-    shape: tuple[int, ...]
+    __slots__ = ("compile", "identity", "shape", "words")
+
+    def __init__(self, compile: Block, identity: Block, words: int, shape: tuple[int, ...]) -> None:
+        self.compile, self.identity, self.words, self.shape = compile, identity, words, shape
 
 
 # Version 4 did not write its layout. These values are final.
@@ -126,9 +125,8 @@ def histograms(buffer: Buffer) -> tuple[memoryview, memoryview]:
 
 
 def store_compile(buffer: Buffer, words: Sequence[int]) -> None:
-    """Seal the words of a CompileCounts into the slot. An array of them is packed already."""
-    packed = words.tobytes() if isinstance(words, array) else _COMPILE.pack(*words)
-    store(buffer, COMPILE_BLOCK, packed)
+    """Seal the words of a CompileCounts into the slot."""
+    store(buffer, COMPILE_BLOCK, _COMPILE.pack(*words))
 
 
 def store_identity(buffer: Buffer, identity: Identity) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from warmwatch.shared.values import hashed
 
@@ -39,11 +39,13 @@ class TornError(RecordError):
     """Both places of a block were being written: another read may find a complete one."""
 
 
-class Block(NamedTuple):
+class Block:
     """A sealed block of the slot: the begin of its first place, and the length of each place."""
 
-    offset: int
-    room: int
+    __slots__ = ("offset", "room")
+
+    def __init__(self, offset: int, room: int) -> None:
+        self.offset, self.room = offset, room
 
     @property
     def limit(self) -> int:

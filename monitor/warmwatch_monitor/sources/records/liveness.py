@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
@@ -54,8 +53,7 @@ def here() -> Origin:
 
 
 _PATIENCE_SECONDS = 1.0
-# an @ would make two runs look like one, and digits alone are another user's uid
-_USABLE = r"(?a:[A-Za-z_][\w.-]{0,63}\$?)"
+_LONGEST_LOGIN = 64
 
 
 class Owners:
@@ -122,7 +120,18 @@ def login(uid: int) -> str | None:
         alone = pwd.getpwnam(name).pw_uid == uid
     except (KeyError, OSError, ValueError):
         return None
-    return name if alone and re.fullmatch(_USABLE, name) else None
+    return name if alone and _is_usable(name) else None
+
+
+def _is_usable(login: str) -> bool:
+    """Whether it has only ASCII letters, digits, ``_``, ``.`` and ``-``, and may end in ``$``.
+
+    An @ would make two runs look like one, and digits alone are another user's uid.
+    """
+    name = login.removesuffix("$")
+    word = name.replace(".", "_").replace("-", "_")
+    begins_well = not name.startswith((".", "-"))
+    return word.isascii() and word.isidentifier() and begins_well and len(name) <= _LONGEST_LOGIN
 
 
 _EXITING = 0x4  # PF_EXITING in the flags of /proc/PID/stat

@@ -12,9 +12,9 @@ What reads a record is loaded with the first one (``followed_record``): some hos
 
 from __future__ import annotations
 
-import heapq
 import os
 import time
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
@@ -238,10 +238,10 @@ class RecordsSource:
         """
         own = os.geteuid()
         turns = [(0.0, uid != own, uid not in living, served.get(uid, 0), uid) for uid in order]
-        heapq.heapify(turns)
+        turns.sort()
         began, begun = meter.measure() if len(turns) > 1 else 0.0, False
         while turns:
-            spent, other, dead, last, uid = heapq.heappop(turns)
+            spent, other, dead, last, uid = turns.pop(0)
             one = next(order[uid], None)
             if one is None or (begun and meter.is_over(urgent=not spent and one.urgent)):
                 continue
@@ -249,7 +249,7 @@ class RecordsSource:
             served[uid], begun = self._polls, True
             now = meter.measure() if turns else began  # no other user waits
             spent, began = spent + max(1e-6, now - began), now
-            heapq.heappush(turns, (spent, other, dead, last, uid))
+            insort(turns, (spent, other, dead, last, uid))
 
     def _users_without_room(self) -> frozenset[int]:
         """The users whose left-out records may not come back, since the answer has no room for
