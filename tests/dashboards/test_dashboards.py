@@ -16,7 +16,7 @@ import pytest
 from support import dashboards, golden
 from support.dashboards import BOARDS
 from warmwatch.shared.record import PHASES
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.metrics import RANK_SERIES
 
 pytest.importorskip("grafana_foundation_sdk", reason="needs Python 3.11")

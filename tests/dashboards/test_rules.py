@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 
 pytestmark = pytest.mark.slow
 

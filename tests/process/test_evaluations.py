@@ -11,7 +11,7 @@ from support import slots
 from support.sources import poller
 from support.torch_versions import TORCH
 from support.trainings import result_of, run, training
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.pipeline import slot_figures
 
 START = """

@@ -25,7 +25,7 @@ from warmwatch.shared.record import (
     StepCounts,
     Warmup,
 )
-from warmwatch.shared.verdict import least_advanced
+from warmwatch.shared.states import least_advanced
 from warmwatch_monitor.model import (
     Compilation,
     Fallback,

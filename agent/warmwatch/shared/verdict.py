@@ -12,14 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from warmwatch.shared.record import ENDS, KINDS, PHASES, SETTLED_BY, CompileCounts, StepCounts
-
-# Re-exported for callers.
-from warmwatch.shared.states import CONDITIONS as CONDITIONS
-from warmwatch.shared.states import ENDED as ENDED
-from warmwatch.shared.states import WARM as WARM
-from warmwatch.shared.states import Conditions
-from warmwatch.shared.states import State as State
-from warmwatch.shared.states import least_advanced as least_advanced
+from warmwatch.shared.states import WARM, Conditions, State
 
 # Signals that a process raises itself, by abort() or a fault; schedulers and launchers do not send
 # them. SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS, by their numbers on Linux.
@@ -213,25 +206,23 @@ def moved_ns(facts: Facts) -> int:
 
 
 def saving_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """The begin of the save in progress; 0 if there is none.
-
-    The thread that saves marks the steps: if one was marked since, the end was lost.
-    """
-    since = compile.saving_since_ns
-    return since if since >= steps.last_step_ns else 0
+    """The begin of the save in progress; 0 if there is none."""
+    return _unless_stepped(compile.saving_since_ns, steps)
 
 
 def evaluating_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """The begin of the evaluation in progress; 0 if there is none, or if a step was marked
-    since."""
-    since = compile.evaluating_since_ns
-    return since if since >= steps.last_step_ns else 0
+    """The begin of the evaluation in progress; 0 if there is none."""
+    return _unless_stepped(compile.evaluating_since_ns, steps)
 
 
 def between_cells_since_ns(steps: StepCounts, compile: CompileCounts) -> int:
-    """Since when no cell of its notebook runs; 0 if one does, or a step was marked since."""
-    since = compile.between_cells_since_ns
-    return since if since >= steps.last_step_ns else 0
+    """Since when no cell of its notebook runs; 0 if one does."""
+    return _unless_stepped(compile.between_cells_since_ns, steps)
+
+
+def _unless_stepped(since_ns: int, steps: StepCounts) -> int:
+    """0 if a step was marked since. The thread that pauses marks the steps: the end was lost."""
+    return since_ns if since_ns >= steps.last_step_ns else 0
 
 
 def pause_ns(steps: StepCounts, compile: CompileCounts) -> int:
@@ -320,7 +311,7 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
         cudagraph_skipped=facts.compile.cudagraph_skips > 0,
         slower_than_before=_slower_than_before(facts),
         background=living and facts.compile.background_since_ns > 0,
-        uncompiled_calls=_uncompiled_calls(facts),
+        uncompiled_calls=0 < facts.compile.uncompiled_step > facts.steps.steps - THRASHING_WINDOW,
         silent=living and _silent(facts, now_ns),
         slower=living and facts.slower and not facts.compile.active_since_ns,
         memory_growing=living and facts.memory_growing,
@@ -345,12 +336,6 @@ def _thrashing(facts: Facts) -> bool:
         return False
     longest = max(later - earlier for earlier, later in pairwise(touched))
     return facts.steps.steps - touched[-1] <= max(facts.warm_steps, longest)
-
-
-def _uncompiled_calls(facts: Facts) -> bool:
-    """Whether a stance ran or refused calls recently."""
-    step = facts.compile.uncompiled_step
-    return 0 < step > facts.steps.steps - THRASHING_WINDOW
 
 
 def _long_compile(facts: Facts, now_ns: int) -> bool:

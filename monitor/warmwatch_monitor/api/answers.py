@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec import to_builtins
 
-from warmwatch.shared.verdict import ENDED
+from warmwatch.shared.states import ENDED
 from warmwatch_monitor import metrics as series
 from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body
 from warmwatch_monitor.api.waiters import Gone, Waiters, Wanted

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from warmwatch.shared.states import LIMITS
-from warmwatch.shared.verdict import CONDITIONS, Judgement, State, least_advanced
+from warmwatch.shared.states import CONDITIONS, LIMITS, State, least_advanced
+from warmwatch.shared.verdict import Judgement
 from warmwatch_monitor.fleet.figures import figures, flag
 from warmwatch_monitor.fleet.samples import RankSeries, add_to_device, add_to_rank, latest
 from warmwatch_monitor.model import (

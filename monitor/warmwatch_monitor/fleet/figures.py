@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from warmwatch.shared.states import ENDED, State
 from warmwatch.shared.values import MOST_RANKS
-from warmwatch.shared.verdict import ENDED, Judgement, State
+from warmwatch.shared.verdict import Judgement
 from warmwatch_monitor.fleet.samples import RankSeries, whole
 from warmwatch_monitor.model import (
     BACKENDS,

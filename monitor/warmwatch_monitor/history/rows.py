@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from warmwatch.shared.states import LIMITS
-from warmwatch.shared.verdict import CONDITIONS, WARM, State
+from warmwatch.shared.states import CONDITIONS, LIMITS, WARM, State
 from warmwatch_monitor.metrics.compile import COMPILE_SERIES
 from warmwatch_monitor.metrics.families import (
     Distribution,

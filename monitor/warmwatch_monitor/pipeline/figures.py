@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from warmwatch.shared import record, verdict
 from warmwatch.shared.record import ENDS, PHASES, Slot
 from warmwatch.shared.record.recent import gap_ns, marks_ns
-from warmwatch.shared.verdict import ENDED, Facts, Judgement
+from warmwatch.shared.states import ENDED
+from warmwatch.shared.verdict import Facts, Judgement
 from warmwatch_monitor.model import (
     Agent,
     Baseline,

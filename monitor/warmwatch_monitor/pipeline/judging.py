@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import LONG_COMPILE_NS, State
+from warmwatch.shared.states import State
+from warmwatch.shared.verdict import LONG_COMPILE_NS
 from warmwatch_monitor.errors import described
 from warmwatch_monitor.model import (
     GpuReading,

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from warmwatch.shared.verdict import WARM, evaluating_since_ns, saving_since_ns
+from warmwatch.shared.states import WARM
+from warmwatch.shared.verdict import evaluating_since_ns, saving_since_ns
 from warmwatch_monitor.model import (
     GpuReading,
     Host,

@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 
 from warmwatch.shared import verdict
 from warmwatch.shared.record import Identity
+from warmwatch.shared.states import least_advanced
 from warmwatch.shared.verdict import Facts
 from warmwatch_monitor.model import (
     GpuReading,
@@ -152,7 +153,7 @@ def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
         )
         for reading in readings
     ]
-    state = verdict.least_advanced(rank.judgement.state for rank in ranks)
+    state = least_advanced(rank.judgement.state for rank in ranks)
     return RunView(
         run=name, state=state, ranks=tuple(ranks), ended_together=ended_together(readings)
     )

@@ -21,7 +21,7 @@ from warmwatch.process.settings import Settings
 from warmwatch.recorder import own_record
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.shared import record
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch.steps import steps as _steps
 
 Trace = Callable[[FrameType, str, Any], Any]

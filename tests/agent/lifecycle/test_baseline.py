@@ -6,7 +6,7 @@ import pytest
 
 from support.ranks import SECOND, Rank
 from warmwatch.shared import record
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch.steps.baseline import Baseline
 
 

@@ -15,7 +15,7 @@ from warmwatch.lifecycle import process_state
 from warmwatch.process.settings import QUIET, settings_from
 from warmwatch.process.threads import QuietWatch
 from warmwatch.shared import verdict
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 
 QUIET_SECONDS = 30
 

@@ -17,7 +17,8 @@ from support.ranks import SECOND, K, Rank
 from warmwatch.process.ending import End
 from warmwatch.shared import record, states, verdict
 from warmwatch.shared.record import CompileCounts, StepCounts
-from warmwatch.shared.verdict import Facts, State
+from warmwatch.shared.states import State, least_advanced
+from warmwatch.shared.verdict import Facts
 
 
 @dataclass
@@ -388,12 +389,12 @@ def test_a_process_gone_without_an_end_is_lost() -> None:
 def test_a_run_has_the_state_of_its_least_advanced_living_rank(
     states: tuple[State, ...], run: State
 ) -> None:
-    assert verdict.least_advanced(states) is run
+    assert least_advanced(states) is run
 
 
 def test_a_run_without_ranks_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one rank"):
-        verdict.least_advanced(())
+        least_advanced(())
 
 
 def test_the_names_of_the_states_are_public() -> None:
@@ -415,7 +416,7 @@ def test_the_names_of_the_states_are_public() -> None:
 
 
 def test_every_state_is_in_the_order_of_advancement() -> None:
-    assert {verdict.least_advanced([state]) for state in State} == set(State)
+    assert {least_advanced([state]) for state in State} == set(State)
 
 
 def test_unknown_facts_of_a_rank_have_their_defaults() -> None:

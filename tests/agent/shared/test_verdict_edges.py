@@ -8,7 +8,8 @@ from support.facts import AT, MINUTE, compiled, facts
 from support.ranks import SECOND, K, Rank
 from warmwatch.shared import verdict
 from warmwatch.shared.record import ENDS, CompileCounts, StepCounts, Warmup
-from warmwatch.shared.verdict import State, judge
+from warmwatch.shared.states import State
+from warmwatch.shared.verdict import judge
 
 
 @pytest.mark.parametrize(

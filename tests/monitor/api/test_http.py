@@ -17,7 +17,7 @@ import pytest
 from support import builders as b
 from support.daemon import daemon_process
 from support.values import replace
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor import metrics
 from warmwatch_monitor.api import answers
 from warmwatch_monitor.api.cached import Body, SnapshotCache, json_body

@@ -14,7 +14,7 @@ from msgspec import inspect, to_builtins
 from support import builders as b
 from support.documents import status
 from support.golden import FOLDER
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import choose
 from warmwatch_monitor.client.daemon import decoded
 from warmwatch_monitor.model import Cost, FunctionCost

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.fleet.prometheus import _queries
 from warmwatch_monitor.metrics import render

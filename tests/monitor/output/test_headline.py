@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import builders as b
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.verdict import ENDED
+from warmwatch.shared.states import ENDED
 from warmwatch_monitor.model import Compilation, Fallback, RankView, Recompile, VaryingDim
 from warmwatch_monitor.output.summary import (
     LONGEST,

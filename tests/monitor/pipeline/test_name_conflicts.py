@@ -6,7 +6,7 @@ from support import builders as b
 from support import sources
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import RecordReading
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.runs import Known, group

@@ -13,8 +13,8 @@ from support.builders import NOW, SECOND
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import ENDS, CompileCounts, Slot, StepCounts
+from warmwatch.shared.states import State
 from warmwatch.shared.values import MOST_RANKS
-from warmwatch.shared.verdict import State
 from warmwatch_monitor.model import (
     GpuReading,
     LimitedBy,

@@ -11,7 +11,7 @@ from support import builders
 from support.builders import NOW
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Around, Judging

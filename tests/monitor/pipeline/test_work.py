@@ -10,7 +10,8 @@ from support import builders as b
 from support import sources
 from support.builders import NOW, SECOND
 from support.values import replace
-from warmwatch.shared.verdict import State, judge
+from warmwatch.shared.states import State
+from warmwatch.shared.verdict import judge
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline import judging
 from warmwatch_monitor.pipeline.assembly import Assembly

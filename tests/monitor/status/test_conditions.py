@@ -8,7 +8,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
-from warmwatch.shared.verdict import CONDITIONS
+from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Compilation, Fallback, GraphBreak, RankView
 from warmwatch_monitor.output.summary import Headline

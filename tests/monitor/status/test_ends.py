@@ -11,7 +11,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.record import Slot
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import ended_together

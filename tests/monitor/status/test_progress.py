@@ -8,7 +8,7 @@ from support import builders as b
 from support.builders import NOW
 from support.documents import status
 from support.values import replace
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import ProcessReading, RankView
 from warmwatch_monitor.pipeline.runs import view as view_of
 from warmwatch_monitor.status.words.sentence import summary

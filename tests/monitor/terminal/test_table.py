@@ -16,7 +16,7 @@ from support import builders as b
 from support.documents import status
 from support.records import compiling, environment, held, warm, write_record
 from support.values import replace
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.client.choice import only
 from warmwatch_monitor.model import Compilation, FunctionCost, GraphBreak, RankView
 from warmwatch_monitor.output.states import STYLES, overview

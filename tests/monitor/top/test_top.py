@@ -23,7 +23,7 @@ from support.records import compiling, held, write_record
 from support.screens import Screen, screen
 from support.terminal import terminal
 from support.values import replace
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.errors import NoDaemonError
 from warmwatch_monitor.model import PHASES, Cost, FunctionCost, RankView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
-from warmwatch.shared.verdict import State
+from warmwatch.shared.states import State
 from warmwatch_monitor.model import Figures, LongStep, Place, RankView
 from warmwatch_monitor.output.amounts import IN_PROGRESS, limited, size
 from warmwatch_monitor.status.words import gpus, requested

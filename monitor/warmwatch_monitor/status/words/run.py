@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from warmwatch.shared.phrases import counted, duration
-from warmwatch.shared.verdict import ENDED, WARM, State
+from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.model import (
     CATEGORIES,
     RankView,

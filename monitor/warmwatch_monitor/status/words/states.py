@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from warmwatch.shared.phrases import called_from, counted, duration, place, step_length
 from warmwatch.shared.reasons import plain
-from warmwatch.shared.verdict import WARM, State
+from warmwatch.shared.states import WARM, State
 from warmwatch_monitor.model import (
     FEWEST_STEPS,
     Compilation,
