@@ -226,6 +226,21 @@ def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
     assert json.loads(as_json(made))["schema_version"] == 1
 
 
+def test_each_figure_of_a_run_has_a_row() -> None:
+    made = compare((a.finished(), a.eager(run="without")))
+    of_gpu = {"joules": 900.0, "gpu_seconds": 30.0, "money": 0.5, "peak_memory_bytes": 9 * 10**9}
+    first = {"first_step_memory_bytes": 8 * 10**9, "compiled_memory_bytes": 10**9}
+    sides = tuple(replace(one, **of_gpu, **first, joules_per_step=17.0) for one in made.sides)
+    (shown,) = [one.table for one in page(replace(made, sides=sides)).sections if one.table]
+    assert shown is not None
+    assert [name for name, *_ in shown.rows] == [
+        *("torch.compile", "state", "first step", "its peak memory", "memory when it had compiled"),
+        *("warm-up", "compile cost", "its GPU-seconds", "its energy", "its money", "steady step"),
+        *("99 % within", "clean steps", "speed", "tokens/s", "peak memory", "energy a step"),
+        *("graphs", "recompiles", "graph breaks"),
+    ]
+
+
 def test_a_run_without_ranks_is_compared_without_figures() -> None:
     gone = RunSummary(id="x", run="gone", began=b.EPOCH, seen=b.EPOCH, state="lost")
     shown = lines(page(compare((gone, a.finished()))), width=80, colour=False)

@@ -18,7 +18,14 @@ from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Wrapping
 from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
-from warmwatch_monitor.modes.command import _run, _Wanted, leave_broken, script_name
+from warmwatch_monitor.modes.command import (
+    _eager_again,
+    _run,
+    _Wanted,
+    leave_broken,
+    script_name,
+)
+from warmwatch_monitor.modes.drift import Drift
 from warmwatch_monitor.modes.enough import apart, enough, expected, left
 from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, environment_of
 from warmwatch_monitor.modes.table import (
@@ -94,6 +101,44 @@ def test_a_narrow_table_has_a_column_for_each_mode() -> None:
         shown = lines(page(made(*usual())), width=w, colour=False)
         assert set(CELLS.findall(shown)) == set(CELLS.findall(wide))
     assert CELLS.findall(wide)
+
+
+def test_each_measured_value_of_a_mode_has_a_column() -> None:
+    of = made(*usual())
+    *others, last = of.rows
+    drift = Drift(relative=0.25, step=2, rank=0, loss=1.0, eager_loss=2.0, last_step=3, passes=3)
+    full = replace(
+        last,
+        gpus=0,  # with a GPU, its memory is the one that counts
+        peak_memory_bytes=9_000_000_000,
+        peak_resident_bytes=3_000_000_000,
+        joules_per_step=17.0,
+        evaluation_seconds=1.5,
+        evaluation_batch_seconds=0.0125,
+        drift=drift,
+    )
+    (shown,) = [
+        one.table
+        for one in page(replace(of, rows=(*others, full))).sections
+        if one.title == "Modes"
+    ]
+    assert shown is not None
+    assert dict(zip([one.name for one in shown.columns], shown.rows[-1], strict=True)) == {
+        "mode": "reduce-overhead",
+        "first step": "17.7 s",
+        "its peak memory": "8 GB",
+        "steady step": "35.3 ± 0.071 ms",
+        "speed-up": "1.49",
+        "compile cost": "17.4 s",
+        "peak memory": "9 GB",
+        "peak RSS": "3 GB",
+        "energy a step": "17 J",
+        "evaluation": "1.5 s",
+        "its batch": "12.5 ms",
+        "graphs": "1",
+        "loss drift": "0.25",
+        "break-even step": "1,000",
+    }
 
 
 def notes(of: Modes) -> dict[str, str]:
@@ -624,6 +669,27 @@ def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> No
     assert _graphs(replace(cut_off, graphs=2)) == "2"
     assert _graphs(replace(cut_off, first_step_seconds=1.0)) == "0"
     assert _graphs(replace(cut_off, compiled=False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("second", "runs"), [(0.0501, ["again"]), (0.060, ["again", "a third time"])]
+)
+def test_eager_runs_a_third_time_if_its_first_two_runs_differ(
+    monkeypatch: pytest.MonkeyPatch, second: float, runs: list[str]
+) -> None:
+    found: list[str] = []
+
+    def attempt(_command: object, mode: str, _caches: object, **options: Any) -> Tried:
+        found.append(options["again"])
+        return tried(mode, run_summary(mode, 0.0, second))
+
+    monkeypatch.setattr(one_mode, "attempt", attempt)
+    wanted = _Wanted(
+        ("true",), ("eager", "default"), "fit", None, True, None, None, 60.0, None, None
+    )
+    first = tried("eager", run_summary("eager", 0.0, 0.050))
+    repeated = _eager_again(wanted, None, Stops(), [first, *usual()[1:]])
+    assert (found, len(repeated)) == (runs, len(runs))
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,26 @@ def test_gaps_do_not_claim_that_no_batch_is_awaited(waiting: float | None, words
     """A loader of another library, or one that starts its workers, may hold the loop up."""
     found = limited_by(replace(TINY, waiting=waiting))
     assert found is not None
-    assert found.evidence[0] == words
+    assert found.evidence == (words, "the process uses 1.0 cores")
+
+
+def test_a_wait_for_batches_is_shown_with_the_time_in_which_kernels_run() -> None:
+    found = limited_by(replace(TINY, waiting=0.65))
+    assert found is not None
+    words = ("65 % of the time waits for batches", "kernels run 30 % of the time")
+    assert found.evidence == words
+
+
+def test_a_lack_of_cpus_is_shown_with_the_gaps_of_a_gpu() -> None:
+    found = limited_by(replace(TINY, cpu=0.4, cpus=8, queued=0.6, crowded=4.25))
+    assert found is not None
+    assert found.verdict == "shared"
+    assert found.evidence == (
+        "no kernel runs 70 % of the time",
+        "the process uses 0.4 of 8 CPUs",
+        "its main thread waits for a CPU 60 % of the time",
+        "4.2 runnable threads for each CPU",
+    )
 
 
 def test_a_lack_of_cpus_is_shown_without_a_gpu() -> None:

@@ -224,6 +224,15 @@ def test_a_reason_of_many_ranks_is_reported_once_and_the_list_is_short() -> None
     assert not [line for line in output[advice:] if line.startswith("recompiled")], "once"
 
 
+def test_a_reason_of_several_ranks_has_the_times_of_the_rank_with_most() -> None:
+    answer = status(b.snapshot(*map(again, ranks(3))))
+    for rank, times in zip(answer["runs"][0]["ranks"], (1, 3, 2), strict=True):
+        last = {**rank["compile"]["last"][0], "total_seconds": 2.0}
+        rank["compile"].update(last=[last] * times, recompiles=times)
+    (shown,) = [words for words, _ in reasons(answer["runs"]) if words.startswith("recompiled")]
+    assert shown.startswith("recompiled 3 times in 6.0 s (")
+
+
 def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counted() -> None:
     answer = status(b.snapshot(again(b.in_every_state()["warm"])))
     compile = answer["runs"][0]["ranks"][0]["compile"]
