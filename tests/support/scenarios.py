@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support import requested_polls, slots, truth
+from support import gxx, requested_polls, slots, truth
 from support.filesystems import MEMORY
 from support.poller import Poller, Sample
 from support.torch_versions import VERSION
@@ -154,7 +154,7 @@ def _watched(scenario: Scenario, folder: Path) -> Watched:
 def _looked_at(scenario: Scenario, folder: Path, records: Path) -> Watched:
     trace = folder / "trace"
     env = {"TORCH_TRACE": str(trace)} if scenario.traced else {}
-    env |= {"CXX": "g++"} if scenario.cold else {}
+    env |= {gxx.COLD: "1"} if scenario.cold else {}
     with Poller(records, folder) as poller:
         env[requested_polls.PIPES] = str(folder)
         account, output = trained(scenario, folder, "with", SCENARIO_AGENT="1", **env)
@@ -175,8 +175,8 @@ def trained(scenario: Scenario, folder: Path, how: str, **env: str) -> tuple[dic
     more = {"SCENARIO_ACCOUNT": str(account), **scenario.env, **env}
     variables = environment(folder / "records", **more)
     foreign = scenario.path.parent != FOLDER  # those of tests/gpu, which start CUDA
-    how = {"fresh": foreign, "plain": scenario.cold}  # both runs the same: each import may warn
-    process = started(scenario.path, folder, variables, errors, **how)
+    options = {"fresh": foreign, "plain": scenario.cold}  # both runs the same: imports may warn
+    process = started(scenario.path, folder, variables, errors, **options)
     training = Training(process, errors)
     try:
         training.reach("done")
