@@ -16,6 +16,8 @@ from statistics import stdev
 import pytest
 
 from support import slots
+from support.daemon import completed
+from support.records import environment as records_environment
 from support.records import wait_until
 from support.trainings import PRELUDE, environment, result_of
 from warmwatch_monitor.modes.drift import read_losses
@@ -165,10 +167,12 @@ def relative(losses: list[float], eager: list[float], passes: int) -> float:
 
 
 def command(
-    records: Path, body: str, *options: str, **env: str
+    records: Path, body: str, *options: str, trains: bool = True, **env: str
 ) -> tuple[list[str], dict[str, str]]:
+    """``trains``: after the prelude, which imports PyTorch."""
     script = records.parent / "fit.py"
-    script.write_text(PRELUDE.replace("from support.gate import gate, result\n", "") + body)
+    prelude = PRELUDE.replace("from support.gate import gate, result\n", "")
+    script.write_text(prelude * trains + body)
     variables = environment(records, WARMWATCH_STATE=str(records.parent / "state"), **env)
     return [*MODES, *options, "--", sys.executable, str(script)], variables
 
@@ -185,8 +189,8 @@ for _ in range(30): warmwatch.step()
 
 
 def test_a_script_that_is_exiting_is_not_killed(records: Path) -> None:
-    line, env = command(records, "", "--mode", "eager", "--steps", "30", "--json")
-    Path(line[-1]).write_text(SLOW_EXIT)
+    options = ("--mode", "eager", "--steps", "30", "--json")
+    line, env = command(records, SLOW_EXIT, *options, trains=False)
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     (row,) = json.loads(done.stdout)["rows"]
     seen = (row["outcome"], row["ended_by"], row["state"], row["code"])
@@ -206,7 +210,7 @@ def test_ctrl_c_ends_modes_and_shows_the_results_so_far(records: Path, tmp_path:
         "600",
     )
     body = "print('up', flush=True)\nimport time\nwhile True: time.sleep(0.05)"
-    line, env = command(records, body, *options)
+    line, env = command(records, body, *options, trains=False)
     with subprocess.Popen(
         line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as beside:
@@ -221,7 +225,7 @@ def test_ctrl_c_ends_modes_and_shows_the_results_so_far(records: Path, tmp_path:
 
 def test_a_budget_ends_the_run_in_progress_and_leaves_out_the_rest(records: Path) -> None:
     options = ("--mode", "eager", "--mode", "default", "--budget", "2s", "--json")
-    line, env = command(records, "import time\ntime.sleep(600)", *options)
+    line, env = command(records, "import time\ntime.sleep(600)", *options, trains=False)
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr  # nothing was measured
     table = json.loads(done.stdout)
@@ -230,11 +234,16 @@ def test_a_budget_ends_the_run_in_progress_and_leaves_out_the_rest(records: Path
     assert "default is skipped" in done.stderr
 
 
+def tried(
+    records: Path, *options: str, command: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
+    """``modes`` with a command that trains nothing."""
+    env = records_environment(WARMWATCH_DIR=str(records))
+    return completed("modes", *options, "--", *command, env=env, cwd=records.parent)
+
+
 def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
-    env = environment(records)
-    done = subprocess.run(
-        [*MODES, "--", "nothing-of-that-name"], env=env, capture_output=True, text=True, check=False
-    )
+    done = tried(records, command=("nothing-of-that-name",))
     assert (done.returncode, "nothing-of-that-name: not found" in done.stderr) == (127, True)
     assert "mode 2" not in done.stderr
 
@@ -242,13 +251,7 @@ def test_a_missing_command_is_reported_and_tried_once(records: Path) -> None:
 def test_a_command_that_trains_nothing_has_one_duration(records: Path, tmp_path: Path) -> None:
     """The time until its end, not also a longer one that includes reading its records."""
     options = ("--mode", "default", "--output", str(tmp_path / "out"))
-    done = subprocess.run(
-        [*MODES, *options, "--", "true"],
-        env=environment(records),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tried(records, *options, command=("true",))
     (ended,) = re.findall(r"^warmwatch: default: (.+) \(.+ in all\)$", done.stderr, re.MULTILINE)
     assert (done.returncode, ended) == (1, "no step and no compilation was seen")
 
@@ -256,13 +259,7 @@ def test_a_command_that_trains_nothing_has_one_duration(records: Path, tmp_path:
 def test_a_script_that_fails_before_a_step_is_tried_once(records: Path) -> None:
     script = records.parent / "fit.py"
     script.write_text("import sys\nprint('no data here')\nsys.exit(7)\n")
-    done = subprocess.run(
-        [*MODES, "--json", "--", sys.executable, str(script)],
-        env=environment(records),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tried(records, "--json", command=(sys.executable, str(script)))
     assert (done.returncode, done.stdout) == (1, "")
     assert "fit.py failed in eager before a step (exit code 7):\n  no data here\n" in done.stderr
     assert "mode 2" not in done.stderr
@@ -281,13 +278,7 @@ def test_invalid_arguments_are_refused_before_anything_runs(
     records: Path, options: tuple[str, ...], words: str
 ) -> None:
     began = time.monotonic()
-    done = subprocess.run(
-        [*MODES, *options, "--", "sleep", "600"],
-        env={**os.environ, "WARMWATCH_DIR": str(records)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = tried(records, *options, command=("sleep", "600"))
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(words)
     assert time.monotonic() - began < 600

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import builders as b
 from support import otlp
-from support.daemon import daemon_process
+from support.daemon import completed, daemon_process
 from support.prometheus import free_port
 from support.records import (
     at_rest,
@@ -247,15 +247,8 @@ def without_opentelemetry(tmp_path: Path) -> dict[str, str]:
 
 def refused(*arguments: str, **variables: str) -> str:
     """The error line of a daemon that exits immediately with code 2."""
-    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--address", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=environment(**variables),
-    )
+    options = ("--address", "127.0.0.1:0", *arguments)
+    done = completed("serve", *options, env=environment(**variables))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     return line

@@ -67,7 +67,7 @@ DAEMON = (
     *("warmwatch_monitor.terminal.status", "warmwatch_monitor.wait.command"),
 )
 # Variables that are read after the fork: by the agent, the monitor, the scenarios and pytest.
-OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_", "TZ")
+OWN_OF_DAEMON = ("WARMWATCH_", "PYTEST_", "XDG_", "TZ", "OTEL_", "NO_PROXY", "no_proxy")
 # Variables that are read even where Inductor is imported already.
 OWN_OF_COMPILER = (
     *(*OWN_OF_DAEMON, "SCENARIO_", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
