@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -39,8 +40,9 @@ def pytest_unconfigure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark trainings: all of ``tests/process``, and every test that uses ``records``."""
+    below = f"{PROCESS}{os.sep}"
     for item in items:
-        if PROCESS in item.path.parents or "records" in getattr(item, "fixturenames", ()):
+        if str(item.path).startswith(below) or "records" in getattr(item, "fixturenames", ()):
             item.add_marker("training")
 
 

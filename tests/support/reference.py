@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -297,18 +297,20 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def pages() -> Iterator[tuple[Path, str]]:
-    """Each page and its text."""
-    for name in ("settings.md", "states.md", "commands.md"):
-        yield FOLDER / name, with_tables(FOLDER / name)
-    yield FOLDER / "command-options.md", command_options()
-    yield FOLDER / "metrics.md", metrics()
-    yield FOLDER / "functions.md", functions()
-    yield FOLDER / "json-output.md", json_output()
-    yield FOLDER / "status-and-events.md", documents()
+PAGES: dict[Path, Callable[[], str]] = {
+    **{
+        FOLDER / name: partial(with_tables, FOLDER / name)
+        for name in ("settings.md", "states.md", "commands.md")
+    },
+    FOLDER / "command-options.md": command_options,
+    FOLDER / "metrics.md": metrics,
+    FOLDER / "functions.md": functions,
+    FOLDER / "json-output.md": json_output,
+    FOLDER / "status-and-events.md": documents,
+}
 
 
 if __name__ == "__main__":
-    for path, text in pages():
-        path.write_text(text)
+    for path, text in PAGES.items():
+        path.write_text(text())
         sys.stdout.write(f"{path.name}\n")

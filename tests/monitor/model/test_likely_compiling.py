@@ -1,4 +1,4 @@
-"""What is reported for a training without an agent: only what outside signs show."""
+"""Whether a training without the agent compiles, as far as its measured signs show it."""
 
 from __future__ import annotations
 
