@@ -10,7 +10,8 @@ from msgspec import Struct
 from warmwatch_monitor.check import wording
 from warmwatch_monitor.check.comparison import Compared, Comparison, Kind
 from warmwatch_monitor.check.wording import remark
-from warmwatch_monitor.output.document import literal
+from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.output.document import markdown as markdown_of
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -123,41 +124,38 @@ def _numbers(held: tuple[Compared, ...]) -> Iterator[str]:
 
 
 def markdown(result: Result) -> str:
-    """A heading, a table of all numbers, and what grew with its reasons."""
-    return "\n".join(_markdown_lines(result)) + "\n"
+    """The verdict, a table of all numbers, and what grew with its reasons."""
+    numbers = [
+        (
+            f"{'❌' if one.grew else '✅'} {wording.title(one.measure)}",
+            wording.whose(one),
+            wording.amount(one.measure, one.was),
+            wording.amount(one.measure, one.now),
+        )
+        for one in result.held
+    ]
+    notes = Section("Notes", items=tuple(map(Item, result.notes)))
+    return markdown_of(
+        Document(
+            title="warmwatch check",
+            state="",
+            answer=verdict(result),
+            warnings=tuple(result.problems),
+            sections=(
+                *([Section("Numbers", table(_COLUMNS, numbers))] if numbers else []),
+                *map(_growth, result.grew),
+                *([notes] if result.notes else []),
+            ),
+        )
+    )
 
 
-def _markdown_lines(result: Result) -> Iterator[str]:
-    yield f"### warmwatch check {literal(verdict(result))}"
-    yield ""
-    yield from (f"- **{literal(words)}**" for words in result.problems)
-    if result.held:
-        yield ""
-        yield "| | run | baseline | now |"
-        yield "|---|---|---:|---:|"
-    for one in result.held:
-        grew, now = ("❌", f"**{_now(one)}**") if one.grew else ("✅", _now(one))
-        named = f"{literal(wording.title(one.measure))} | {literal(wording.whose(one))}"
-        yield f"| {grew} {named} | {wording.amount(one.measure, one.was)} | {now} |"
-    yield from _reasons(result)
-    if result.notes:
-        yield ""
-    yield from (f"- {literal(words)}" for words in result.notes)
+def _growth(held: Compared) -> Section:
+    causes = (Item(words, (remedy,) if remedy else ()) for words, remedy in wording.causes(held))
+    return Section(f"{wording.headline(held)} ({wording.whose(held)})", items=tuple(causes))
 
 
-def _reasons(result: Result) -> Iterator[str]:
-    for held in result.grew:
-        yield ""
-        yield f"**{literal(wording.headline(held))}** ({literal(wording.whose(held))})"
-        yield ""
-        for words, remedy in wording.causes(held):
-            yield f"- {literal(words)}" + (f"<br>{literal(remedy)}" if remedy else "")
-
-
-def _now(held: Compared) -> str:
-    return wording.amount(held.measure, held.now)
-
-
+_COLUMNS = ("", "run", "baseline>", "now>")
 _SUITE = "warmwatch check"
 
 
