@@ -18,7 +18,7 @@ from warmwatch_monitor.compare.comparability import Incomparable, incomparable, 
 from warmwatch_monitor.compare.noise import Noise, Repeats
 from warmwatch_monitor.compare.noise import noise as noise_of
 from warmwatch_monitor.model import HALF_A_BIN
-from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
+from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.parts import Report, Steady
@@ -307,11 +307,11 @@ def mode_of(made: Report) -> str | None:
     if not made.compile_seconds and not made.graphs_before:
         ahead = ", ".join(made.precompiled)
         return (ahead or EAGER) if made.steps else None
-    return "; ".join(dict.fromkeys(_called(one) for one in made.what.wrappings)) or "compiled"
-
-
-def _called(one: Wrapping) -> str:
-    return one.mode if one.backend == "inductor" else f"{one.mode} ({one.backend})"
+    ways = (
+        one.mode if one.backend == "inductor" else f"{one.mode} ({one.backend})"
+        for one in made.what.wrappings
+    )
+    return "; ".join(dict.fromkeys(ways)) or "compiled"
 
 
 def _compiled_memory(rank: dict[str, Any]) -> int | None:

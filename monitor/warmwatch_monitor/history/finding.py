@@ -30,8 +30,9 @@ def find(store: Store, run: str) -> RunSummary:
 
 
 def _id(store: Store, run: str) -> str:
+    exact = store.listed(Wanted(id=run, limit=2))
     for known in (
-        _exact(store, run),
+        next((one for one in exact if one.id == run), None),
         _named(store, run, 0),
         *([_before(store, run)] if "~" in run else []),
     ):
@@ -45,10 +46,6 @@ def _id(store: Store, run: str) -> str:
         ids = ", ".join(f"{one.id} ({one.run})" for one in matches)
         raise NotInHistoryError(f"{run!r} is the prefix of several ids: {ids}; give a longer one")
     raise NotInHistoryError(_nearest(store, run))
-
-
-def _exact(store: Store, run: str) -> Listed | None:
-    return next((one for one in store.listed(Wanted(id=run, limit=2)) if one.id == run), None)
 
 
 def _named(store: Store, name: str, skip: int) -> Listed | None:

@@ -125,7 +125,7 @@ class Keeper:
         began, done = time.thread_time(), list[RunView]()
 
         def summaries(snapshot: Snapshot) -> Iterator[RunSummary]:
-            turns = self._turns.of(sorted(due, key=self._written_at), _owner)
+            turns = self._turns.of(sorted(due, key=self._written_at), lambda run: run.who.owner_uid)
             while not done or time.thread_time() - began <= within:
                 if (run := next(turns, None)) is None:
                     return
@@ -174,10 +174,6 @@ class Keeper:
 
     def _now(self) -> float:
         return self._clock.monotonic_ns() / 1e9
-
-
-def _owner(run: RunView) -> int | None:
-    return run.who.owner_uid
 
 
 def _end(run: RunView) -> Hashable:

@@ -47,7 +47,10 @@ class Trace:
         if before is not None:
             self._seconds = max(1.0, before.seconds)
             for at, epoch in enumerate(before.epochs):
-                values = {name: _at(before.columns.get(name, ()), at) for name in names}
+                columns = ((name, before.columns.get(name, ())) for name in names)
+                values = {
+                    name: column[at] if at < len(column) else None for name, column in columns
+                }
                 self._append(epoch, values, self._seconds)
 
     @property
@@ -159,10 +162,6 @@ def _both(name: str, one: Value, weight: float, other: Value, more: float) -> Va
     assert isinstance(one, float | int)
     assert isinstance(other, float | int)
     return (one * weight + other * more) / (weight + more)
-
-
-def _at(column: Sequence[Value], at: int) -> Value:
-    return column[at] if at < len(column) else None
 
 
 def _rounded(value: Value) -> Value:

@@ -179,7 +179,7 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
             continue
         about = f"{counted(sum(one.count for one in those), 'recompile')} ({category})"
         about += f" of {named}" if named else ""
-        yield Remedy(about=about, what=_sentence(advice), saves=seconds or None)
+        yield Remedy(about=about, what=f"{advice.removesuffix('.')}.", saves=seconds or None)
 
 
 def _advice(one: Recompiled) -> str | None:
@@ -195,10 +195,6 @@ def remedy_of(one: Recompiled, do: Sequence[Remedy]) -> int:
         if advice and remedy.what.startswith(advice) and remedy.about.endswith(about):
             return number
     return 0
-
-
-def _sentence(words: str) -> str:
-    return words if words.endswith(".") else f"{words}."
 
 
 def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) -> Iterator[Remedy]:

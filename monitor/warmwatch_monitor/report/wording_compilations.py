@@ -213,7 +213,9 @@ def since_last_time(report: Report) -> Section | None:
     known = report.changed
     if known is None:
         return None
-    head = ": ".join(filter(None, [_lengths(known), "; ".join(_causes(known))]))
+    now, before = took(known.warmup_seconds), took(known.before_seconds)
+    lengths = f"warm-up took {now}, last time {before}"
+    head = ": ".join(filter(None, [lengths, "; ".join(_causes(known))]))
     what = () if known.facts or list(_notable(known)) else ("No recorded property changed.",)
     remark = (
         f"Compared with {known.run} ({known.id}), the last comparable run in the history. "
@@ -227,10 +229,6 @@ def _title(known: Changed) -> str:
     if abs(now - before) < max(_LEAST, _SAME * before):
         return "Since last time"
     return "Slower than last time" if now > before else "Faster than last time"
-
-
-def _lengths(known: Changed) -> str:
-    return f"warm-up took {took(known.warmup_seconds)}, last time {took(known.before_seconds)}"
 
 
 def _causes(known: Changed) -> Iterator[str]:

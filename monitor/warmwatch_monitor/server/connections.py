@@ -19,7 +19,7 @@ MOST = 10_000
 _RESERVE = 128  # descriptors for records, NVML and the rest
 _LOG_SECONDS = 60.0
 
-Close = Callable[[], None]
+Close = Callable[[], object]
 
 
 def most_connections(descriptors: int) -> int:

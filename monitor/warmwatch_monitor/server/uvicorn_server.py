@@ -209,7 +209,7 @@ class Server(uvicorn.Server):
             oldest.cancel()
         peer.setblocking(False)
         task = asyncio.get_running_loop().create_task(self._begin(peer, number))
-        self._all.becomes(number, partial(_cancel, task))
+        self._all.becomes(number, task.cancel)
         self._beginning[task] = None
         task.add_done_callback(partial(self._begun, peer, number))
 
@@ -258,10 +258,6 @@ def _give_memory_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
 
 
 def _turn_away(peer: socket.socket, *, in_the_clear: bool) -> None:

@@ -31,7 +31,7 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
     if not known:
         yield f"{run['run']}: {_none_of(run)}"
         return
-    rank = max(known, key=_spent)
+    rank = max(known, key=lambda one: sum(each["seconds"] for each in one["compile"]["functions"]))
     yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
     rows = [_HEAD, *(_row(one) for one in rank["compile"]["functions"])]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
@@ -62,10 +62,6 @@ def _none_of(run: Answer) -> str:
     if any(rank["compile"].get("functions") is None for rank in run["ranks"]):
         return "what each function cost is not known here"
     return "no compilation of a function has ended"
-
-
-def _spent(rank: Answer) -> float:
-    return float(sum(one["seconds"] for one in rank["compile"]["functions"]))
 
 
 def _row(one: Answer) -> tuple[str, ...]:

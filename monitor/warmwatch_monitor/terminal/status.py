@@ -260,17 +260,15 @@ def _split(answer: Answer, *, ended: bool) -> tuple[Answer, list[Answer]]:
 
 def _left_out(runs: list[Answer], now: float) -> str:
     """``ended: short failed 3 min ago``, the last one first."""
-
-    def when(run: Answer) -> float:
-        return max((rank["since"] for rank in run["ranks"] if rank["since"]), default=0.0)
-
-    last = sorted(runs, key=when, reverse=True)
-    parts = [f"{run['run']} {run['state']}{_ago(when(run), now)}" for run in last]
+    times = [
+        (max((rank["since"] for rank in run["ranks"] if rank["since"]), default=0.0), run)
+        for run in runs
+    ]
+    parts = [
+        f"{run['run']} {run['state']}" + (f" {duration(max(0.0, now - at))} ago" if at else "")
+        for at, run in sorted(times, key=lambda one: -one[0])
+    ]
     return f"ended: {few(parts, _NAMED)} (--all shows more)"
-
-
-def _ago(epoch: float, now: float) -> str:
-    return f" {duration(max(0.0, now - epoch))} ago" if epoch else ""
 
 
 def picture(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from rich.text import Text
@@ -101,7 +101,7 @@ def _folded(series: Series, window: Window, columns: int) -> list[float | None]:
     for at, value in series.points:
         if 0 <= (place := window.column(at, columns)) < columns:
             found[place].append(value)
-    fold = max if series.peaks else _mean
+    fold = max if series.peaks else fmean
     values = [fold(values) if values else None for values in found]
     for first, last, value in _between(series.points, window, columns):
         values[first:last] = [value if one is None else one for one in values[first:last]]
@@ -121,10 +121,6 @@ def _between(
         if after[0] - before[0] <= _USUAL_TIMES * usual:
             first, last = window.column(before[0], columns), window.column(after[0], columns)
             yield max(0, first), max(0, min(last, columns)), before[1]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _shaded(spans: Sequence[Span], window: Window, columns: int) -> list[bool]:

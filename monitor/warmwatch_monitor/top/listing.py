@@ -34,10 +34,6 @@ def _since(group: Group) -> float:
     return min(known, default=float("inf"))
 
 
-def _step(group: Group) -> float:
-    return -max(a_step(rank) or 0.0 for rank in group[1])
-
-
 def _most(of: Callable[[Mapping[str, Any]], float | None]) -> Callable[[Group], float]:
     return lambda group: -max(of(rank) or 0.0 for rank in group[1])
 
@@ -47,7 +43,7 @@ ORDERS: Mapping[str, Callable[[Group], Any]] = {
     "state": lambda group: place(group[1][0]["state"]),
     "run": lambda group: group[0]["run"],
     "longest": _since,
-    "slowest": _step,
+    "slowest": _most(a_step),
     "compiled": _most(lambda rank: rank["compile"]["seconds"]),
     "recompiles": _most(lambda rank: rank["compile"]["recompiles"]),
     "steps": lambda group: min(rank["steps"] for rank in group[1]),

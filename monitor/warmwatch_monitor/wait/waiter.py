@@ -144,9 +144,6 @@ class Wait:
         outcome = Outcome.UNREAD if standing.unread else Outcome.NO_RUN
         return standing._replace(outcome=outcome, words=late)
 
-    def _waited(self) -> float:
-        return time.monotonic() - (self._first_poll or 0.0)
-
     def _missed(self) -> float:
         """For how many seconds no requested run has been there."""
         return 0.0 if self._missing_since is None else time.monotonic() - self._missing_since
@@ -176,11 +173,12 @@ class Wait:
         self._foreign = {run["run"] for run in answer["runs"]} - self._own
         runs = [run for run in requested if self._is_about(run)]
         if not runs:
+            waited = time.monotonic() - (self._first_poll or 0.0)
             words = self._nothing(requested, answer["runs"])
             why = why_incomplete(answer, self._uid)
             if why:
                 words = f"{plain(why)}{_WAITING} {self._run or 'a run'}"
-            elif self._broke_off(requested) and self._waited() >= self._new_start:
+            elif self._broke_off(requested) and waited >= self._new_start:
                 words = words.partition(_BEFORE)[0]
                 words = f"{words}; not started again within {duration(self._new_start)}"
                 return Standing(
