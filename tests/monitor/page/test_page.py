@@ -829,12 +829,14 @@ def test_each_start_of_a_run_has_its_own_bar(browser: Browser, tmp_path: Path) -
 
 
 MARKED = """async () => {
-  const { drawLanes } = await import("/page/lanes.js");
+  const { drawLanes, laneHeight, middle } = await import("/page/lanes.js");
+  const bars = [];
   const draw = (height) => {
     const letters = [], tips = [];
     const ctx = new Proxy({}, { get: (of, name) => of[name] ?? (name === "fillText"
       ? (words, x, y) => letters.push([words, y - parseInt(of.font) / 2]) : name === "lineTo"
-      ? (x, y) => tips.push(y) : () => {}) });
+      ? (x, y) => tips.push(y) : name === "fillRect"
+      ? (x, y, wide, high) => bars.push((y + high / 2) / height) : () => {}) });
     const plot = { ctx, bbox: { left: 0, top: 0, width: 1000, height },
       scales: { x: { min: 0, max: 1000 } }, valToPos: (at) => at };
     const rank = { rank: 0, states: [[0, "warm"]], steps: [1], phases: [],
@@ -842,7 +844,8 @@ MARKED = """async () => {
     drawLanes(plot, [rank], [100], (name) => name, null, () => []);
     return [letters, Math.max(...tips)];
   };
-  return [draw(40 * devicePixelRatio), draw(20 * devicePixelRatio)];
+  const high = laneHeight(1) * devicePixelRatio;
+  return [draw(high), draw(high / 2), bars[0], middle(1)];
 }"""
 
 
@@ -850,11 +853,12 @@ def test_a_recompile_does_not_hide_the_letter_of_an_evaluation(
     browser: Browser, tmp_path: Path
 ) -> None:
     with daemon(tmp_path) as url, visit(browser, url) as page:
-        (letters, tip), (low, _) = page.page.evaluate(MARKED)
+        (letters, tip), (low, _), bar, name = page.page.evaluate(MARKED)
     ((letter, top),) = letters
     assert letter == "E"
     assert tip <= top
     assert low == []
+    assert bar == pytest.approx(name), "the name of a lane is in the middle of its bar"
 
 
 SPANS = """async () => {
@@ -1191,6 +1195,93 @@ def test_a_chosen_run_that_has_ended_has_a_window_with_its_start(
         page.page.select_option("#run", "old")
         page.until(f"{chosen} === '3600'")
         page.until(shows(", the last ", "sparks-time"))
+
+
+CHART_WORDS = """async () => {
+  const { Past } = await import("/page/past.js");
+  const { Charts } = await import("/page/charts.js");
+  const { showRuns } = await import("/page/runs.js");
+  const past = new Past();
+  const charts = new Charts(document.getElementById("charts"), () => {});
+  const place = { run: "m", rank: null, with: null, at: null, from: null, to: null };
+  const begin = 1795415100;
+  const warm = { rank: 0, state: "warm", phase: null, compile_seconds: 0 };
+  const ranks = (at) => [{ ...warm, run: "m", steps: at, step_seconds: 0.1 * at },
+    { ...warm, run: "n", steps: at, step_seconds: 0.5 }, { ...warm, run: "o", steps: 7 }];
+  for (const at of [1, 2, 3]) past.add({ at: begin + 60 * at, gpus: [], ranks: ranks(at) });
+  const [first, second] = past.ranks.values();
+  const answered = { run: "m", rank: 0, state: "warm", attached_at: begin, step_seconds: {} };
+  const marks = (slower_periods) => {
+    charts.draw(past, place, { runs: [{ run: "m", ranks: [{ ...answered, slower_periods }] }] });
+    return [...document.querySelectorAll("#marks li")].map((one) => one.textContent.trim());
+  };
+  const none = marks([]);
+  first.recompiles = [{ at: begin + 100 }];
+  first.pauses = [[begin + 70, "evaluation"], [begin + 80, null]];
+  const all = marks([{ began_at: begin + 100, ended_at: null }]);
+  const axes = charts.plots.get("steps").plot.axes;
+  const labels = (at, ...splits) => axes[at].values(charts.plots.get("steps").plot, splits);
+  const clock = [labels(0, begin, begin + 60), labels(0, begin, begin + 30)];
+  charts.begin = begin; // two runs, from their begins
+  const since = [labels(0, begin, begin + 120, begin + 300), labels(0, begin, begin + 90)];
+  second.phases = [[begin + 150, "inductor"], [begin + 160, null]];
+  const runs = ["m", "n", "o"].map((run) => ({
+    run, state: "warm", state_words: "warm", decisive_rank: 0, summary: `${run}: warm` }));
+  showRuns({ at: begin + 180, runs, ranks: [] }, past, { ...place, run: null });
+  const sparks = [...document.querySelectorAll("#runs svg title")].map((one) => one.textContent);
+  return { none, all, clock, since, length: labels(1, 0, 0.25), sparks };
+}"""
+
+
+def test_axes_marks_and_sparklines_are_described(browser: Browser, tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        found = page.page.evaluate(CHART_WORDS)
+    assert found["none"] == []
+    assert [re.split(r"\s+", one)[-1] for one in found["all"]] == [
+        *("recompile", "evaluation", "slower"),
+    ]
+    minutes, seconds = found["clock"]
+    assert [len(one) for one in (*minutes, *seconds)] == [5, 5, 8, 8], "no seconds of whole minutes"
+    assert found["since"] == [["0", "2 min", "5 min"], ["0", "90 s"]]
+    assert found["length"] == ["0", "250 ms"]
+    assert found["sparks"] == [
+        "The last 2 min: 100 ms to 300 ms a step",
+        "The last 2 min: 500 ms a step; shaded: 10 s of compilation",
+        "The last 2 min: no step",
+    ]
+
+
+HOVER = """async () => {
+  const { rankAt, valuesAt } = await import("/page/hover.js");
+  const u = { cursor: { top: 0, left: 100 }, posToVal: () => 0, valToPos: (at) => at };
+  const recompile = (at, name, more) => ({ at, called: name, seconds: 3, reason: "raw", ...more });
+  const lane = { run: "m", rank: 1, states: [[50, "warm"]], phases: [[90, "inductor"]],
+    pauses: [[95, "evaluation"]], recompiles: [recompile(99, "`f`", { plain: "its size" }),
+      recompile(107, "`g`", { at_limit: true }), recompile(108, "`h`")] };
+  const many = { ...lane, recompiles: Array(10).fill(recompile(100, "`f`")) };
+  const at = (moment, one, periods) => rankAt(moment, "12:00", u, [one], () => periods);
+  const lines = (count) => valuesAt(1, [0, 1], Array.from({ length: count },
+    (_, rank) => [`rank ${rank}`, [9, rank]]), (value) => `${value} s`);
+  return [at(100, lane, [[99, 101]]), at(100, many, []).slice(-2), at(10, lane, []),
+    rankAt(100, "12:00", u, [], () => []), lines(2), lines(9)];
+}"""
+
+
+def test_the_pointer_shows_what_happened_there(browser: Browser, tmp_path: Path) -> None:
+    with daemon(tmp_path) as url, visit(browser, url) as page:
+        page.until(LIVE)
+        lane, many, before, outside, few, crowd = page.page.evaluate(HOVER)
+    assert lane == [
+        "m rank 1, 12:00",
+        "warm, inductor, evaluation, slower than before",
+        "recompiled `f` in 3.0 s: its size",
+        "reached the recompile limit `g`: raw",
+    ]
+    assert many == ["recompiled `f` in 3.0 s: raw", "and 2 more"]
+    assert (before, outside) == (["m rank 1, 12:00", "not measured"], [])
+    assert few == ["rank 0: 0 s", "rank 1: 1 s"]
+    assert crowd == ["9 lines: 0 s to 8 s, median 4 s"]
 
 
 def test_a_link_with_an_impossible_date_shows_now(browser: Browser, tmp_path: Path) -> None:
