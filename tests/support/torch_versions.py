@@ -18,7 +18,6 @@ class Reports:
     Attributes:
         reason: its compilation record holds the reason of a recompile.
         missing: hook points that it lacks, as the agent's identity names them.
-        cache_load: an event reports that a compiled graph is loaded from a cache.
         limit: the setting that limits recompiles.
         threads: how many threads next to the main one can compile at the same time. The CUDA build
             of 2.11 crashes in the second one on a machine without a GPU, without the agent too.
@@ -35,7 +34,6 @@ class Reports:
 
     reason: bool = True
     missing: tuple[str, ...] = ()
-    cache_load: bool = True
     limit: str = "recompile_limit"
     threads: int = 3
     guards_of_inlined: int = 0
@@ -51,7 +49,6 @@ _VERSIONS = {
     (2, 6): Reports(
         reason=False,
         missing=("runtime_compilations", "cache_verdicts", "choices"),
-        cache_load=False,
         limit="cache_size_limit",
         guards_parameters=False,
         unrolled_size="python_value",

@@ -10,11 +10,15 @@ from functools import lru_cache
 
 from warmwatch.shared.record import PHASES
 
+# Imports generated code: new code, with kernels that compile meanwhile, or code from a cache.
+_LOADED_CODE, _NEW_CODE = "PyCodeCache.load_by_key_path", "code_gen"
+
 # First match wins: special names before general ones.
 _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
     ("cudagraph", "cudagraph"),
     ("CUDAGraph", "cudagraph"),
     ("load_cached_static_autotuners", "cache_load"),
+    ("StaticAutotunerFuture", "cache_load"),
     ("slow_precompile_config", "kernel_compile"),
     ("autotun", "autotune"),
     ("benchmark", "autotune"),
@@ -28,7 +32,7 @@ _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
     ("after_deserialization", "cache_load"),
     ("precompile_load_guards", "cache_load"),
     ("precompile_build_guards", "dynamo"),
-    ("load_by_key_path", "kernel_compile"),
+    (_LOADED_CODE, "cache_load"),
     ("async_compile", "kernel_compile"),
     ("compile_file", "kernel_compile"),
     ("reload_kernel", "kernel_compile"),
@@ -85,10 +89,15 @@ _PREPARATION = frozenset({"inductor_codecache_torch_key"})
 
 
 @lru_cache(maxsize=4096)  # called at every event, with some 200 names
-def phase_of(event: str) -> int | None:
-    """Position in PHASES of the event's phase; ``None``: the phase of the event around it."""
+def phase_of(event: str, around: str | None = None) -> int | None:
+    """Position in PHASES of the event's phase; ``None``: the phase of the event around it.
+
+    ``around``: the name of that event.
+    """
     if event in _EXACT:
         return _EXACT[event]
+    if event == _LOADED_CODE and around == _NEW_CODE:
+        return PHASES.index("kernel_compile")
     for part, phase in _BY_SUBSTRING:
         if part in event:
             return PHASES.index(phase)

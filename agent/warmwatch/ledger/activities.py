@@ -67,8 +67,8 @@ class Activities:
                 values = {"activity": block[AT["begun"]], "what": event}
                 self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
             stack = self._stacks.setdefault(thread, [])
-        around = stack[-1][1] if stack else None
-        phase = phase_of(event)
+        name, around = stack[-1] if stack else (None, None)
+        phase = phase_of(event, name)
         if phase is None:
             phase = _OTHER if around is None else around
         stack.append((event, phase))

@@ -90,11 +90,17 @@ def test_the_guard_of_the_present_mode_comes_first() -> None:
         ("CUDAGraphNode.record", "cudagraph"),
         ("CUDAGraphTreeManager.record_function", "cudagraph"),
         ("AOTAutogradCache.inductor_load", "cache_load"),
+        ("AOTAutogradCache.inductor_load PyCodeCache.load_by_key_path", "cache_load"),
+        ("inductor_compile PyCodeCache.load_by_key_path", "cache_load"),
+        ("code_gen PyCodeCache.load_by_key_path", "kernel_compile"),
+        ("StaticAutotunerFuture.warm_precompile", "cache_load"),
         ("backend_compile", "other"),
     ],
 )
 def test_an_event_has_its_phase(event: str, phase: str) -> None:
-    position = phase_of(event)
+    """An event, or two: the second one within the first."""
+    *around, name = event.split()
+    position = phase_of(name, *around)
     assert position is not None
     assert PHASES[position] == phase
 
