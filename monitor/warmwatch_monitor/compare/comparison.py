@@ -21,8 +21,8 @@ from warmwatch_monitor.model import HALF_A_BIN
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.published import copied
+from warmwatch_monitor.report.assembly import report, slowest_of
 from warmwatch_monitor.report.parts import Report, Steady
-from warmwatch_monitor.report.whole import report, slowest_of
 
 SCHEMA_VERSION = 1
 _NONE: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})

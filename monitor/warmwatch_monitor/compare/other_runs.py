@@ -20,7 +20,7 @@ from warmwatch_monitor.history.listing import Listed, Wanted
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import note, plain
-from warmwatch_monitor.report.whole import report, slowest_of
+from warmwatch_monitor.report.assembly import report, slowest_of
 from warmwatch_monitor.settings import load_history_settings
 
 # starts of its name that are listed, loaded and used: a summary of many ranks is large

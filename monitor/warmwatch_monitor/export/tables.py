@@ -13,7 +13,7 @@ from warmwatch.shared.values import printable
 from warmwatch_monitor.errors import MissingExtraError
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
-from warmwatch_monitor.report.whole import line
+from warmwatch_monitor.report.assembly import line
 
 Value = str | int | float | None
 _RANK = (

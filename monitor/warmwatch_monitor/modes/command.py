@@ -25,7 +25,7 @@ from warmwatch_monitor.run.launched import check_name, fresh_caches, startable
 
 if TYPE_CHECKING:
     from warmwatch_monitor.modes.bounded import Stops
-    from warmwatch_monitor.modes.enough import Expected
+    from warmwatch_monitor.modes.stopping import Expected
     from warmwatch_monitor.modes.table import Modes, Tried
 
 EAGER = "eager"
@@ -193,20 +193,20 @@ def modes(
 
 
 def _table(outcome: _Outcome, wanted: _Wanted) -> Modes:
+    from warmwatch_monitor.modes.table import Modes
     from warmwatch_monitor.modes.table import modes as table_of
 
     measured = {one.mode for one in outcome.tried}
-    return table_of(
-        outcome.tried,
-        again=outcome.again,
+    empty = Modes(
         training_steps=wanted.training_steps,
         caches="kept" if wanted.keep_caches else "cold",
-        imposed=[one for one in _IMPOSING if os.environ.get(one) == "1"],
-        untried=[one for one in wanted.modes if one not in measured],
-        over_budget=outcome.over_budget,
+        imposed=tuple(one for one in _IMPOSING if os.environ.get(one) == "1"),
+        untried=tuple(one for one in wanted.modes if one not in measured),
+        over_budget=tuple(outcome.over_budget),
         budget_seconds=wanted.budget,
         max_drift=wanted.max_drift,
     )
+    return table_of(outcome.tried, outcome.again, empty)
 
 
 def _exit_code(made: Modes) -> int:
@@ -271,7 +271,7 @@ def _folder(output: str | None) -> Path:
 def _try_all(wanted: _Wanted) -> _Outcome:
     """Run the modes one after another, and eager again for the noise."""
     from warmwatch_monitor.modes.bounded import counted_signals
-    from warmwatch_monitor.modes.enough import expected
+    from warmwatch_monitor.modes.stopping import expected
 
     tried: list[Tried] = []
     skipped: list[str] = []
@@ -299,8 +299,8 @@ def _eager_again(
     wanted: _Wanted, deadline: float | None, stops: Stops, tried: Sequence[Tried]
 ) -> list[Tried]:
     """Eager a second time, and a third time if the first two differ: two runs alone say little."""
-    from warmwatch_monitor.modes.enough import apart, expected
     from warmwatch_monitor.modes.programs import AGAIN
+    from warmwatch_monitor.modes.stopping import apart, expected
 
     found: list[Tried] = []
     takes, first = expected(EAGER, tried), next(one for one in tried if one.mode == EAGER)

@@ -191,7 +191,7 @@ class _Followed:
 
     def poll(self) -> str | None:
         """Why to end it now; ``None``: continue. Guard checks are measured after the steps."""
-        from warmwatch_monitor.modes.enough import enough
+        from warmwatch_monitor.modes.stopping import enough
 
         if self._measured:
             if self._stops.count:
@@ -239,7 +239,7 @@ class _Followed:
     def _left(self, run: RunView | None) -> str:
         """How long it still takes, in words; empty while unknown."""
         from warmwatch.shared.phrases import duration
-        from warmwatch_monitor.modes.enough import left
+        from warmwatch_monitor.modes.stopping import left
 
         seconds = None if run is None else left(run, self._plan.steps, self._plan.least)
         return f"about {duration(seconds)} left" if seconds and seconds >= 1 else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from warmwatch_monitor.compare.comparison import EAGER, step_of
 from warmwatch_monitor.compare.noise import Repeats
 from warmwatch_monitor.model.run_summary import RunSummary
-from warmwatch_monitor.report.whole import slowest_of
+from warmwatch_monitor.report.assembly import slowest_of
 
 DEFAULT, REGIONAL = "default", "regional"
 # without a GPU, the kernels are those of the other mode: there are no CUDA graphs

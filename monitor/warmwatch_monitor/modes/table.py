@@ -26,7 +26,7 @@ from warmwatch_monitor.modes.drift import Drift, Losses, drift
 from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, repeats, same_program
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.published import copied
-from warmwatch_monitor.report.whole import slowest_of
+from warmwatch_monitor.report.assembly import slowest_of
 
 SCHEMA_VERSION = 1
 USUAL = (EAGER, DEFAULT, "reduce-overhead", "max-autotune")
@@ -182,7 +182,7 @@ class Modes(Struct, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     """1. Within a version, no key changes its meaning."""
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     """The modes, in the order in which they ran."""
     baseline: str | None = None
     """The mode that the others are compared with; null if none was measured."""
@@ -222,19 +222,8 @@ _GONE = frozenset({"failed", "lost"})
 _USUAL_STEPS = 10_000  # of a training whose length is not given
 
 
-def modes(
-    tried: Sequence[Tried],
-    *,
-    again: Sequence[Tried] = (),
-    training_steps: int | None = None,
-    caches: str = "cold",
-    imposed: Sequence[str] = (),
-    untried: Sequence[str] = (),
-    over_budget: Sequence[str] = (),
-    budget_seconds: float | None = None,
-    max_drift: float | None = None,
-) -> Modes:
-    """The row of each mode, compared with eager if that was measured, else with the first.
+def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes:
+    """``empty`` with the row of each mode, compared with eager if measured, else with the first.
 
     ``again``: later eager runs. They give the noise of the steps, and the first one of them that
     of the losses.
@@ -245,26 +234,18 @@ def modes(
     compared = compare(list(seen.values()), labels=list(seen), repeats=twice) if seen else None
     eager = next((one.losses for one in tried if one.mode == EAGER), {})
     second = again[0].losses if again else None
-    rows = tuple(
-        _with_drift(_row(one, compared, same, training_steps), one, eager, second, max_drift)
-        for one in tried
-    )
+    made = [(one, _row(one, compared, same, empty.training_steps)) for one in tried]
+    rows = tuple(_with_drift(row, one, eager, second, empty.max_drift) for one, row in made)
     first = next(iter(seen.values()), None)
     noise = drift(second, eager) if second else None
-    steps = training_steps or _USUAL_STEPS
+    steps = empty.training_steps or _USUAL_STEPS
     best = recommended(rows, steps)
-    return Modes(
+    return replace(
+        empty,
         rows=rows,
         baseline=_baseline(compared),
-        training_steps=training_steps,
-        caches=caches,
         torch=first.what.torch if first else None,
         gpus=first.what.gpus if first else (),
-        imposed=tuple(imposed),
-        untried=tuple(untried),
-        over_budget=tuple(over_budget),
-        budget_seconds=budget_seconds,
-        max_drift=max_drift,
         noise=noise.relative if noise else None,
         step_noise=compared.noise if compared and _baseline(compared) else None,
         recommended=best.mode if best else None,

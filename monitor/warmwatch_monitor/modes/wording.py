@@ -9,8 +9,8 @@ from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare.comparison import EAGER, BreakEven
 from warmwatch_monitor.compare.wording import INTERVAL, length, noise_section, sentence
 from warmwatch_monitor.modes.drift import Drift
-from warmwatch_monitor.modes.enough import FEWEST
 from warmwatch_monitor.modes.programs import REGIONAL, WITHOUT_CUDA_GRAPHS
+from warmwatch_monitor.modes.stopping import FEWEST
 from warmwatch_monitor.modes.table import GUARD_SHARE, VARIANTS, Modes, Row
 from warmwatch_monitor.output.amounts import energy, faster, if_known, size, took
 from warmwatch_monitor.output.document import Document, Item, Section, table

@@ -92,7 +92,7 @@ def report(
 
 def reported(summary: RunSummary, before: RunSummary | None = None) -> Report:
     """Its report with the configured price, compared with ``before``, as printable text."""
-    from warmwatch_monitor.report.whole import report as report_of
+    from warmwatch_monitor.report.assembly import report as report_of
     from warmwatch_monitor.settings import price_per_gpu_hour
 
     price = price_per_gpu_hour(os.environ)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from warmwatch.shared.phrases import called_from, counted, place
 from warmwatch_monitor.output.amounts import cached, few, mostly, own_words, took
 from warmwatch_monitor.output.document import Item, Section, table
-from warmwatch_monitor.report.costs import remedy_of
 from warmwatch_monitor.report.parts import (
     Changed,
     ChangedFact,
@@ -19,6 +18,7 @@ from warmwatch_monitor.report.parts import (
     Recompiled,
     Report,
 )
+from warmwatch_monitor.report.remedies import remedy_of
 
 _FUNCTIONS, _REASONS, _BREAKS, _CALLERS = 12, 6, 10, 3
 _EXAMPLES = 2  # reasons shown besides a sentence that sums them up

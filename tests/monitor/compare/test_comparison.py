@@ -16,8 +16,8 @@ from warmwatch_monitor.model.run_summary import Provenance, RunSummary
 from warmwatch_monitor.output.console import as_json
 from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import lines
+from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.command import cleaned
-from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import answer
 
 

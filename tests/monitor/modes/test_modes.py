@@ -26,8 +26,8 @@ from warmwatch_monitor.modes.command import (
     script_name,
 )
 from warmwatch_monitor.modes.drift import Drift
-from warmwatch_monitor.modes.enough import apart, enough, expected, left
 from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, environment_of
+from warmwatch_monitor.modes.stopping import apart, enough, expected, left
 from warmwatch_monitor.modes.table import (
     Modes,
     Row,
@@ -77,7 +77,7 @@ def tried(mode: str, of: RunSummary | None = None, **rest: Any) -> Tried:
 def made(*rows: Tried, **rest: Any) -> Modes:
     """With a second eager run whose steps are as long as in the first, unless given."""
     again = [one for one in rows if one.mode == "eager" and one.summary][:1]
-    return modes(rows, **{"again": again, **rest})
+    return modes(rows, rest.pop("again", again), Modes(**rest))
 
 
 def usual() -> list[Tried]:
@@ -679,9 +679,9 @@ def test_eager_runs_a_third_time_if_its_first_two_runs_differ(
 ) -> None:
     found: list[str] = []
 
-    def attempt(_command: object, mode: str, _caches: object, **options: Any) -> Tried:
-        found.append(options["again"])
-        return tried(mode, run_summary(mode, 0.0, second))
+    def attempt(_command: object, plan: Plan, *_: object) -> Tried:
+        found.append(plan.again)
+        return tried(plan.mode, run_summary(plan.mode, 0.0, second))
 
     monkeypatch.setattr(one_mode, "attempt", attempt)
     wanted = _Wanted(

@@ -25,13 +25,13 @@ from warmwatch_monitor.output.document import markdown
 from warmwatch_monitor.output.lines import printed
 from warmwatch_monitor.published import Place
 from warmwatch_monitor.report import goodput
+from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.charts import icicle
 from warmwatch_monitor.report.command import cleaned, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.parts import Break, Remedy, Report
-from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import facts, page, short, steady
 from warmwatch_monitor.report.wording_compilations import again as section_of_recompiles
 from warmwatch_monitor.report.wording_compilations import broken as section_of_breaks

@@ -19,9 +19,9 @@ from support.values import replace
 from warmwatch_monitor.cli import cli
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.report import summaries
+from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.command import cleaned, traced
 from warmwatch_monitor.report.html import html
-from warmwatch_monitor.report.whole import report
 from warmwatch_monitor.report.wording import page as page_of
 from warmwatch_monitor.settings import load_history_settings
 

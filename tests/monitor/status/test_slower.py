@@ -24,7 +24,7 @@ from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.runs import facts
-from warmwatch_monitor.report.whole import report
+from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_history_settings
 from warmwatch_monitor.sources.listed import EARLIER_RUNS, RECORDS, Readings

@@ -22,9 +22,10 @@ from warmwatch_monitor.report.compilations import (
     priced,
     recompiled,
 )
-from warmwatch_monitor.report.costs import costs, to_do
+from warmwatch_monitor.report.costs import costs
 from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
 from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
+from warmwatch_monitor.report.remedies import remedies
 from warmwatch_monitor.status.words.requested import break_remedy
 from warmwatch_monitor.status.words.run import numbers
 
@@ -219,7 +220,7 @@ def _of_rank(
         recompiled=again,
         breaks=breaks,
         places=places(compiled),
-        do=to_do(rank, compiled, again, breaks, whole.what, time, first_run=first_run),
+        do=remedies(rank, compiled, again, breaks, whole.what, time, first_run=first_run),
     )
 
 

@@ -1,4 +1,4 @@
-"""When a run of a mode has shown enough, and how long that takes. Pure."""
+"""When the run of a mode may stop, because it has shown enough, and how long it takes. Pure."""
 
 from __future__ import annotations
 
