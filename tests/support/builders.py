@@ -40,7 +40,7 @@ from warmwatch_monitor.model import (
     Spending,
 )
 from warmwatch_monitor.output.summary import LONGEST
-from warmwatch_monitor.pipeline.runs import view as view_of
+from warmwatch_monitor.pipeline.runs import Known, group
 from warmwatch_monitor.status.words.sentence import answer
 from warmwatch_monitor.status.words.states import describe_state
 
@@ -151,7 +151,21 @@ def view(
         broken_lines=broken_lines,
         **(journal or {}),
     )
-    return replace(view_of(reading, NOW, process=process, gpus=gpus), spending=spending)
+    return replace(view_of(reading, process=process, gpus=gpus), spending=spending)
+
+
+def view_of(
+    reading: RecordReading,
+    now_ns: int = NOW,
+    *,
+    process: ProcessReading | None = None,
+    **of_record: object,
+) -> RankView:
+    """The only rank of a run; ``of_record``: what else is known of it, by fields of ``Known``."""
+    known: Any = {name: {reading.folder: value} for name, value in of_record.items()}
+    processes = {reading.pid: process} if reading.pid is not None and process else {}
+    (run,) = group([reading], Known(now_ns=now_ns, processes=processes, **known))
+    return run.ranks[0]
 
 
 def gpu(index: int = 0, **values: object) -> GpuReading:

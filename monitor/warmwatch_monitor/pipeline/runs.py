@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from math import inf
-from typing import Any
 
 from msgspec import Struct, structs
 
@@ -51,6 +50,9 @@ class Known(Struct, frozen=True, kw_only=True):
     earlier: Mapping[str, tuple[int, ...]] = {}
     slower: Mapping[str, Slower] = {}
     growing: Mapping[str, MemoryGrowth] = {}
+
+    def process(self, reading: RecordReading) -> ProcessReading | None:
+        return None if reading.pid is None else self.processes.get(reading.pid)
 
 
 def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...]:
@@ -124,91 +126,92 @@ def _helps(identity: Identity) -> bool:
     return of_process and not began_launch(identity) and identity.world_size is None
 
 
-def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
-    longest = LongestActivities(reading.slot.compile for reading in readings)
-    # including its own: a rank does not stall while it compiles
-    compiled = max(compiled_ns(reading, known.now_ns) for reading in readings)
-    # while one rank evaluates, the others wait for it in a collective
-    at_work_ns = max((known.working.get(one.folder, 0) for one in readings if one.alive), default=0)
-    pause_ns = max(
-        (verdict.pause_ns(r.slot.steps, r.slot.compile) for r in readings if r.alive), default=0
-    )
-    ranks = [
-        view(
-            reading,
-            known.now_ns,
-            peers_compiled_ns=compiled,
-            at_work_ns=at_work_ns,
-            pause_ns=pause_ns,
-            working_ns=known.working.get(reading.folder, 0),
-            busy_ns=known.busy.get(reading.folder),
-            peers_longest_ns=longest.longest_ns(reading.slot.compile),
-            long_compile_ns=known.long_compile_ns,
-            earlier_warmups_ns=known.earlier.get(reading.folder, ()),
-            slower=known.slower.get(reading.folder),
-            growing=known.growing.get(reading.folder),
-            fell_first=fell_first(reading, readings, known.now_ns),
-            process=None if reading.pid is None else known.processes.get(reading.pid),
-            gpus=known.gpus.get(reading.folder, ()),
-        )
-        for reading in readings
-    ]
-    state = least_advanced(rank.judgement.state for rank in ranks)
-    return RunView(
-        run=name, state=state, ranks=tuple(ranks), ended_together=ended_together(readings)
-    )
+class Peers(Struct, frozen=True, kw_only=True):
+    """What the ranks of a run have in common: each may wait for another. Each one's own counts too.
 
-
-def view(
-    reading: RecordReading,
-    now_ns: int,
-    *,
-    peers_compiled_ns: int = 0,
-    at_work_ns: int = 0,
-    pause_ns: int = 0,
-    working_ns: int = 0,
-    busy_ns: int | None = None,
-    peers_longest_ns: int = 0,
-    long_compile_ns: int = verdict.LONG_COMPILE_NS,
-    earlier_warmups_ns: tuple[int, ...] = (),
-    slower: Slower | None = None,
-    growing: MemoryGrowth | None = None,
-    fell_first: bool = False,
-    process: ProcessReading | None = None,
-    gpus: tuple[GpuReading, ...] = (),
-) -> RankView:
-    """One record as a rank: judged, with its figures, as of ``now_ns``.
-
-    ``working_ns``: when it was last seen to work; ``at_work_ns``: when a rank it may wait for was;
-    ``busy_ns``: when any of its processes last was busy, ``None`` if that is not visible.
-    ``pause_ns``: until when a rank that it may wait for saves or evaluates. ``fell_first``: see
-    :func:`fell_first`.
+    Attributes:
+        readings: their records. compiled_ns: when one of them last compiled. at_work_ns: when one
+        was last seen to work: while it evaluates, the others wait for it in a collective.
+        pause_ns: until when one of them saves or evaluates. longest: their longest activities.
     """
-    known = facts(
-        reading,
-        peers_compiled_ns,
-        at_work_ns,
-        pause_ns,
-        peers_longest_ns=peers_longest_ns,
-        long_compile_ns=long_compile_ns,
-        earlier_warmups_ns=earlier_warmups_ns,
-        slower=slower is not None,
-        memory_growing=growing is not None,
-        workers_memory=(crowd := workers_memory(process)) is not None,
-        fell_first=fell_first,
+
+    readings: Sequence[RecordReading] = ()
+    compiled_ns: int = 0
+    at_work_ns: int = 0
+    pause_ns: int = 0
+    longest: LongestActivities = LongestActivities(())
+
+    @classmethod
+    def of(cls, readings: Sequence[RecordReading], known: Known) -> Peers:
+        living = [one for one in readings if one.alive]
+        pauses = (verdict.pause_ns(one.slot.steps, one.slot.compile) for one in living)
+        return cls(
+            readings=readings,
+            compiled_ns=max(compiled_ns(one, known.now_ns) for one in readings),
+            at_work_ns=max((known.working.get(one.folder, 0) for one in living), default=0),
+            pause_ns=max(pauses, default=0),
+            longest=LongestActivities(one.slot.compile for one in readings),
+        )
+
+
+def _run(name: str, readings: Sequence[RecordReading], known: Known) -> RunView:
+    peers = Peers.of(readings, known)
+    ranks = tuple(_view(reading, known, peers) for reading in readings)
+    return RunView(
+        run=name,
+        state=least_advanced(rank.judgement.state for rank in ranks),
+        ranks=ranks,
+        ended_together=ended_together(readings),
     )
-    judgement = verdict.judge(known, now_ns)
+
+
+def _view(reading: RecordReading, known: Known, peers: Peers) -> RankView:
+    """One record as a rank: judged, with its figures."""
+    folder, now_ns, process = reading.folder, known.now_ns, known.process(reading)
+    found = facts(reading, known, peers)
+    judgement = verdict.judge(found, now_ns)
+    holds, busy_ns = judgement.conditions, known.busy.get(folder)
     return RankView(
-        figures=figures(reading, known, judgement, now_ns, process),
+        figures=figures(reading, found, judgement, now_ns, process),
         judgement=judgement,
         process=process,
-        gpus=gpus,
+        gpus=known.gpus.get(folder, ()),
         reading=reading,
-        slower=slower if "slower" in judgement.conditions else None,
-        memory_growth=growing if "memory_growing" in judgement.conditions else None,
-        workers_memory=crowd if "workers_memory" in judgement.conditions else None,
-        working_ns=working_ns,
+        slower=known.slower.get(folder) if "slower" in holds else None,
+        memory_growth=known.growing.get(folder) if "memory_growing" in holds else None,
+        workers_memory=workers_memory(process) if "workers_memory" in holds else None,
+        working_ns=known.working.get(folder, 0),
         idle_seconds=None if busy_ns is None else max(0, now_ns - busy_ns) / 1e9,
+    )
+
+
+def facts(reading: RecordReading, known: Known, peers: Peers) -> Facts:
+    """The facts of a record, as input of the verdict."""
+    slot, steps, folder = reading.slot, cached_figures(reading).steps, reading.folder
+    clean = steps.clean
+    return Facts(
+        attached_ns=slot.header.attached_ns,
+        warm_steps=slot.header.warm_steps,
+        steps=slot.steps,
+        compile=slot.compile,
+        median_step_ns=None if clean.median is None else clean.median * 1e9,
+        longest_step_ns=round((clean.longest or 0.0) * 1e9),
+        alive=reading.alive,
+        gone_ns=reading.gone_ns,
+        peers_compiled_ns=peers.compiled_ns,
+        last_batch_ns=slot.steps.last_batch_ns,
+        working_ns=peers.at_work_ns,
+        pause_ns=peers.pause_ns,
+        baseline_steps=slot.identity.baseline_steps or 0,
+        usual_step_ns=None if steps.length is None else steps.length * 1e9,
+        killed_by=reading.death.signal if reading.death else 0,
+        peers_longest_ns=peers.longest.longest_ns(slot.compile),
+        long_compile_ns=known.long_compile_ns,
+        earlier_warmups_ns=known.earlier.get(folder, ()),
+        slower=folder in known.slower,
+        memory_growing=folder in known.growing,
+        workers_memory=workers_memory(known.process(reading)) is not None,
+        fell_first=fell_first(reading, peers.readings, known.now_ns),
     )
 
 
@@ -293,36 +296,6 @@ def compiled_ns(reading: RecordReading, now_ns: int) -> int:
     return now_ns if compile.active_since_ns else compile.last_end_ns
 
 
-def facts(
-    reading: RecordReading,
-    peers_compiled_ns: int = 0,
-    working_ns: int = 0,
-    pause_ns: int = 0,
-    **known: Any,
-) -> Facts:
-    """The facts of a record, as input of the verdict; ``known``: those from elsewhere."""
-    slot, steps = reading.slot, cached_figures(reading).steps
-    clean = steps.clean
-    return Facts(
-        attached_ns=slot.header.attached_ns,
-        warm_steps=slot.header.warm_steps,
-        steps=slot.steps,
-        compile=slot.compile,
-        median_step_ns=None if clean.median is None else clean.median * 1e9,
-        longest_step_ns=round((clean.longest or 0.0) * 1e9),
-        alive=reading.alive,
-        gone_ns=reading.gone_ns,
-        peers_compiled_ns=peers_compiled_ns,
-        last_batch_ns=slot.steps.last_batch_ns,
-        working_ns=working_ns,
-        pause_ns=pause_ns,
-        baseline_steps=slot.identity.baseline_steps or 0,
-        usual_step_ns=None if steps.length is None else steps.length * 1e9,
-        killed_by=reading.death.signal if reading.death else 0,
-        **known,
-    )
-
-
 Start = tuple[str, str]  # the run's name and the id of its launch
 
 
@@ -345,12 +318,12 @@ def numbered_conflicts(
         starts.setdefault((identity.run, identity.launch), []).append(reading)
     names = {start: name for start, name in given.items() if start in starts}
     taken = {run for run, _ in starts} | set(names.values())
-    speaking: dict[str, list[RecordReading]] = {}
+    unnumbered: dict[str, list[RecordReading]] = {}
     for start in sorted(starts, key=lambda one: _began(starts[one])):
         run, records = start[0], starts[start]
         if start in names:
             continue
-        others = speaking.setdefault(run, [])
+        others = unnumbered.setdefault(run, [])
         if _overlap(records, others):
             names[start] = _free(records[0], taken)
             taken.add(names[start])

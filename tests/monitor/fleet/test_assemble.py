@@ -15,7 +15,6 @@ from warmwatch_monitor.fleet import assemble
 from warmwatch_monitor.fleet.prometheus import _queries
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import RankView, Sample, Slower, Snapshot
-from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.status.words.conditions import silent
 from warmwatch_monitor.status.words.sentence import summary
 
@@ -57,7 +56,7 @@ def quiet(seconds: float) -> RankView:
 
 def slower() -> RankView:
     known = Slower(seconds=0.4, ratio=400 / 24, before=0.024, since_step=300, causes=("load 9",))
-    return runs.view(b.view(b.WARM).record, b.NOW, slower=known)
+    return b.view_of(b.view(b.WARM).record, slower=known)
 
 
 @pytest.mark.parametrize(

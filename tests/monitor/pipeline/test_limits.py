@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import builders as b
-from support.builders import NOW, SECOND
+from support.builders import NOW, SECOND, view_of
 from support.values import replace
 from warmwatch.shared.states import LIMITS
 from warmwatch_monitor.model import (
@@ -24,7 +24,6 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.pipeline.limit_verdict import MARGIN, OVERHEAD, Load, limited_by
 from warmwatch_monitor.pipeline.limits import Window, follow, load_of, with_limits
-from warmwatch_monitor.pipeline.runs import view as view_of
 from warmwatch_monitor.status.run import rank
 from warmwatch_monitor.status.words.sentence import answer
 

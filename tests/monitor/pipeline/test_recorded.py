@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support import builders as b
-from support.builders import NOW, SECOND
+from support.builders import NOW, SECOND, view_of
 from support.values import field_names, replace
 from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.judging import Around, Judging
-from warmwatch_monitor.pipeline.runs import view
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
 DURATIONS = st.lists(st.integers(1, 2 * 10**13), max_size=40)
@@ -29,13 +28,13 @@ def reading(slot: Slot, **more: Any) -> RecordReading:
 
 
 def figures(slot: Slot, **more: Any) -> Figures:
-    return view(reading(slot, **more), NOW).figures
+    return view_of(reading(slot, **more)).figures
 
 
 def computed(made: RecordReading) -> Figures:
     """The figures of a record on its first poll."""
     forget_others(())
-    return view(made, NOW).figures
+    return view_of(made).figures
 
 
 CHANGES = st.sampled_from(
@@ -69,7 +68,7 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
         moved = replace(slot.steps, steps=max(0, slot.steps.steps + steps))
         longer = b.bins(*[SECOND] * steps) if steps else slot.clean_bins
         made.append(reading(replace(slot, steps=moved, clean_bins=longer), **change))
-        found.append(view(made[-1], NOW).figures)
+        found.append(view_of(made[-1]).figures)
     assert found == [computed(one) for one in made]
 
 

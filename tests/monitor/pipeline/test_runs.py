@@ -8,14 +8,14 @@ from itertools import permutations
 import pytest
 
 from support import builders
-from support.builders import NOW
+from support.builders import NOW, view_of
 from support.values import replace
 from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
 from warmwatch_monitor.pipeline.judging import Around, Judging
-from warmwatch_monitor.pipeline.runs import Known, facts, group, owned, view
+from warmwatch_monitor.pipeline.runs import Known, Peers, facts, group, owned
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
 
@@ -177,10 +177,10 @@ def test_the_stall_limit_depends_on_the_median_step() -> None:
     """Steps of 20 s: stalled after 200 s, not after 60."""
     steps = StepCounts(steps=9, last_step_ns=builders.ago(150))
     slow = reading("slow", steps=steps, clean=(20 * 10**9,) * 9)
-    assert view(slow, NOW).judgement.state is State.EAGER
-    assert view(slow, NOW + 60 * 10**9).judgement.state is State.STALLED
+    assert view_of(slow).judgement.state is State.EAGER
+    assert view_of(slow, NOW + 60 * 10**9).judgement.state is State.STALLED
     fast = reading("fast", steps=steps, clean=(10**9,) * 9)
-    assert view(fast, NOW).judgement.state is State.STALLED
+    assert view_of(fast).judgement.state is State.STALLED
 
 
 def test_a_rank_has_the_devices_that_it_names_in_that_order() -> None:
@@ -296,21 +296,21 @@ def test_a_rank_is_idle_since_its_last_process_was_busy() -> None:
 
 
 def test_a_single_view_has_no_work_and_no_devices() -> None:
-    alone = view(reading("0"), NOW)
+    alone = view_of(reading("0"))
     assert (alone.working_ns, alone.gpus, alone.process) == (0, (), None)
 
 
 def test_a_single_view_has_a_limit_of_an_hour() -> None:
     for since, conditions in ((3600, ()), (3601, ("long_compile",))):
         mine = replace(COMPILES, active_since_ns=builders.ago(since))
-        assert view(reading("0", compile=mine), NOW).judgement.conditions == conditions
+        assert view_of(reading("0", compile=mine)).judgement.conditions == conditions
 
 
 def test_a_rank_has_its_busy_and_idle_compile_workers() -> None:
     process = ProcessReading(
         pid=7, cpu_seconds=1.0, resident_bytes=2, workers_busy=3, workers_idle=1
     )
-    workers = view(reading("0", pid=7), NOW, process=process).figures.workers
+    workers = view_of(reading("0", pid=7), process=process).figures.workers
     assert workers is not None
     assert (workers.busy, workers.idle) == (3, 1)
 
@@ -320,7 +320,7 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
     clean = (1_000_000_000, 1_000_000_000, 20_000_000_000)
     one = reading("0", alive=False, steps=steps, clean=clean, baseline_steps=4)
     one = replace(one, gone_ns=6)
-    reported = facts(one, 5, 7, 9)
+    reported = facts(one, Known(now_ns=NOW), Peers(compiled_ns=5, at_work_ns=7, pause_ns=9))
     assert (reported.attached_ns, reported.warm_steps) == (one.slot.header.attached_ns, 3)
     assert (reported.steps, reported.compile, reported.alive) == (steps, one.slot.compile, False)
     assert (reported.gone_ns, reported.last_batch_ns) == (6, 8)
@@ -328,7 +328,7 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
     assert reported.baseline_steps == 4
     assert reported.longest_step_ns == 20_500_000_000, "the end of its bin"
     assert reported.median_step_ns == pytest.approx(1e9, rel=0.03)
-    bare = facts(reading("1"))
+    bare = facts(reading("1"), Known(now_ns=NOW), Peers())
     assert (bare.peers_compiled_ns, bare.working_ns, bare.pause_ns) == (0, 0, 0)
     assert bare.baseline_steps == 0
     assert (bare.median_step_ns, bare.longest_step_ns) == (None, 0)

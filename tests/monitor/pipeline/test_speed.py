@@ -16,7 +16,6 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Host, Lengths, LongStep, RankView, Slower, SlowerPeriod
-from warmwatch_monitor.pipeline import runs
 from warmwatch_monitor.pipeline.judging import Around, Judging
 from warmwatch_monitor.pipeline.speed import (
     Speed,
@@ -466,7 +465,7 @@ def test_a_real_training_that_becomes_four_times_as_slow_raises_an_alarm(trainin
 
 def slowed(**counts: object) -> RankView:
     known = Slower(seconds=0.4, ratio=16.7, before=0.024, since_step=300, **counts)  # type: ignore[arg-type]
-    return runs.view(b.view(b.WARM).record, b.NOW, slower=known)
+    return b.view_of(b.view(b.WARM).record, slower=known)
 
 
 def test_the_sentence_contains_start_amount_and_cause_of_a_slowdown() -> None:

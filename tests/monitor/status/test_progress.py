@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support import builders as b
-from support.builders import NOW
+from support.builders import NOW, view_of
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import ProcessReading, RankView
-from warmwatch_monitor.pipeline.runs import view as view_of
 from warmwatch_monitor.status.words.sentence import summary
 from warmwatch_monitor.terminal.status import exit_code
 
@@ -25,7 +24,7 @@ GPU = b.gpu(utilization_ratio=0.98, power_watts=650.0)
 
 def at_work(view: RankView) -> RankView:
     """``view``, of which the monitor saw work a second ago."""
-    return view_of(view.record, NOW, at_work_ns=b.ago(1), process=view.process, gpus=view.gpus)
+    return view_of(view.record, NOW, working=b.ago(1), process=view.process, gpus=view.gpus)
 
 
 MOVES = {

@@ -23,7 +23,7 @@ from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapsho
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
 from warmwatch_monitor.pipeline.judging import Around, Judging
-from warmwatch_monitor.pipeline.runs import facts
+from warmwatch_monitor.pipeline.runs import Known, Peers, facts
 from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.wording import page
 from warmwatch_monitor.settings import load_history_settings
@@ -64,9 +64,8 @@ def test_a_warm_up_is_compared_with_the_longest_of_its_history(
 
 
 def test_a_warm_up_slower_by_less_than_half_a_minute_is_not_reported() -> None:
-    known = replace(
-        facts(RecordReading(folder="/a", slot=b.WARM, alive=True)), earlier_warmups_ns=(10**10,)
-    )
+    rank = RecordReading(folder="/a", slot=b.WARM, alive=True)
+    known = facts(rank, Known(now_ns=b.NOW, earlier={"/a": (10**10,)}), Peers())
     quick = replace(b.WARM.compile.first_warmup, ended_ns=b.ago(250 - 39.9))
     assert HOLDS in judge(known, b.NOW).conditions
     shorter = replace(known, compile=replace(known.compile, first_warmup=quick))
