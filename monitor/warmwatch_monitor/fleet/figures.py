@@ -46,33 +46,20 @@ def figures(
     compile = _compile(series, judgement, epoch)
     attached = series.value("attach_timestamp_seconds")
     stepped = series.value("last_step_timestamp_seconds")
-    signs = (attached, stepped, compile.last_end_at)
+    quiet_since = max(sign or 0.0 for sign in (attached, stepped, compile.last_end_at))
+    opened = _open_seconds(series, judgement, stepped, epoch)
     return Figures(
         who=_who(who, series, attached),
-        steps=Steps(
-            count=series.count("steps_total") or 0,
-            last_at=stepped,
-            recent_seconds=series.value("recent_step_seconds"),
-            clean=Lengths(
-                count=(series.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
-                sum_seconds=series.values("step_seconds_sum", ("clean",)).get("clean"),
-                reported=series.value("steady_step_seconds"),
-            ),
-            tokens=series.count("tokens_total"),
-            samples=series.count("samples_total"),
-            batches=series.count("batches_total"),
-            batch_wait_seconds=series.value("data_wait_seconds_total"),
-            last_batch_at=series.value("last_batch_timestamp_seconds"),
-        ),
+        steps=_steps(series, stepped),
         compile=compile,
         warmups=_warmups(series, judgement),
         progress=Progress(
-            quiet_seconds=max(0.0, epoch - max(sign or 0.0 for sign in signs)),
+            quiet_seconds=max(0.0, epoch - quiet_since),
             state_since=series.value("state_start_timestamp_seconds"),
             compiler_quiet_seconds=_ago(compile.last_end_at, epoch),
             stall_limit_seconds=series.value("stall_limit_seconds"),
             batch_quiet_seconds=_ago(series.value("last_batch_timestamp_seconds"), epoch),
-            open_seconds=(opened := _open_seconds(series, judgement, stepped, epoch)),
+            open_seconds=opened,
             compiling_seconds=opened,
             compile_limit_seconds=series.value("compile_limit_seconds"),
             last_step_age_seconds=series.value("last_step_age_seconds"),
@@ -81,12 +68,30 @@ def figures(
         agent=Agent(
             version=series.info.get("agent") or None,
             missing=tuple(
-                hook_point for hook_point, name in _HOOK_POINTS.items() if name not in series.single
+                point for point, name in _HOOK_POINTS.items() if name not in series.single
             ),
         ),
         pauses=_pauses(series, epoch),
         workers=_workers(series),
         memory=_memory(series),
+    )
+
+
+def _steps(series: RankSeries, stepped: float | None) -> Steps:
+    return Steps(
+        count=series.count("steps_total") or 0,
+        last_at=stepped,
+        recent_seconds=series.value("recent_step_seconds"),
+        clean=Lengths(
+            count=(series.counts("step_seconds_count", ("clean",)) or {}).get("clean"),
+            sum_seconds=series.values("step_seconds_sum", ("clean",)).get("clean"),
+            reported=series.value("steady_step_seconds"),
+        ),
+        tokens=series.count("tokens_total"),
+        samples=series.count("samples_total"),
+        batches=series.count("batches_total"),
+        batch_wait_seconds=series.value("data_wait_seconds_total"),
+        last_batch_at=series.value("last_batch_timestamp_seconds"),
     )
 
 

@@ -93,9 +93,31 @@ def follow(
 
     ``pids``: of all ranks of its run.
     """
-    slot = view.record.slot
-    steps, counts = slot.steps, slot.compile
-    now = Window(
+    now = _polled(known, view, now_ns)
+    if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
+        return replace(now, means={} if known else _first_poll(view))
+    means, throttled, window = dict(known.means), dict(known.throttled), _window(view)
+    now = _add_steps(means, known, now, window)
+    took = (now.gpu_ns - known.gpu_ns) / 1e9
+    if took > 0 and known.gpu_ns and _is_training(view, now_ns):
+        for name, value in _measured(view, pids):
+            _add(means, name, value, took, window)
+        for name, holds in _throttled(view.gpus).items():
+            _add(throttled, name, float(holds), took, window)
+    took = (now_ns - known.at_ns) / 1e9
+    for name, used, before in (
+        ("cpu", now.cpu_seconds, known.cpu_seconds),
+        ("queued", now.queued_seconds, known.queued_seconds),
+    ):
+        if took > 0 and used is not None and before is not None:
+            _add(means, name, (used - before) / took, took, window)
+    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
+
+
+def _polled(known: Window | None, view: RankView, now_ns: int) -> Window:
+    """The totals of this poll, without averages."""
+    steps, counts, process = view.record.slot.steps, view.record.slot.compile, view.process
+    return Window(
         at_ns=now_ns,
         begun=counts.begun,
         step_ns=steps.last_step_ns,
@@ -105,45 +127,30 @@ def follow(
         batches=steps.batches,
         fetched_ahead=known is not None and known.fetched_ahead,
         gpu_ns=max((one.at_ns for one in view.gpus), default=0),
-        cpu_seconds=view.process.cpu_seconds if view.process else None,
-        queued_seconds=view.process.queued_seconds if view.process else None,
+        cpu_seconds=process.cpu_seconds if process else None,
+        queued_seconds=process.queued_seconds if process else None,
     )
-    if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
-        return replace(now, means={} if known else _first_poll(view))
-    if now.step_ns == known.step_ns:  # a pause since belongs to the step that comes
-        now = replace(
+
+
+def _add_steps(means: dict[str, Mean], known: Window, now: Window, window: float) -> Window:
+    """Add what the steps since the last poll waited for. Returns ``now``, as of its last step."""
+    took = (now.step_ns - known.step_ns) / 1e9
+    if not took:  # a pause since then belongs to the step that comes
+        return replace(
             now,
             wait_ns=known.wait_ns,
             saving_ns=known.saving_ns,
             evaluating_ns=known.evaluating_ns,
             batches=known.batches,
         )
-    means, throttled = dict(known.means), dict(known.throttled)
-    window = _window(view)
-    if took := (now.step_ns - known.step_ns) / 1e9:
-        waited = (now.wait_ns - known.wait_ns) / 1e9
-        _add(means, "waiting", min(1.0, waited / took), took, window)
-        _add_pause(means, "saving", now.saving_ns - known.saving_ns, took, window)
-        spent_ns = now.evaluating_ns - known.evaluating_ns
-        _add_pause(means, "evaluating", spent_ns, took, window)
-        if now.batches > known.batches and not spent_ns:
-            # each wait of the training's own thread takes some time
-            now = replace(now, fetched_ahead=now.wait_ns == known.wait_ns)
-    took = (now.gpu_ns - known.gpu_ns) / 1e9
-    if took > 0 and known.gpu_ns and _is_training(view, now_ns):
-        for name, value in _measured(view, pids):
-            _add(means, name, value, took, window)
-        reasons = {name for gpu in view.gpus for name, holds in gpu.throttled if holds}
-        for name in {name for gpu in view.gpus for name, _ in gpu.throttled}:
-            _add(throttled, name, float(name in reasons), took, window)
-    took = (now_ns - known.at_ns) / 1e9
-    for name, used, before in (
-        ("cpu", now.cpu_seconds, known.cpu_seconds),
-        ("queued", now.queued_seconds, known.queued_seconds),
-    ):
-        if took > 0 and used is not None and before is not None:
-            _add(means, name, (used - before) / took, took, window)
-    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
+    waited, evaluated_ns = now.wait_ns - known.wait_ns, now.evaluating_ns - known.evaluating_ns
+    _add(means, "waiting", min(1.0, waited / 1e9 / took), took, window)
+    _add_pause(means, "saving", now.saving_ns - known.saving_ns, took, window)
+    _add_pause(means, "evaluating", evaluated_ns, took, window)
+    if now.batches > known.batches and not evaluated_ns:
+        # each wait of the training's own thread takes some time
+        return replace(now, fetched_ahead=not waited)
+    return now
 
 
 def _add_pause(
@@ -223,6 +230,14 @@ def _measured(view: RankView, pids: Collection[int | None]) -> Iterator[tuple[st
             yield name, sum(known) / len(known)
 
 
+def _throttled(gpus: Sequence[GpuReading]) -> dict[str, bool]:
+    """Whether each reason reduces the clocks of any GPU."""
+    found: dict[str, bool] = {}
+    for name, holds in (one for gpu in gpus for one in gpu.throttled):
+        found[name] = holds or found.get(name, False)
+    return found
+
+
 def _others(gpu: GpuReading, own: int | None, pids: Collection[int | None]) -> float | None:
     """Utilization by processes of other runs; ``None`` if not known.
 
@@ -262,9 +277,7 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         for name, one in window.means.items()
         if name in settled or name in _PAUSES  # these rule out others from the beginning
     }
-    if (
-        "queued" in known
-    ):  # Linux counts a wait when it ends, and it may have begun before the window
+    if "queued" in known:  # Linux counts a wait at its end: it may have begun before the window
         known["queued"] = min(1.0, known["queued"])
     watts, limit = known.get("watts"), known.get("limit_watts")
     if not view.figures.steps.batches:

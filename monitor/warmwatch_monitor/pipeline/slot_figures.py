@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-
-from msgspec.structs import replace
+from typing import Any
 
 from warmwatch.shared import record, verdict
 from warmwatch.shared.record import (
@@ -104,7 +103,7 @@ def steps_of(
     """
     header, counts, steps = slot.header, slot.compile, slot.steps
     recent_ns = queued.step_ns if queued else record.level_ns(recent)
-    tells_batches = "batches" not in slot.identity.missing
+    reports_batches = "batches" not in slot.identity.missing
     # an older agent stores no lengths; the first steps may have none either
     known = any(slot.recent) or 0 < steps.steps <= FEWEST
     unsettled = slot.unsettled if known else None
@@ -131,19 +130,19 @@ def steps_of(
         touched_lately=len(verdict.recently_touched(steps, counts)),
         tokens=slot.tokens,
         samples=slot.samples,
-        batches=steps.batches if tells_batches else None,
-        batch_wait_seconds=steps.batch_wait_ns / 1e9 if tells_batches else None,
+        batches=steps.batches if reports_batches else None,
+        batch_wait_seconds=steps.batch_wait_ns / 1e9 if reports_batches else None,
         last_batch_at=epoch(header, steps.last_batch_ns),
         optimizer=_has_optimizer(slot),
     )
 
 
 def _has_optimizer(slot: Slot) -> bool | None:
-    """Whether the process made an optimizer; an older agent does not look."""
+    """Whether the process made an optimizer; an older agent does not report it."""
     if slot.compile.optimizers:
         return True
-    looked = slot.compile.quiet_ns and "optimizer" not in slot.identity.missing
-    return False if looked else None
+    reported = slot.compile.quiet_ns and "optimizer" not in slot.identity.missing
+    return False if reported else None
 
 
 def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mapping[str, float]:
@@ -155,7 +154,9 @@ def by_phase(counts: CompileCounts, open_ns: int = 0, phase: str = "") -> Mappin
 def compile_of(slot: Slot) -> Compile:
     """The compile block, without the activity in progress."""
     counts, missing = slot.compile, slot.identity.missing
-    compile = Compile(
+    has_stances = "disabled" not in missing
+    evaluated = has_stances and counts.evaluations
+    return Compile(
         begun=counts.begun > 0,
         last_end_at=epoch(slot.header, counts.last_end_ns),
         seconds=sum(counts.phase_ns) / 1e9,
@@ -164,43 +165,41 @@ def compile_of(slot: Slot) -> Compile:
         wrappers=None if "wrappers" in missing else counts.wrappers,
         disabled=DISABLED[counts.disabled] or None,
         disabled_since_step=counts.disabled_since_steps if counts.disabled else None,
-        eager_calls=None if "disabled" in missing else counts.eager_calls,
+        eager_calls=counts.eager_calls if has_stances else None,
         eager_calls_since=counts.eager_calls_since or None,
-        refused_calls=None if "disabled" in missing else counts.refused_calls,
+        refused_calls=counts.refused_calls if has_stances else None,
         refused_calls_since=counts.refused_calls_since or None,
-        uncompiled_evaluations=(
-            counts.uncompiled_evaluations
-            if counts.evaluations and "disabled" not in missing
-            else None
-        ),
+        uncompiled_evaluations=counts.uncompiled_evaluations if evaluated else None,
         background_since=epoch(slot.header, counts.background_since_ns),
         background_seconds=counts.background_ns / 1e9,
         precompiled=tuple(
             kind for bit, kind in enumerate(PRECOMPILED) if counts.precompiled >> bit & 1
         ),
+        **({} if "compilations" in missing else _compilations(counts, missing)),
     )
-    if "compilations" in missing:
-        return compile
+
+
+def _compilations(counts: CompileCounts, missing: Sequence[str]) -> dict[str, Any]:
+    """The fields of ``Compile`` that rest on PyTorch's records of compilations."""
     kinds = [k for k in KINDS if "runtime_compilations" not in missing or k not in _AT_RUN_TIME]
     by_kind = _by_name(KINDS, counts.compilations)
     recompiles = not {"compilation_kinds", "compilation_ids"} & set(missing)
     caches = "cache_counters" not in missing
-    return replace(
-        compile,
-        compilations=(
+    return {
+        "compilations": (
             None if "compilation_kinds" in missing else {kind: by_kind[kind] for kind in kinds}
         ),
-        recompiles=_by_name(CATEGORIES, counts.recompiles) if recompiles else None,
-        graphs=None if "graph_counter" in missing else counts.graphs,
-        graphs_before=counts.graphs_before,
-        graph_breaks=None if "graph_break_counter" in missing else counts.graph_breaks,
-        failures=None if "compilation_failures" in missing else counts.failures,
-        new_instances=counts.new_instances if recompiles else None,
-        cudagraph_skips=counts.cudagraph_skips,
-        recompiles_after_warm=counts.recompiles_after_warm if recompiles else None,
-        cache_hits=_by_name(CACHES, counts.cache_hits) if caches else None,
-        cache_misses=_by_name(CACHES, counts.cache_misses) if caches else None,
-    )
+        "recompiles": _by_name(CATEGORIES, counts.recompiles) if recompiles else None,
+        "graphs": None if "graph_counter" in missing else counts.graphs,
+        "graphs_before": counts.graphs_before,
+        "graph_breaks": None if "graph_break_counter" in missing else counts.graph_breaks,
+        "failures": None if "compilation_failures" in missing else counts.failures,
+        "new_instances": counts.new_instances if recompiles else None,
+        "cudagraph_skips": counts.cudagraph_skips,
+        "recompiles_after_warm": counts.recompiles_after_warm if recompiles else None,
+        "cache_hits": _by_name(CACHES, counts.cache_hits) if caches else None,
+        "cache_misses": _by_name(CACHES, counts.cache_misses) if caches else None,
+    }
 
 
 def counted_of(counts: CompileCounts) -> Counted | None:

@@ -39,7 +39,12 @@ from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
 
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RecordReading
-    from warmwatch_monitor.sources.records.followed_record import FollowedRecord, Shared, Start
+    from warmwatch_monitor.sources.records.followed_record import (
+        FollowedRecord,
+        Poll,
+        Shared,
+        Start,
+    )
 
 _SHARE_OF_SLOTS = 0.6  # of a poll's time; the rest is for long journals
 
@@ -121,24 +126,15 @@ class RecordsSource:
         over_shown, crowded_shown = self._leave_out(requested)
         over_followed, crowded = self._beyond
         over = over_shown.union(over_followed, *(one.over for one in listings))
-        readings: list[RecordReading] = []
-        refusals = [refusal for one in listings for refusal in one.refusals]
-        unread: list[int] = []
-        left_out: list[FollowedRecord] = []
-        for record in self._records.values():
-            if not record.read_ns:
-                unread.append(record.uid)
-            if record.left_out:
-                left_out.append(record)
-            elif isinstance(record.found, Refusal):
-                refusals.append(record.found)
-            elif record.found is not None:
-                readings.append(record.found)
+        known = self._records.values()
+        refused = (one.found for one in known if isinstance(one.found, Refusal))
+        unread = [one.uid for one in known if not one.read_ns]
+        left_out = [one for one in known if one.left_out]
         listed = sum(len(one.folders) + one.left_out for one in listings)
         counts = {"records": max(0, listed - len(self._records)), "ranks": len(left_out)}
         return RecordsReading(
-            records=tuple(readings),
-            refusals=tuple(refusals),
+            records=tuple(reading for one in known if (reading := one.reading) is not None),
+            refusals=(*chain.from_iterable(one.refusals for one in listings), *refused),
             problem="; ".join(one.problem for one in listings if one.problem) or None,
             more_refusals=sum(one.more_refusals for one in listings),
             unread=len(unread) + (not all(one.complete for one in listings)),
@@ -185,7 +181,7 @@ class RecordsSource:
         """
         if not self._records:
             return
-        from warmwatch_monitor.sources.records.followed_journal import always, never, once
+        from warmwatch_monitor.sources.records.followed_journal import always, never
         from warmwatch_monitor.sources.records.followed_record import Poll
 
         self._polls += 1
@@ -210,12 +206,18 @@ class RecordsSource:
         living = {one.uid for one in chain.from_iterable(by_user.values()) if one.alive}
         for uid, one in self._turns(order, meter, self._served, living):
             one.read(poll, may_read=may_read, room=uid not in full or one.run in requested)
+        self._read_long_journals(poll, meter)
+
+    def _read_long_journals(self, poll: Poll, meter: _Meter) -> None:
+        """Read one more piece of each, as far as there is time."""
         late: defaultdict[int, list[FollowedRecord]] = defaultdict(list)
         for one in self._records.values():
             if one.behind:
                 late[one.uid].append(one)
         if not late:
             return
+        from warmwatch_monitor.sources.records.followed_journal import once
+
         meter.allow_rest()
         living_first = {
             uid: iter(sorted(of_one, key=lambda one: not one.alive)) for uid, of_one in late.items()
