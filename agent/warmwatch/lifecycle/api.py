@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import ParamSpec, TypeVar
 
     from warmwatch.lifecycle.after_warm import Recompile
+    from warmwatch.lifecycle.agent import Agent
     from warmwatch.lifecycle.attaching import Attached
     from warmwatch.shared.verdict import Judgement
 
@@ -56,7 +57,8 @@ class _Decorator:
         return inner
 
     def _again(self) -> AbstractContextManager[None]:
-        """One instance per call of a decorated function: several threads may run it."""
+        """Another instance for each call of a decorated function: several threads may run it, and
+        Dynamo can enter it."""
         raise NotImplementedError
 
 
@@ -80,7 +82,6 @@ class Activity(_Decorator):
         _end(self._name, self._begun.pop(), kind)
 
     def _again(self) -> Activity:
-        """One instance per call of a decorated function: several threads may run it."""
         return Activity(self._name)
 
 
@@ -95,24 +96,14 @@ class Pause(_Decorator):
 
     def __enter__(self) -> None:
         if not is_traced():
-            self._record("pause_began")
+            _with_agent(self._kind, lambda agent: agent.ledger.pause_began(self._kind))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         if not is_traced():
-            self._record("pause_ended")
+            _with_agent(self._kind, lambda agent: agent.ledger.pause_ended(self._kind))
 
     def _again(self) -> Pause:
-        """One instance per call of a decorated function: Dynamo can enter it."""
         return Pause(self._kind)
-
-    def _record(self, method: str) -> None:
-        try:
-            if attached is not None:
-                getattr(attached.agent.ledger, method)(self._kind)
-        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            _report(error, self._kind)
 
 
 class AllowCompilation(_Decorator):
@@ -121,24 +112,31 @@ class AllowCompilation(_Decorator):
     def __enter__(self) -> None:
         if is_traced():
             return
-        from warmwatch._guard import quietly
         from warmwatch.lifecycle.after_warm import begin_allowing
 
-        if begin_allowing() and attached is not None:
-            quietly("after_warm", attached.agent.after_warm.allow)
+        if begin_allowing():
+            _with_agent("after_warm", lambda agent: agent.after_warm.allow())
 
     def __exit__(self, *_raised: object) -> None:
         if is_traced():
             return
-        from warmwatch._guard import quietly
         from warmwatch.lifecycle.after_warm import end_allowing
 
-        if end_allowing() and attached is not None:
-            quietly("after_warm", attached.agent.update_refusal)
+        if end_allowing():
+            _with_agent("after_warm", lambda agent: agent.update_refusal())
 
     def _again(self) -> AllowCompilation:
-        """One instance per call of a decorated function: several threads may run it."""
         return AllowCompilation()
+
+
+def _with_agent(where: str, function: Callable[[Agent], T]) -> T | None:
+    """``function(agent)``; ``None`` if not attached, or if it raises, which is reported."""
+    if (found := attached) is None:
+        return None
+    from warmwatch._guard import quietly
+
+    result: T | None = quietly(where, lambda: function(found.agent))
+    return result
 
 
 def _begin(name: str) -> int:
@@ -329,11 +327,7 @@ def on_warm(callback: Callable[[], object]) -> None:
     steps it runs on a thread of Warmwatch after 30 s without compilation (``WARMWATCH_QUIET``),
     or inside ``ready()``.
     """
-    try:
-        if attached is not None:
-            attached.agent.warmth.on_warm(callback)
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error, "on_warm")
+    _with_agent("on_warm", lambda agent: agent.warmth.on_warm(callback))
 
 
 def on_recompile(callback: Callable[[Recompile], object]) -> None:
@@ -344,11 +338,7 @@ def on_recompile(callback: Callable[[Recompile], object]) -> None:
     the thread that compiled, and blocks that thread. Do not call compiled functions in it; what
     compiles in it is not reported. An exception in it is reported, not raised.
     """
-    try:
-        if attached is not None:
-            attached.agent.after_warm.add(callback)
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error, "on_recompile")
+    _with_agent("on_recompile", lambda agent: agent.after_warm.add(callback))
 
 
 def allow_compilation() -> AllowCompilation:
@@ -367,17 +357,8 @@ def ready() -> None:
     as compiled after the warm-up. The process is warm again after 30 s without compilation
     (``WARMWATCH_QUIET``), or after another ``ready()``.
     """
-    try:
-        if attached is not None:
-            attached.agent.warmth.ready()
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error, "ready")
+    _with_agent("ready", lambda agent: agent.warmth.ready())
 
 
 def _judgement() -> Judgement | None:
-    try:
-        if attached is not None:
-            return attached.agent.warmth.judgement()
-    except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-        _report(error, "state")
-    return None
+    return _with_agent("state", lambda agent: agent.warmth.judgement())
