@@ -40,16 +40,16 @@ class Run:
     def __init__(self, counters: CounterStore, state: PytorchState) -> None:
         self._block, self._store, self._state = counters.block, counters.store, state
 
-    def worth(self, values: Mapping[str, int]) -> None:
+    def set_work(self, values: Mapping[str, int]) -> None:
         block, steps = self._block, self._store.steps()
         for unit in ("tokens", "samples"):
-            worth, before = AT[f"{unit}_per_step"], AT[f"{unit}_before"]
-            if block[worth]:
-                earned = block[before] + (steps - block[AT["worth_since"]]) * block[worth]
+            per_step, before = AT[f"{unit}_per_step"], AT[f"{unit}_before"]
+            if block[per_step]:
+                done = block[before] + (steps - block[AT["worth_since"]]) * block[per_step]
             else:  # reported late, it also applies to earlier steps
-                earned = steps * values.get(unit, 0)
-            block[before] = min(earned, _LARGEST)
-            block[worth] = values.get(unit, block[worth])
+                done = steps * values.get(unit, 0)
+            block[before] = min(done, _LARGEST)
+            block[per_step] = values.get(unit, block[per_step])
         block[AT["worth_since"]] = steps
         self._store.publish(block)
 
@@ -75,8 +75,8 @@ class Ledger:
         quiet_ns: how long nothing may compile before a process without steps is warm; 0: never.
 
     Attributes:
-        block: the counters of the compile block. marks: receives facts from step marks. pausing:
-            knows the thread that marks the steps.
+        block: the counters of the compile block. marks: receives facts from step marks.
+        pausing: pauses, and the thread that marks the steps.
     """
 
     def __init__(
@@ -257,9 +257,9 @@ class Ledger:
         values = {"where": where, "message": message[:500]}
         self._queue.post(self._counters.count, "agent_errors", "error", now, values)
 
-    def worth(self, values: Mapping[str, int]) -> None:
+    def set_work(self, values: Mapping[str, int]) -> None:
         """The user set the ``tokens`` or ``samples`` of a step, or both."""
-        self._queue.post(self._run.worth, values)
+        self._queue.post(self._run.set_work, values)
 
     def opened(self, graphs: int) -> None:
         """The record exists; ``graphs`` had been captured before it began."""

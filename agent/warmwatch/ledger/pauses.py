@@ -42,7 +42,7 @@ def training_thread() -> int:
     return this if ours else threading.main_thread().ident or this
 
 
-class Pauses:
+class PauseCounters:
     """The pauses' counters in the compile block. Called from the ledger's queue only."""
 
     def __init__(self, block: array[int]) -> None:
@@ -205,7 +205,7 @@ class Pausing:
         # when the present evaluation began: compiled calls; activities, batches, evaluating_ns
         self._calls: int | None = None
         self._before = (0, 0, 0)
-        self.pauses = Pauses(counters.block)
+        self.pauses = PauseCounters(counters.block)
         self.training: int | None = None
 
     def began(self, what: str, thread: int, now: int, steps: int, by_eval: bool = False) -> None:

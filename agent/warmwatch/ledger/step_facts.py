@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warmwatch.ledger.counters import CounterStore, FirstStep, PytorchState, paused_ns
-from warmwatch.ledger.pauses import Pauses, Pausing, training_thread
+from warmwatch.ledger.pauses import PauseCounters, Pausing, training_thread
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class IrregularSteps:
     """The first step, steps with activity, long steps, and the step that makes the rank warm."""
 
-    def __init__(self, counters: CounterStore, state: PytorchState, pauses: Pauses) -> None:
+    def __init__(self, counters: CounterStore, state: PytorchState, pauses: PauseCounters) -> None:
         self._block, self._store = counters.block, counters.store
         self._state, self._pauses = state, pauses
         self._left_out = LeftOut()

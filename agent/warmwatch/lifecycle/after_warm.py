@@ -196,7 +196,7 @@ class AfterWarm:
         """Reset the stance: on detach, or inside ``allow_compilation()``."""
         stance, self._stance = self._stance, None
         if stance is not None:
-            quietly("after_warm", stance.give_back)
+            quietly("after_warm", stance.restore)
 
     def renew(self) -> None:
         """Reset in a forked child, which inherits the stance and has not been warm."""

@@ -44,7 +44,7 @@ def nearest(frame: FrameType | None) -> dict[str, Any] | None:
     for _ in range(_MOST_FRAMES):
         if frame is None:
             return None
-        if not _is_librarys(frame):
+        if not _in_library(frame):
             return place(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return None
@@ -56,7 +56,7 @@ def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
     for _ in range(_MOST_RAISED):
         if raised is None:
             break
-        if not _is_librarys(raised.tb_frame):
+        if not _in_library(raised.tb_frame):
             found = raised
         raised = raised.tb_next
     if found is None:
@@ -65,7 +65,7 @@ def innermost(raised: TracebackType | None) -> dict[str, Any] | None:
     return place(code.co_name, code.co_filename, found.tb_lineno)
 
 
-def _is_librarys(frame: FrameType) -> bool:
+def _in_library(frame: FrameType) -> bool:
     return is_library(frame.f_code.co_filename, frame.f_globals.get("__name__"))
 
 

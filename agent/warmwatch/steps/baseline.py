@@ -15,7 +15,7 @@ class Stance(Protocol):
     def holds(self) -> bool:
         """Whether it is in force."""
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore the earlier stance."""
 
 
@@ -43,7 +43,7 @@ class Baseline:
 
     def end(self) -> None:
         """Compile from now on."""
-        self.stance.give_back()
+        self.stance.restore()
         self.over = True
 
     def renewed(self) -> Baseline | None:

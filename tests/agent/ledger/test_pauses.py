@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from support.ranks import SECOND, Rank
-from warmwatch.ledger.pauses import Pauses
+from warmwatch.ledger.pauses import PauseCounters
 from warmwatch.shared import record, verdict
 from warmwatch.shared.record import COMPILE_INDEX, COMPILE_WORDS, STEPS_INDEX
 from warmwatch.shared.record.recent import gap_ns
@@ -133,7 +133,7 @@ def test_batches_of_an_evaluation_count_if_nothing_compiles_in_it() -> None:
 
 def test_a_save_after_a_lost_end_starts_from_zero() -> None:
     words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
+    pauses = PauseCounters(words)
     assert pauses.began("saving", 1, 100, 1, 5)
     assert not pauses.began("saving", 1, 110, 1, 5)  # within it
     assert pauses.began("saving", 1, 900, 1, 6)
@@ -144,7 +144,7 @@ def test_a_save_after_a_lost_end_starts_from_zero() -> None:
 
 def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
     words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
+    pauses = PauseCounters(words)
     pauses.began("evaluating", 1, 100, 1, 5)
     assert pauses.ended("evaluating", 1, 900, 8)
     assert not pauses.ended("evaluating", 1, 950, 8)
@@ -158,7 +158,7 @@ def test_steps_after_an_evaluation_with_a_late_end_are_not_part_of_it() -> None:
 
 def test_a_pause_of_another_thread_before_the_first_step_hides_no_later_pause() -> None:
     words = [0] * COMPILE_WORDS
-    pauses = Pauses(words)
+    pauses = PauseCounters(words)
     assert pauses.began("evaluating", 2, 100, None, 0)  # the training thread is not known yet
     assert pauses.began("evaluating", 1, 500, 1, 3)
     assert not pauses.ended("evaluating", 2, 550, 3)

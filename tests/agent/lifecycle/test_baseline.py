@@ -19,7 +19,7 @@ class Stance:
     def holds(self) -> bool:
         return self.in_force
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         if self.refuses:
             raise RuntimeError("attempted to set_stance in a torch.compile region")
         self.in_force = False

@@ -202,7 +202,7 @@ class EagerStance:
         """Whether it is in force, and no stance of the user is."""
         return not self._over and self._module._stance is self._set.stance
 
-    def give_back(self) -> None:
+    def restore(self) -> None:
         """Restore the earlier stance, unless the user has set another one since."""
         before = self._set.prev
         if self.holds():

@@ -120,7 +120,7 @@ def _rank(value: object) -> str | None:
     return _number(value, MOST_RANKS)
 
 
-def _worth(value: object) -> str | None:
+def _work(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return "is not a whole number"
     return None if 0 < value <= LARGEST else f"is not between 1 and {LARGEST}"
@@ -167,10 +167,10 @@ _BY_NAME = {
     "local_rank": _rank,
     "world_size": _rank,
     "attempt": _rank,
-    "tokens_per_step": _worth,
-    "samples_per_step": _worth,
-    "parameters": _worth,
-    "parameters_seen": _worth,
+    "tokens_per_step": _work,
+    "samples_per_step": _work,
+    "parameters": _work,
+    "parameters_seen": _work,
     "clock_offset_ns": _offset,
 }
 
