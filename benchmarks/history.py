@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from benchmarks.figure import Figure
 from support import stored_runs as a
 from warmwatch_monitor.history.finding import find
-from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.history.listing import RunQuery
 from warmwatch_monitor.model.run_summary import RunSummary, Samples
 
 RUNS, ROUNDS = 10_000, 7
@@ -35,9 +35,9 @@ def measure() -> Iterator[Figure]:
         yield Figure(name="history: to write one, ms", value=spent / RUNS * 1e3)
         latest = f"gpt{RUNS % 50}"
         for what, limit, work in (
-            ("the latest 20", 100.0, lambda: store.listed(Wanted(limit=20))),
+            ("the latest 20", 100.0, lambda: store.listed(RunQuery(limit=20))),
             ("all", None, lambda: store.listed()),
-            ("those that match", 100.0, lambda: store.listed(Wanted(name="gpt1*", limit=20))),
+            ("those that match", 100.0, lambda: store.listed(RunQuery(name="gpt1*", limit=20))),
             ("to find and load one", 100.0, lambda: find(store, latest)),
         ):
             yield Figure(name=f"history: {what}, ms", value=_ms(work), limit=limit)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GREW = 1
 
 
-class _Wanted(NamedTuple):
+class _Request(NamedTuple):
     """The arguments."""
 
     command: tuple[str, ...]
@@ -96,7 +96,7 @@ def check(
         raise UsageError("--update and --against exclude each other")
     if baseline == "-":
         raise UsageError("--baseline needs a file, which is read and written; - is not a file")
-    wanted = _Wanted(
+    request = _Request(
         command=command,
         baseline=place_of("--baseline", baseline),
         against=_words(against),
@@ -107,7 +107,7 @@ def check(
         junit=place_of("--junit", junit),
         json=place_of("--json", json),
     )
-    raise SystemExit(_update(wanted) if update else _check(wanted))
+    raise SystemExit(_update(request) if update else _check(request))
 
 
 def _words(command: str | None) -> tuple[str, ...]:
@@ -120,33 +120,33 @@ def _words(command: str | None) -> tuple[str, ...]:
     return found
 
 
-def _check(wanted: _Wanted) -> int:
+def _check(request: _Request) -> int:
     from warmwatch_monitor.check.comparison import compared
     from warmwatch_monitor.check.output import Result
 
-    held = _read(wanted.baseline) if wanted.baseline is not None else None
-    against = str(wanted.baseline) if wanted.baseline else shlex.join(wanted.against)
+    held = _read(request.baseline) if request.baseline is not None else None
+    against = str(request.baseline) if request.baseline else shlex.join(request.against)
     accept = None
-    if wanted.baseline is not None:
-        again = ("warmwatch", "check", "--baseline", str(wanted.baseline), "--update")
-        accept = shlex.join((*again, "--", *wanted.command))
+    if request.baseline is not None:
+        again = ("warmwatch", "check", "--baseline", str(request.baseline), "--update")
+        accept = shlex.join((*again, "--", *request.command))
     try:
-        if wanted.against:
-            held = _beside(_measured(wanted, wanted.against), held)
+        if request.against:
+            held = _beside(_measured(request, request.against), held)
         assert held is not None, "--baseline or --against is given"
-        comparison = compared(_measured(wanted, wanted.command), held, wanted.tolerance)
+        comparison = compared(_measured(request, request.command), held, request.tolerance)
     except CannotCompareError as error:
-        _report(wanted, Result(against=against, problem=str(error)))
+        _report(request, Result(against=against, problem=str(error)))
         return error.code
     result = Result(against=against, comparison=comparison, accept=accept)
-    _report(wanted, result)
+    _report(request, result)
     if comparison.grew:
         return GREW
     return NOT_SEEN if comparison.incomplete else 0
 
 
-def _measured(wanted: _Wanted, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
-    return measured(command, name=wanted.name, keep_caches=wanted.keep_caches)
+def _measured(request: _Request, command: Sequence[str]) -> tuple[MeasuredRun, ...]:
+    return measured(command, name=request.name, keep_caches=request.keep_caches)
 
 
 def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baseline:
@@ -157,24 +157,24 @@ def _beside(measured: tuple[MeasuredRun, ...], held: Baseline | None) -> Baselin
     return here if held is None else baseline.with_seconds(held, here)
 
 
-def _update(wanted: _Wanted) -> int:
+def _update(request: _Request) -> int:
     from msgspec.structs import replace
 
     from warmwatch_monitor.check import baseline
     from warmwatch_monitor.check.comparison import compared
     from warmwatch_monitor.check.output import changes
 
-    place = wanted.baseline
+    place = request.baseline
     assert place is not None, "--update requires --baseline"
     before = _read(place) if place.exists() else None
     try:
-        found = _measured(wanted, wanted.command)
+        found = _measured(request, request.command)
     except CannotCompareError as error:
         note(f"\nwarmwatch check: {error}; {place} is unchanged")
         return error.code
     made = baseline.of(found, before)
-    if wanted.tolerance is not None:
-        made = replace(made, tolerance=wanted.tolerance)
+    if request.tolerance is not None:
+        made = replace(made, tolerance=request.tolerance)
     text = baseline.written(made)
     write_whole(place, text)
     was = before or baseline.parsed(text)
@@ -205,16 +205,16 @@ def _read(place: Path) -> Baseline:
         ) from None
 
 
-def _report(wanted: _Wanted, result: Result) -> None:
+def _report(request: _Request, result: Result) -> None:
     """Print the result on stderr (stdout is CMD's), and write the requested files."""
     from warmwatch_monitor.check.output import document, junit, markdown, text
 
     note(text(result))
-    if wanted.markdown is not None:
+    if request.markdown is not None:
         # several checks of one job append to its summary
-        shared = str(wanted.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
-        write(wanted.markdown, markdown(result), append=shared)
-    if wanted.junit is not None:
-        write(wanted.junit, junit(result))
-    if wanted.json is not None:
-        write(wanted.json, as_json(document(result)) + "\n")
+        shared = str(request.markdown) == os.environ.get("GITHUB_STEP_SUMMARY")
+        write(request.markdown, markdown(result), append=shared)
+    if request.junit is not None:
+        write(request.junit, junit(result))
+    if request.json is not None:
+        write(request.json, as_json(document(result)) + "\n")

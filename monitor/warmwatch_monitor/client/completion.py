@@ -54,7 +54,7 @@ def _earlier_names(environ: Mapping[str, str]) -> list[str]:
     settings = load_history_settings(environ)
     if not settings.able or settings.directory is None:
         return []
-    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.listing import RunQuery
     from warmwatch_monitor.history.store import Store
 
-    return [one.run for one in Store(settings).listed(Wanted(limit=_MOST))]
+    return [one.run for one in Store(settings).listed(RunQuery(limit=_MOST))]

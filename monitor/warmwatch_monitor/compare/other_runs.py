@@ -16,7 +16,7 @@ from warmwatch_monitor.compare.comparison import Neighbour, mode_of, step_of
 from warmwatch_monitor.compare.noise import Repeats
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history.comparability import called
-from warmwatch_monitor.history.listing import Listed, Wanted
+from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import note, plain
@@ -50,7 +50,7 @@ def _all(store: Store, compared: Sequence[RunSummary]) -> Iterator[list[RunSumma
     for one in compared:
         if step_of(one) is None:
             continue
-        listed = store.readable(Wanted(called=called(one), limit=_LISTED))
+        listed = store.readable(RunQuery(called=called(one), limit=_LISTED))
         likely = (each.id for each in listed if each.id not in used and _may_be(one, each))
         others = store.summaries(islice(likely, _LOADED))
         same = list(islice((each for each in others if is_same_program(one, each)), MOST_STARTS))
@@ -115,10 +115,10 @@ def neighbours(compared: Sequence[RunSummary]) -> Mapping[str, tuple[Neighbour, 
 def _beside(one: RunSummary, store: Store) -> tuple[Neighbour, ...]:
     if one.host is None:
         return ()
-    wanted = Wanted(since=one.began, until=_end(one), limit=_MOST_BESIDE)
+    query = RunQuery(since=one.began, until=_end(one), limit=_MOST_BESIDE)
     others = (
         Neighbour(run=each.run, id=each.id, share=share)
-        for each in store.readable(wanted)
+        for each in store.readable(query)
         if each.id != one.id
         and each.host == one.host
         and (share := _share(one, each)) >= _LEAST_SHARE

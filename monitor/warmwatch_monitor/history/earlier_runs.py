@@ -24,7 +24,7 @@ from warmwatch_monitor.history.comparability import (
     is_comparable,
     known_of,
 )
-from warmwatch_monitor.history.listing import Listed, Wanted
+from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.history.summaries import start_of_record, what_of
 from warmwatch_monitor.model import Death, GpuReading, RankHistory, RecordReading
@@ -157,10 +157,10 @@ def earlier(store: Store, summary: RunSummary) -> list[RunSummary]:
 
 def _comparable(queries: _Queries, now: Known, began: float, start: str | None) -> list[RunSummary]:
     """Runs of its name or script that became warm and belong to another launch."""
-    wanted = [Wanted(called=now.run, warm=True, limit=_LISTED)]
+    either = [RunQuery(called=now.run, warm=True, limit=_LISTED)]
     if now.what.script:
-        wanted.append(Wanted(script=now.what.script, warm=True, limit=_LISTED))
-    found = {one.id: one for each in wanted for one in queries.readable(each)}
+        either.append(RunQuery(script=now.what.script, warm=True, limit=_LISTED))
+    found = {one.id: one for each in either for one in queries.readable(each)}
     ordered = sorted(found.values(), key=lambda one: -one.began)
     likely = (one.id for one in ordered if _may_be(one, now) and one.began < began)
     loaded = queries.summaries(tuple(islice(likely, _LOADED)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from warmwatch_monitor.errors import NotInHistoryError
-from warmwatch_monitor.history.listing import Listed, Wanted
+from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model.run_summary import RunSummary
 
@@ -30,7 +30,7 @@ def find(store: Store, run: str) -> RunSummary:
 
 
 def _id(store: Store, run: str) -> str:
-    exact = store.listed(Wanted(id=run, limit=2))
+    exact = store.listed(RunQuery(id=run, limit=2))
     for known in (
         next((one for one in exact if one.id == run), None),
         _named(store, run, 0),
@@ -39,7 +39,7 @@ def _id(store: Store, run: str) -> str:
         if known is not None:
             return known.id
     long_enough = len(run) >= _SHORTEST_PREFIX
-    matches = store.listed(Wanted(id=run.lower(), limit=_SHOWN)) if long_enough else []
+    matches = store.listed(RunQuery(id=run.lower(), limit=_SHOWN)) if long_enough else []
     if len(matches) == 1:
         return matches[0].id
     if matches:
@@ -50,12 +50,12 @@ def _id(store: Store, run: str) -> str:
 
 def _named(store: Store, name: str, skip: int) -> Listed | None:
     """The latest run of a name. Prefers the user's own runs, and a name to a pattern."""
-    for wanted in (
-        Wanted(shown=name, limit=1, skip=skip),
-        Wanted(called=name, limit=1, skip=skip),
-        Wanted(name=name, limit=1, skip=skip),
+    for query in (
+        RunQuery(shown=name, limit=1, skip=skip),
+        RunQuery(called=name, limit=1, skip=skip),
+        RunQuery(name=name, limit=1, skip=skip),
     ):
-        if found := store.listed(wanted):
+        if found := store.listed(query):
             return found[0]
     return None
 

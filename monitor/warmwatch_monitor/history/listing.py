@@ -76,7 +76,7 @@ class Listed(Struct, frozen=True):
 _COLUMNS = ", ".join(f'"{name}"' for name in Listed.__struct_fields__)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class RunQuery(Struct, frozen=True, kw_only=True):
     """A query for runs; a field that is ``None`` matches all.
 
     Attributes:
@@ -108,41 +108,41 @@ def entry(summary: RunSummary) -> Listed:
     return Listed(**{name: row[name] for name in Listed.__struct_fields__})
 
 
-def is_wanted(one: Listed, wanted: Wanted) -> bool:
+def matches(one: Listed, query: RunQuery) -> bool:
     """Whether a run matches, as the query of the database does: by name, host, time and state."""
-    named = wanted.name is None or any(fnmatchcase(x, wanted.name) for x in (one.run, one.name))
-    hosted = wanted.host is None or fnmatchcase(one.host or "", wanted.host)
-    recent = wanted.since is None or one.seen >= wanted.since
-    return named and hosted and recent and wanted.state in (None, one.state)
+    named = query.name is None or any(fnmatchcase(x, query.name) for x in (one.run, one.name))
+    hosted = query.host is None or fnmatchcase(one.host or "", query.host)
+    recent = query.since is None or one.seen >= query.since
+    return named and hosted and recent and query.state in (None, one.state)
 
 
-def count(connection: sqlite3.Connection, wanted: Wanted) -> int:
+def count(connection: sqlite3.Connection, query: RunQuery) -> int:
     """The number of matching runs, regardless of the limit."""
-    where, values = _where(wanted)
+    where, values = _where(query)
     return int(connection.execute(f"SELECT count(*) FROM runs{where}", values).fetchone()[0])  # noqa: S608
 
 
-def listed(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
+def listed(connection: sqlite3.Connection, query: RunQuery) -> list[Listed]:
     """The matching runs, newest first. Raises RowError if one of them is damaged."""
-    return [_listed(row) for row in _rows(connection, wanted)]
+    return [_listed(row) for row in _rows(connection, query)]
 
 
-def readable(connection: sqlite3.Connection, wanted: Wanted) -> list[Listed]:
+def readable(connection: sqlite3.Connection, query: RunQuery) -> list[Listed]:
     """The matching runs, newest first, without damaged ones."""
     found = []
-    for row in _rows(connection, wanted):
+    for row in _rows(connection, query):
         with suppress(RowError):
             found.append(_listed(row))
     return found
 
 
-def _rows(connection: sqlite3.Connection, wanted: Wanted) -> Iterable[tuple[Any, ...]]:
-    where, values = _where(wanted)
+def _rows(connection: sqlite3.Connection, query: RunQuery) -> Iterable[tuple[Any, ...]]:
+    where, values = _where(query)
     cursor = connection.cursor()
     cursor.row_factory = None  # tuples: faster for thousands of rows
     return cursor.execute(
         f"SELECT {_COLUMNS} FROM runs{where} ORDER BY began DESC LIMIT ? OFFSET ?",  # noqa: S608
-        (*values, wanted.limit or -1, wanted.skip),
+        (*values, query.limit or -1, query.skip),
     )
 
 
@@ -153,20 +153,20 @@ def _listed(row: tuple[Any, ...]) -> Listed:
         raise RowError(f"run {row[0]!r}: {error}") from None
 
 
-def _where(wanted: Wanted) -> tuple[str, list[Any]]:
+def _where(query: RunQuery) -> tuple[str, list[Any]]:
     terms: list[str] = []
     values: list[Any] = []
     for term, *given in (
-        ("(run GLOB ? OR name GLOB ?)", _glob(wanted.name), _glob(wanted.name)),
-        ("host GLOB ?", _glob(wanted.host)),
-        ("seen >= ?", wanted.since),
-        ("began <= ?", wanted.until),
-        ("state = ?", wanted.state),
-        ("run = ?", _spelled(wanted.shown)),
-        ("name = ?", _spelled(wanted.called)),
-        ("script = ?", _spelled(wanted.script)),
-        ("(warmup_seconds IS NOT NULL) = ?", wanted.warm),
-        ("id >= ? AND id < ?", _spelled(wanted.id), f"{_spelled(wanted.id)}\uffff"),
+        ("(run GLOB ? OR name GLOB ?)", _glob(query.name), _glob(query.name)),
+        ("host GLOB ?", _glob(query.host)),
+        ("seen >= ?", query.since),
+        ("began <= ?", query.until),
+        ("state = ?", query.state),
+        ("run = ?", _spelled(query.shown)),
+        ("name = ?", _spelled(query.called)),
+        ("script = ?", _spelled(query.script)),
+        ("(warmup_seconds IS NOT NULL) = ?", query.warm),
+        ("id >= ? AND id < ?", _spelled(query.id), f"{_spelled(query.id)}\uffff"),
     ):
         if given[0] is not None:
             terms.append(term)

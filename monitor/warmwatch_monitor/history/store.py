@@ -15,7 +15,7 @@ from warmwatch.shared.states import ENDED_STATES
 from warmwatch_monitor.errors import RefusedRunsError
 from warmwatch_monitor.history import rows
 from warmwatch_monitor.history.database import MIGRATIONS, Database, transaction
-from warmwatch_monitor.history.listing import Listed, Wanted, count, listed, readable
+from warmwatch_monitor.history.listing import Listed, RunQuery, count, listed, readable
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary, Samples
 from warmwatch_monitor.settings import HistorySettings
@@ -206,28 +206,28 @@ class Store:
                     found[row["start"], row["rank"], row["attached"]] = death
         return found
 
-    def listed(self, wanted: Wanted = Wanted()) -> list[Listed]:  # noqa: B008 - frozen
+    def listed(self, query: RunQuery = RunQuery()) -> list[Listed]:  # noqa: B008 - frozen
         """The matching runs, newest first."""
         with self._database.reading() as connection:
-            return [] if connection is None else listed(connection, wanted)
+            return [] if connection is None else listed(connection, query)
 
-    def readable(self, wanted: Wanted) -> list[Listed]:
+    def readable(self, query: RunQuery) -> list[Listed]:
         """The matching runs, newest first, without damaged ones."""
         with self._database.reading() as connection:
-            return [] if connection is None else readable(connection, wanted)
+            return [] if connection is None else readable(connection, query)
 
-    def count(self, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - frozen
+    def count(self, query: RunQuery = RunQuery()) -> int:  # noqa: B008 - frozen
         """The number of matching runs, regardless of the limit."""
         with self._database.reading() as connection:
-            return 0 if connection is None else count(connection, wanted)
+            return 0 if connection is None else count(connection, query)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         if (today := _today(connection)) is not None:
             oldest = today - self._settings.days * 86400.0
             connection.execute("DELETE FROM runs WHERE seen < ?", (oldest,))
-        _evict(connection, count(connection, Wanted()) - self._settings.runs)
+        _evict(connection, count(connection, RunQuery()) - self._settings.runs)
         limit = self._settings.megabytes * 1_000_000
-        while (left := count(connection, Wanted())) > 1 and _bytes(connection) > limit:
+        while (left := count(connection, RunQuery())) > 1 and _bytes(connection) > limit:
             _evict(connection, max(1, int(left * _EVICTED_SHARE)))
         connection.executescript("PRAGMA incremental_vacuum")  # execute() would free one page
 

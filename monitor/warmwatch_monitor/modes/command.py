@@ -42,7 +42,7 @@ _IMPOSING = (
 )
 
 
-class _Wanted(NamedTuple):
+class _Request(NamedTuple):
     """The options, checked."""
 
     command: tuple[str, ...]
@@ -178,7 +178,7 @@ def modes(
     modes = _names(names, regional=regional, compared=limits["max_drift"] is not None)
     name = name or os.environ.get("WARMWATCH_RUN", "").strip() or script_name(command)
     check_name(name, room=max(len(f"/{mode}") for mode in modes))
-    wanted = _Wanted(
+    request = _Request(
         command=command,
         modes=modes,
         name=name,
@@ -186,34 +186,34 @@ def modes(
         keep_caches=caches == "keep",
         **limits,
     )
-    outcome = _try_all(wanted)
-    made = _table(outcome, wanted)
-    _show(made, wanted.output, is_json=is_json, markdown=markdown)
+    outcome = _try_all(request)
+    made = _table(outcome, request)
+    _show(made, request.output, is_json=is_json, markdown=markdown)
     raise SystemExit(128 + outcome.signal if outcome.signal else _exit_code(made))
 
 
-def _table(outcome: _Outcome, wanted: _Wanted) -> Modes:
+def _table(outcome: _Outcome, request: _Request) -> Modes:
     from warmwatch_monitor.modes.table import Modes
     from warmwatch_monitor.modes.table import modes as table_of
 
     measured = {one.mode for one in outcome.tried}
     empty = Modes(
-        training_steps=wanted.training_steps,
-        caches="kept" if wanted.keep_caches else "cold",
+        training_steps=request.training_steps,
+        caches="kept" if request.keep_caches else "cold",
         imposed=tuple(one for one in _IMPOSING if os.environ.get(one) == "1"),
-        untried=tuple(one for one in wanted.modes if one not in measured),
+        untried=tuple(one for one in request.modes if one not in measured),
         over_budget=tuple(outcome.over_budget),
-        budget_seconds=wanted.budget,
-        max_drift=wanted.max_drift,
+        budget_seconds=request.budget,
+        max_drift=request.max_drift,
     )
     return table_of(outcome.tried, outcome.again, empty)
 
 
 def _exit_code(made: Modes) -> int:
-    wanted = [one for one in made.rows if one.ended_by != "budget" or one.outcome == "measured"]
-    if not wanted or any(one.outcome != "measured" for one in wanted):
+    rows = [one for one in made.rows if one.ended_by != "budget" or one.outcome == "measured"]
+    if not rows or any(one.outcome != "measured" for one in rows):
         return FAILED
-    compared = [one for one in wanted if one.mode != EAGER]
+    compared = [one for one in rows if one.mode != EAGER]
     if any(one.max_drift_exceeded for one in compared):
         return DRIFTED
     unknown = made.max_drift is not None and any(one.drift is None for one in compared)
@@ -268,7 +268,7 @@ def _folder(output: str | None) -> Path:
     return place
 
 
-def _try_all(wanted: _Wanted) -> _Outcome:
+def _try_all(request: _Request) -> _Outcome:
     """Run the modes one after another, and eager again for the noise."""
     from warmwatch_monitor.modes.bounded import counted_signals
     from warmwatch_monitor.modes.stopping import expected
@@ -276,27 +276,27 @@ def _try_all(wanted: _Wanted) -> _Outcome:
     tried: list[Tried] = []
     skipped: list[str] = []
     again: list[Tried] = []
-    deadline = None if wanted.budget is None else time.monotonic() + wanted.budget
+    deadline = None if request.budget is None else time.monotonic() + request.budget
     with counted_signals() as stops:
-        for number, mode in enumerate(wanted.modes, 1):
+        for number, mode in enumerate(request.modes, 1):
             takes = expected(mode, tried)
             if _exceeds(takes, deadline):
                 note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
                 skipped.append(mode)
                 continue
-            title = f"mode {number} of {len(wanted.modes)}, {mode}"
-            tried.append(_run(wanted, mode, deadline, stops, title, takes))
+            title = f"mode {number} of {len(request.modes)}, {mode}"
+            tried.append(_run(request, mode, deadline, stops, title, takes))
             if stops.count:
                 break
             if number == 1:
-                leave_broken(tried[0], wanted.command)
-        if wanted.compares_losses and _can_compare(tried) and not stops.count:
-            again = _eager_again(wanted, deadline, stops, tried)
+                leave_broken(tried[0], request.command)
+        if request.compares_losses and _can_compare(tried) and not stops.count:
+            again = _eager_again(request, deadline, stops, tried)
     return _Outcome(tried, again, skipped, stops.last)
 
 
 def _eager_again(
-    wanted: _Wanted, deadline: float | None, stops: Stops, tried: Sequence[Tried]
+    request: _Request, deadline: float | None, stops: Stops, tried: Sequence[Tried]
 ) -> list[Tried]:
     """Eager a second time, and a third time if the first two differ: two runs alone say little."""
     from warmwatch_monitor.modes.programs import AGAIN
@@ -309,7 +309,7 @@ def _eager_again(
             note(f"warmwatch: eager does not run {words}: it does not fit in --budget")
             break
         title = f"eager {words}, {why}"
-        found.append(_run(wanted, EAGER, deadline, stops, title, takes, tried, words))
+        found.append(_run(request, EAGER, deadline, stops, title, takes, tried, words))
         if stops.count or not apart(first, found[0]):
             break
     return found
@@ -330,7 +330,7 @@ def leave_broken(first: Tried, command: Sequence[str]) -> None:
 
 
 def _run(
-    wanted: _Wanted,
+    request: _Request,
     mode: str,
     deadline: float | None,
     stops: Stops,
@@ -346,19 +346,19 @@ def _run(
     file = f"{f'{mode} {again}'.strip().replace(' ', '-')}.log"
     plan = Plan(
         mode=mode,
-        name=f"{wanted.name}/{mode}",
-        timeout=min(wanted.timeout, left),
-        over="budget" if left < wanted.timeout else "timeout",
-        steps=wanted.steps,
+        name=f"{request.name}/{mode}",
+        timeout=min(request.timeout, left),
+        over="budget" if left < request.timeout else "timeout",
+        steps=request.steps,
         least=_last_step_compared(before),
-        place=wanted.output and wanted.output / file,
+        place=request.output and request.output / file,
         # guard checks are measured there too, also where no loss is compared
-        losses=wanted.compares_losses or mode != EAGER,
+        losses=request.compares_losses or mode != EAGER,
         again=again,
     )
     progress = Progress(title, sys.stderr, str(takes or ""))
-    with startable(wanted.command), fresh_caches(keep=wanted.keep_caches) as caches:
-        return attempt(wanted.command, plan, caches.environ, stops, progress)
+    with startable(request.command), fresh_caches(keep=request.keep_caches) as caches:
+        return attempt(request.command, plan, caches.environ, stops, progress)
 
 
 def _exceeds(takes: Expected | None, deadline: float | None) -> bool:

@@ -97,7 +97,7 @@ def attempt(
     from warmwatch_monitor.modes.table import Tried
 
     launch = uuid.uuid4().hex
-    with _output(plan.place) as output, _loss_folder(wanted=plan.losses) as folder:
+    with _output(plan.place) as output, _loss_folder(needed=plan.losses) as folder:
         guards = None if plan.mode == EAGER else folder
         run = _Followed(Launched(launch), plan, stops, progress, guards)
         base = environment_of(plan.mode, {**os.environ, **caches}, folder)
@@ -146,9 +146,9 @@ def environment_of(
 
 
 @contextlib.contextmanager
-def _loss_folder(*, wanted: bool) -> Iterator[Path | None]:
+def _loss_folder(*, needed: bool) -> Iterator[Path | None]:
     """A private folder for losses, in memory if possible; removed with them."""
-    if not wanted:
+    if not needed:
         yield None
         return
     at = _MEMORY_FOLDER if os.access(_MEMORY_FOLDER, os.W_OK) else None

@@ -186,12 +186,12 @@ def _without_history(error: StoreError) -> None:
 
 def _latest(snapshot: Snapshot, history: Store | None) -> RunSummary:
     """The run that began last. Usually its record exists, and the history is not needed."""
-    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.listing import RunQuery
 
     runs = [one for one in snapshot.runs if one.attached_at is not None]
     latest = max(runs, key=lambda one: one.attached_at or 0.0, default=None)
     try:
-        newest = history.listed(Wanted(limit=1)) if history is not None else []
+        newest = history.listed(RunQuery(limit=1)) if history is not None else []
     except StoreError as error:
         if latest is None:
             raise
@@ -236,7 +236,7 @@ def _views(snapshot: Snapshot, name: str) -> list[RunView]:
 
 def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
     """``NAME~2``, counted by the history, which may lack the start that still exists."""
-    from warmwatch_monitor.history.listing import Wanted
+    from warmwatch_monitor.history.listing import RunQuery
     from warmwatch_monitor.history.summaries import id_of
 
     plain_name, _, back = name.rpartition("~")
@@ -246,7 +246,7 @@ def _without_live_start(snapshot: Snapshot, name: str, history: Store) -> str:
         views = _views(snapshot, plain_name)
     except UnknownRunError:
         return name
-    known = len(views) != 1 or history.listed(Wanted(id=id_of(views[0]), limit=1))
+    known = len(views) != 1 or history.listed(RunQuery(id=id_of(views[0]), limit=1))
     return name if known else f"{plain_name}~{int(back) - 1}"
 
 

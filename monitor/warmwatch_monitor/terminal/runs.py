@@ -17,7 +17,7 @@ from warmwatch.shared.phrases import step_length
 from warmwatch.shared.states import State
 from warmwatch_monitor.client.completion import states
 from warmwatch_monitor.errors import StoreError, UsageError
-from warmwatch_monitor.history.listing import Listed, Wanted
+from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
@@ -176,9 +176,9 @@ def runs(
 
     store = Store(settings)
     most = _LIMIT if limit is None else limit
-    wanted = Wanted(name=name, host=host, since=moment, state=state, limit=most)
+    query = RunQuery(name=name, host=host, since=moment, state=state, limit=most)
     living, why = _living(settings)
-    listed, in_all = _with_living(store, wanted, living)
+    listed, in_all = _with_living(store, query, living)
     filtered = any(one is not None for one in (name, host, since, state))
     if is_json:
         say(as_json(RunsDocument(database=str(store.path), runs=listed)))
@@ -216,21 +216,21 @@ def _living(settings: HistorySettings) -> tuple[Mapping[str, Listed], str | None
 
 
 def _with_living(
-    store: Store, wanted: Wanted, living: Mapping[str, Listed]
+    store: Store, query: RunQuery, living: Mapping[str, Listed]
 ) -> tuple[list[Listed], int]:
     """The runs to show, the living ones first, and how many there are regardless of the limit."""
     from msgspec.structs import replace
 
-    from warmwatch_monitor.history.listing import is_wanted
+    from warmwatch_monitor.history.listing import matches
 
-    first = [one for one in living.values() if is_wanted(one, wanted)]
+    first = [one for one in living.values() if matches(one, query)]
     first.sort(key=lambda one: -one.began)
-    most = wanted.limit and wanted.limit + len(living)
-    stored = store.listed(replace(wanted, limit=most))
+    most = query.limit and query.limit + len(living)
+    stored = store.listed(replace(query, limit=most))
     earlier = [one for one in stored if one.id not in living]
-    again = sum(store.count(replace(wanted, id=id)) for id in living)  # as they were a minute ago
+    again = sum(store.count(replace(query, id=id)) for id in living)  # as they were a minute ago
     shown = [*first, *earlier]
-    return shown[: wanted.limit or None], store.count(wanted) - again + len(first)
+    return shown[: query.limit or None], store.count(query) - again + len(first)
 
 
 def _show(found: list[dict[str, Any]], all_of_them: int, path: Path, *, filtered: bool) -> None:

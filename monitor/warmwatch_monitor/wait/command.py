@@ -28,8 +28,8 @@ from warmwatch_monitor.wait.waiter import (
     NEW_START_SECONDS,
     Outcome,
     PollInterval,
-    Standing,
     Wait,
+    WaitState,
     listed,
 )
 
@@ -137,7 +137,7 @@ def _goals(until: str) -> tuple[str, ...]:
     return goals
 
 
-def _report(last: Standing, late: str, *, as_json: bool) -> None:
+def _report(last: WaitState, late: str, *, as_json: bool) -> None:
     """The sentence; with ``as_json`` the answer alone has stdout, and there may be none."""
     if as_json and last.answer is not None:
         say(json.dumps(last.answer, indent=2))

@@ -57,7 +57,7 @@ class Outcome(Enum):
     TIMEOUT = 124
 
 
-class Standing(NamedTuple):
+class WaitState(NamedTuple):
     """The state of the wait after one poll.
 
     Attributes:
@@ -112,43 +112,41 @@ class Wait:
         self._began: float | None = None  # the same by the server's clock, once known
         self._has_answered, self._absent_since = False, 0.0
 
-    def block(self, patience: float) -> Standing:
+    def block(self, patience: float) -> WaitState:
         """The poll that ended the wait, or the last one at the timeout."""
         deadline = time.monotonic() + patience
         while True:
-            standing = self._poll()
-            if standing.outcome is not None:
-                return standing
+            polled = self._poll()
+            if polled.outcome is not None:
+                return polled
             left = deadline - time.monotonic()
             if left <= 0:
-                return standing._replace(
-                    outcome=Outcome.TIMEOUT, words=standing.late or standing.words
-                )
-            self._report(standing.state, standing.words)
+                return polled._replace(outcome=Outcome.TIMEOUT, words=polled.late or polled.words)
+            self._report(polled.state, polled.words)
             may_appear = self._appears - self._missed()
             self._pause(min(left, may_appear) if may_appear > 0 else left, self._is_woken_by)
 
-    def _poll(self) -> Standing:
+    def _poll(self) -> WaitState:
         """Raises DaemonError, FleetError: the server never answered, or has not for long."""
         began = time.monotonic()
         if self._first_poll is None:
             self._first_poll = began
-        standing = self._query_once(began)
-        if standing.outcome is not None or not standing.late:
+        polled = self._query_once(began)
+        if polled.outcome is not None or not polled.late:
             self._missing_since = None
-            return standing
+            return polled
         self._missing_since = self._missing_since or began
         if self._missed() < self._appears:
-            return standing
-        late = f"{standing.late}; waited {duration(self._appears)} (--timeout S waits longer)"
-        outcome = Outcome.UNREAD if standing.unread else Outcome.NO_RUN
-        return standing._replace(outcome=outcome, words=late)
+            return polled
+        late = f"{polled.late}; waited {duration(self._appears)} (--timeout S waits longer)"
+        outcome = Outcome.UNREAD if polled.unread else Outcome.NO_RUN
+        return polled._replace(outcome=outcome, words=late)
 
     def _missed(self) -> float:
         """For how many seconds no requested run has been there."""
         return 0.0 if self._missing_since is None else time.monotonic() - self._missing_since
 
-    def _query_once(self, began: float) -> Standing:
+    def _query_once(self, began: float) -> WaitState:
         assert self._first_poll is not None
         try:
             answer = self._query()
@@ -157,17 +155,17 @@ class Wait:
             reason = plain(str(error))
             words = f"{reason}; waiting for it{_at_most(self._appears)}"
             unread = isinstance(error, UnreadRunError)
-            return Standing(state="unknown", words=words, late=reason, unread=unread)
+            return WaitState(state="unknown", words=words, late=reason, unread=unread)
         except (DaemonError, FleetError) as error:
             self._absent_since = self._absent_since or began
             if not self._has_answered or time.monotonic() > self._absent_since + _ABSENCE_SECONDS:
                 raise
-            return Standing(state="absent", words=plain(f"{error}; retrying"))
+            return WaitState(state="absent", words=plain(f"{error}; retrying"))
         self._has_answered, self._absent_since = True, 0.0
         self._note_when(answer.get("at"), began - self._first_poll)
         return self._judge(answer)
 
-    def _judge(self, answer: Answer) -> Standing:
+    def _judge(self, answer: Answer) -> WaitState:
         requested = [r for r in answer["runs"] if self._run is not None or is_own(r, self._uid)]
         self._own = {run["run"] for run in requested}
         self._foreign = {run["run"] for run in answer["runs"]} - self._own
@@ -181,17 +179,17 @@ class Wait:
             elif self._broke_off(requested) and waited >= self._new_start:
                 words = words.partition(_BEFORE)[0]
                 words = f"{words}; not started again within {duration(self._new_start)}"
-                return Standing(
+                return WaitState(
                     state="none", words=words, outcome=Outcome.ENDED, answer=only(answer, requested)
                 )
             late = words.rpartition(_WAITING)[0]
             limit = self._new_start if not why and self._broke_off(requested) else self._appears
             words = f"{words}{_at_most(limit)}"
-            return Standing(state="none", words=words, late=late, unread=bool(why))
+            return WaitState(state="none", words=words, late=late, unread=bool(why))
         answer = only(answer, runs)
         outcome, words = self._ended(answer)
         state = " ".join(f"{run['run']}={run['state']}" for run in runs)
-        return Standing(state=state, words=words, outcome=outcome, answer=answer)
+        return WaitState(state=state, words=words, outcome=outcome, answer=answer)
 
     def _broke_off(self, requested: Sequence[Answer]) -> bool:
         """Whether the named run failed or was lost, so that it may start again soon."""

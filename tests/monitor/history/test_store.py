@@ -25,7 +25,7 @@ from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history import database
 from warmwatch_monitor.history.database import MIGRATIONS, kind_of
 from warmwatch_monitor.history.earlier_runs import earlier
-from warmwatch_monitor.history.listing import Wanted
+from warmwatch_monitor.history.listing import RunQuery
 from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import Death
 from warmwatch_monitor.model.run_summary import Provenance, RankSummary, RunSummary
@@ -430,7 +430,7 @@ def test_selected_runs_are_listed_newest_first(tmp_path: Path) -> None:
     )
 
     def ids(**wanted: object) -> list[str]:
-        return [one.id for one in store.listed(Wanted(**wanted))]  # type: ignore[arg-type]
+        return [one.id for one in store.listed(RunQuery(**wanted))]  # type: ignore[arg-type]
 
     assert ids() == ["two", "three", "one"]
     assert ids(name="gpt*") == ["three", "one"]
@@ -440,7 +440,7 @@ def test_selected_runs_are_listed_newest_first(tmp_path: Path) -> None:
     assert ids(state="failed") == ["two"]
     assert ids(since=BEGAN + 199) == ["two"]
     assert ids(limit=1, skip=1) == ["three"]
-    assert store.count(Wanted(limit=1)) == 3
+    assert store.count(RunQuery(limit=1)) == 3
 
 
 # Errors of the database file: each has a message with a remedy.

@@ -20,8 +20,8 @@ from warmwatch_monitor.modes import one_mode
 from warmwatch_monitor.modes.bounded import Stops
 from warmwatch_monitor.modes.command import (
     _eager_again,
+    _Request,
     _run,
-    _Wanted,
     leave_broken,
     script_name,
 )
@@ -684,7 +684,7 @@ def test_eager_runs_a_third_time_if_its_first_two_runs_differ(
         return tried(plan.mode, run_summary(plan.mode, 0.0, second))
 
     monkeypatch.setattr(one_mode, "attempt", attempt)
-    wanted = _Wanted(
+    wanted = _Request(
         ("true",), ("eager", "default"), "fit", None, True, None, None, 60.0, None, None
     )
     first = tried("eager", run_summary("eager", 0.0, 0.050))
@@ -706,6 +706,6 @@ def test_guard_checks_are_measured_without_eager_too(
     """Both are recorded in the folder of losses."""
     found: list[Plan] = []
     monkeypatch.setattr(one_mode, "attempt", lambda _command, plan, *_: found.append(plan))
-    options = _Wanted(("true",), modes, "fit", None, True, None, None, 60.0, None, None)
+    options = _Request(("true",), modes, "fit", None, True, None, None, 60.0, None, None)
     _run(options, mode, None, Stops(), "", None)
     assert found[0].losses is recorded
