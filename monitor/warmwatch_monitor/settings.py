@@ -163,7 +163,7 @@ def load(environ: Mapping[str, str], uid: int, options: Mapping[str, str | None]
         directories=tuple(dict.fromkeys(map(_absolute, found))),
         chosen=bool(directory),
         service_user=environ.get("WARMWATCH_SERVICE_USER") or DEFAULT_SERVICE_USER,
-        address=parse_address(*raw("address")),
+        address=parse_address(*raw("address", DEFAULT_ADDRESS)),
         address_set=bool(options.get("address") or environ.get("WARMWATCH_ADDRESS")),
         interval=_seconds(*raw("interval"), INTERVAL_LIMITS),
         gpu_interval=_seconds_or_off(*raw("gpu_interval"), GPU_INTERVAL_LIMITS),
