@@ -232,7 +232,7 @@ def test_the_rank_that_a_thousand_wait_for_is_named(tmp_path: Path) -> None:
         runs: list[Any] = []
 
         def answered() -> bool:
-            """A scrape that takes more than a second leaves no series until the next."""
+            """See ``slowest``: there may be no series at a moment."""
             done = completed("status", "--prometheus", prometheus, "--json")
             runs[:] = json.loads(done.stdout)["runs"]
             return bool(runs)
@@ -266,6 +266,13 @@ def slowest(prometheus: str) -> tuple[str, float]:
     """The rank in the fleet dashboard's table, and by how much of a step it is slower."""
     (requested,) = (one for one in dashboards.queries() if "Slowest rank to train" in one.where)
     expression = requested.filled(cluster=".*", node=".*", rows="50")
-    wait_until(lambda: query(prometheus, expression))
-    (found,) = query(prometheus, expression)
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        """A scrape that takes more than a second leaves no series until the next."""
+        answers[:] = query(prometheus, expression)
+        return bool(answers)
+
+    wait_until(answered)
+    (found,) = answers
     return found["metric"]["rank"], float(found["value"][1])

@@ -38,7 +38,10 @@ def daemon_process(
             assert process.stdout is not None
             line = process.stdout.readline()
             found = re.search(r"https?://[\d.:]+", line)
-            assert found, f"the daemon printed {line!r}"
+            if not found:
+                process.terminate()
+                errors = process.communicate(timeout=240)[1]
+                raise AssertionError(f"the daemon printed {line!r}, and its errors:\n{errors}")
             yield process, found.group()
         finally:
             process.terminate()

@@ -1223,7 +1223,7 @@ CHART_WORDS = """async () => {
   const labels = (at, ...splits) => axes[at].values(charts.plots.get("steps").plot, splits);
   const clock = [labels(0, begin, begin + 60), labels(0, begin, begin + 30)];
   charts.begin = begin; // two runs, from their begins
-  const since = [labels(0, begin, begin + 120, begin + 300), labels(0, begin, begin + 90)];
+  const since = [labels(0, begin, begin + 120, begin + 300), labels(0, begin, begin + 150)];
   second.phases = [[begin + 150, "inductor"], [begin + 160, null]];
   const runs = ["m", "n", "o"].map((run) => ({
     run, state: "warm", state_words: "warm", decisive_rank: 0, summary: `${run}: warm` }));
@@ -1243,7 +1243,7 @@ def test_axes_marks_and_sparklines_are_described(browser: Browser, tmp_path: Pat
     ]
     minutes, seconds = found["clock"]
     assert [len(one) for one in (*minutes, *seconds)] == [5, 5, 8, 8], "no seconds of whole minutes"
-    assert found["since"] == [["0", "2 min", "5 min"], ["0", "90 s"]]
+    assert found["since"] == [["0", "2 min", "5 min"], ["0", "150 s"]]
     assert found["length"] == ["0", "250 ms"]
     assert found["sparks"] == [
         "The last 2 min: 100 ms to 300 ms a step",
