@@ -558,6 +558,15 @@ def test_without_colours_the_text_is_in_those_of_the_terminal(
     assert style.bgcolor is None or style.bgcolor.is_default
 
 
+def test_the_names_of_the_columns_have_the_colours_of_the_terminal() -> None:
+    async def run() -> None:
+        async with screen(lambda: answer_of(b.in_every_state()["warm"]), SMALL) as shown:
+            style = shown.app.query_one("#list").get_component_styles("datatable--header")
+            assert (style.color.ansi, style.background.ansi) == (-1, -1)
+
+    asyncio.run(run())
+
+
 def test_each_phase_has_its_own_colour() -> None:
     assert {*PHASE_STYLES} == {*PHASES}
     assert len({*PHASE_STYLES.values()}) == len(PHASE_STYLES)
