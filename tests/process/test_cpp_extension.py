@@ -99,5 +99,5 @@ def test_dynamo_sees_the_same_frames_with_and_without_the_agent(records: Path) -
         "from torch._dynamo.utils import counters\n"
         "result([counters[name] for name in ('frames', 'graph_break', 'stats')])\n"
     )
-    alone = result_of(records, body, attach=False, plain=True)
-    assert result_of(records, body, plain=True) == alone
+    alone = result_of(records, body, attach=False)
+    assert result_of(records, body) == alone

@@ -49,7 +49,7 @@ def test_a_step_has_the_operations_of_its_graphs_times_their_calls(
     assert wrapped[-2:] == [False, False], "later steps cost nothing"
     again = tmp_path / "again"
     again.mkdir()
-    _, wrapped = result_of(again, TRAIN, env=cache, plain=True)
+    _, wrapped = result_of(again, TRAIN, env=cache)
     slot = slots.read(slots.only(again))
     assert slot.compile.cache_hits[CACHES.index("aot_autograd")], "no graph was in the process"
     assert worth_of(slot).operations == known.operations
