@@ -112,8 +112,8 @@ class Slower(Struct, frozen=True, kw_only=True):
     since_step: int | None = None
     """Last step at the speed of `before`; null if the monitor did not see the change."""
     causes: tuple[str, ...] | None = ()
-    """What differs from that time, as far as it is measured; empty: no known cause. Null if the
-    answer comes from Prometheus.
+    """What differs from that time, as far as it is measured; empty: no known cause. Null if not
+    measured: no daemon polled before the change, or the answer comes from Prometheus.
     """
 
 
@@ -134,8 +134,10 @@ class SlowerPeriod(Struct, frozen=True, kw_only=True):
     """Length of a step at the fastest lasting level since the warm-up."""
     ratio: Number
     """`seconds` divided by `before`."""
-    causes: tuple[str, ...] = ()
-    """Its last known causes; empty: none was known."""
+    causes: tuple[str, ...] | None = None
+    """Its last known causes; empty: none was known. Null if not measured: no daemon polled before
+    it.
+    """
 
 
 class MemoryGrowth(Struct, frozen=True, kw_only=True):

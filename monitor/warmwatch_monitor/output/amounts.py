@@ -197,11 +197,15 @@ def clean_step(rank: Mapping[str, Any]) -> float | None:
     return length
 
 
+_NOT_MEASURED = "cause not measured (no `warmwatch serve` ran before)"
+
+
 def slower_period(one: Mapping[str, Any]) -> str:
     """``for 3 min, steps 301 to 700: 400 ms a step (24 ms before, 17x); load 8.9 on 2 CPUs``."""
     ratio = float(f"{one['ratio']:.2g}")
     before = f"({step_length(one['before'])} before, {ratio:g}x)"
-    why = ", ".join(one["causes"]) or "no known cause"
+    causes = one["causes"]
+    why = _NOT_MEASURED if causes is None else ", ".join(causes) or "no known cause"
     return f"{_when_slower(one)}: {step_length(one['seconds'])} a step {before}; {why}"
 
 

@@ -86,7 +86,8 @@ class Period(Struct, frozen=True, kw_only=True):
     Attributes:
         began_ns, since_step: the start, and the last step before it; 0 and ``None`` if not known.
         ended_ns, until_step: 0 while it lasts. before: the reference. steps, sum_seconds: of its
-        blocks; each step counts with the mean of its block. causes: the last known ones.
+        blocks; each step counts with the mean of its block. causes: the last known ones; ``None``
+        if not measured.
     """
 
     before: float
@@ -96,7 +97,7 @@ class Period(Struct, frozen=True, kw_only=True):
     sum_seconds: float = 0.0
     ended_ns: int = 0
     until_step: int = 0
-    causes: tuple[str, ...] = ()
+    causes: tuple[str, ...] | None = None
 
 
 class Speed(Struct, frozen=True, kw_only=True):
@@ -136,7 +137,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     before: Surroundings | None = None
     usual: Surroundings | None = None
     now: Surroundings | None = None
-    causes: tuple[str, ...] = ()
+    causes: tuple[str, ...] | None = None
 
     @property
     def slower(self) -> bool:
@@ -163,8 +164,8 @@ def follow(
     if speed.slower or speed.is_slow:
         if read_surroundings is not None:  # causes that no longer hold stay if no other does
             now = read_surroundings()
-            found = tuple(causes_since(speed.before, now))
-            speed = replace(speed, now=now, causes=found or speed.causes)
+            found = _causes(speed.before, now)
+            speed = replace(speed, now=now, causes=found or speed.causes or found)
         return _with_period(speed, causes=speed.causes) if speed.slower else speed
     if read_surroundings is None or (known and speed.blocks == known.blocks):
         return speed
@@ -457,8 +458,13 @@ def slower(speed: Speed | None, recent_seconds: float | None) -> Slower | None:
         ratio=recent_seconds / speed.reference,
         before=speed.reference,
         since_step=speed.periods[-1].since_step,
-        causes=tuple(causes_since(speed.before, speed.now)) if speed.now else (),
+        causes=_causes(speed.before, speed.now) if speed.now else None,
     )
+
+
+def _causes(before: Surroundings | None, now: Surroundings) -> tuple[str, ...] | None:
+    """``None`` if there is nothing to compare with: no poll saw the rank while it was faster."""
+    return tuple(causes_since(before, now)) or (None if before is None else ())
 
 
 def slower_periods(speed: Speed, header: Header, *, ended: bool) -> tuple[SlowerPeriod, ...]:

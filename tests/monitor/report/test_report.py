@@ -466,6 +466,12 @@ def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
     assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
 
 
+def test_the_cause_of_a_slower_period_that_no_daemon_saw_begin_is_not_measured() -> None:
+    for causes, words in ((None, "cause not measured (no `warmwatch serve` ran before)"), ([], "")):
+        account = a.finished(answers={"slower_periods": [{**a.SLOWER, "causes": causes}]})
+        assert f"17x); {words or 'no known cause'}." in " ".join(text(account).split())
+
+
 def test_a_slower_period_is_in_the_text_and_shaded_on_the_chart_of_steps() -> None:
     account = a.finished(answers={"slower_periods": [a.SLOWER]}, samples=a.steps())
     began = account.ranks[0].samples.epochs[0]  # type: ignore[union-attr]
