@@ -44,7 +44,7 @@ _LONGEST = 120
 _LONGEST_GUARD = 1_000  # a longer guard does not fit into 120 characters, and takes long to parse
 
 _STATES = {
-    "grad_mode": "grad mode changed: evaluation or no_grad",
+    "grad_mode": "grad mode changed: evaluation or no_grad began or ended",
     "inference_mode": "inference mode changed",
     "autocast": "autocast was entered or left",
     "deterministic_algorithms": "the setting of deterministic algorithms changed",

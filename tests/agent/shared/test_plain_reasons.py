@@ -13,7 +13,7 @@ from warmwatch.shared.reasons import plain
 KEYS = "dispatch key set mismatch. expected DispatchKeySet"
 USER = "# def sz(x): return x*2 if x.size(0)>5 else x*3  # words/real.py:79 in sz"
 BATCH = "batch size (dim 0 of `{}`) went from {} to {}"
-EVALUATION = "grad mode changed: evaluation or no_grad"
+EVALUATION = "grad mode changed: evaluation or no_grad began or ended"
 
 PLAIN = {
     "0/0: tensor 'i' size mismatch at index 0. expected 16, actual 14": BATCH.format("i", 16, 14),
