@@ -194,11 +194,12 @@ def _sockets(environ: Mapping[str, str], uid: int) -> tuple[str, ...]:
 def load_history_settings(environ: Mapping[str, str]) -> HistorySettings:
     """Location and limits of the history. Raises UsageError."""
     named = environ.get("WARMWATCH_STATE", "")
-    off, able = named.strip().lower() == "off", find_spec("_sqlite3") is not None
+    off = named.strip().lower() == "off"
+    able = off or find_spec("_sqlite3") is not None
     return HistorySettings(
         directory=None if off or not able else _state_directory(environ, named),
         chosen=bool(named),
-        able=off or able,
+        able=able,
         runs=_whole("WARMWATCH_STATE_RUNS", environ, STATE_RUNS_LIMITS),
         days=_whole("WARMWATCH_STATE_DAYS", environ, STATE_DAYS_LIMITS),
         megabytes=_whole("WARMWATCH_STATE_MB", environ, STATE_MB_LIMITS),
