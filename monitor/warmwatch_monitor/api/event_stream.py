@@ -43,11 +43,7 @@ class EventStream(Response):
             raise problem
 
     async def _send(self, send: Send) -> None:
-        start = {
-            "type": "http.response.start",
-            "status": self.status_code,
-            "headers": self.raw_headers,
-        }
+        start = {"type": "http.response.start", "status": self.status_code}
         body = {"type": "http.response.body", "more_body": True}
         try:
             await send({**start, "headers": self.raw_headers})

@@ -69,11 +69,12 @@ class Series:
             for name, column in self.columns.items():
                 column[second % SECONDS] = _blank(self.kinds[name])
 
-    def cut(self, name: str, since: int, until: int) -> array[float]:
-        """One column of the seconds from ``since`` to before ``until``."""
-        column, begin = self.columns[name], since % SECONDS
-        end = begin + until - since
-        return column[begin:end] if end <= SECONDS else column[begin:] + column[: end - SECONDS]
+
+def cut(column: array[float], since: int, until: int) -> array[float]:
+    """The part of a ring that has the seconds from ``since`` to before ``until``."""
+    begin = since % SECONDS
+    end = begin + until - since
+    return column[begin:end] if end <= SECONDS else column[begin:] + column[: end - SECONDS]
 
 
 class Compilations(NamedTuple):
@@ -104,7 +105,7 @@ class History:
         self.lock = threading.Lock()
         self.ranks: dict[tuple[str, int], Series] = {}
         self.gpus: dict[str, Series] = {}
-        self.called: dict[str, GpuReading] = {}  # the last reading of each of gpus
+        self.gpu_readings: dict[str, GpuReading] = {}  # the last reading of each of gpus
         self.compilations: dict[tuple[str, int], Compilations] = {}  # of each of ranks
         self.epochs = array("d", [math.nan]) * SECONDS
         self.first = self.newest = -1  # seconds
@@ -120,10 +121,10 @@ class History:
                 self._take_rank(view, second, snapshot)
             gpus = snapshot.gpus[: self._most_gpus]
             for gpu in sorted(gpus, key=lambda one: one.uuid not in self.gpus):  # evict no other
-                if self.called.get(gpu.uuid) is gpu and self._has(gpu.uuid, second):
+                if self.gpu_readings.get(gpu.uuid) is gpu and self._has(gpu.uuid, second):
                     continue  # the reading of the poll before
                 series = _of(self.gpus, gpu.uuid, GPU_COLUMNS, self._most_gpus, second)
-                self.called[gpu.uuid] = gpu
+                self.gpu_readings[gpu.uuid] = gpu
                 for name, column in series.columns.items():
                     value = getattr(gpu, name)
                     column[second % SECONDS] = math.nan if value is None else value
@@ -142,7 +143,9 @@ class History:
             for passed in range(max(since, second - SECONDS), second):
                 self.epochs[passed % SECONDS] = epoch - (second - passed)
             self.newest = second
-            self.called = {uuid: gpu for uuid, gpu in self.called.items() if uuid in self.gpus}
+            self.gpu_readings = {
+                uuid: gpu for uuid, gpu in self.gpu_readings.items() if uuid in self.gpus
+            }
             self._spent = {key: spent for key, spent in self._spent.items() if key in self.ranks}
             self.compilations = {
                 key: known for key, known in self.compilations.items() if key in self.ranks

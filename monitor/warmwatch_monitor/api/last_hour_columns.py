@@ -21,6 +21,7 @@ from warmwatch_monitor.api.last_hour import (
     Compilations,
     History,
     Series,
+    cut,
 )
 from warmwatch_monitor.model import RankView, RunView, Snapshot, all_warm, any_compiling
 from warmwatch_monitor.status.run import compilation
@@ -51,10 +52,10 @@ def columns(
         until = history.newest + 1
         since = max(history.first, until - min(seconds, SECONDS)) if until else 0
         width = max(1, math.ceil((until - since) / points))
-        epochs = _in_order(_whole(history).cut("at", since, until))
+        epochs = _in_order(cut(history.epochs, since, until))
         ranks = _seen(history.ranks, since, until)
         gpus = _seen(history.gpus, since, until)
-        called = dict(history.called)
+        readings = dict(history.gpu_readings)
         compilations = dict(history.compilations)
         oldest = epochs[0] if epochs else 0.0
     return {
@@ -73,11 +74,11 @@ def columns(
         "gpus": [
             {
                 "uuid": uuid,
-                "index": called[uuid].index,
-                "power_limit_watts": called[uuid].power_limit_watts,
+                "index": readings[uuid].index,
+                "power_limit_watts": readings[uuid].power_limit_watts,
                 **{name: _means(one[name], width) for name in GPU_COLUMNS},
             }
-            for uuid, one in sorted(gpus.items(), key=lambda of: called[of[0]].index)
+            for uuid, one in sorted(gpus.items(), key=lambda of: readings[of[0]].index)
         ],
     }
 
@@ -158,18 +159,12 @@ def _ends(values: Sequence[float], width: int) -> range:
     return range(width, len(values) + width, width)
 
 
-def _whole(history: History) -> Series:
-    series = Series({})
-    series.columns = {"at": history.epochs}
-    return series
-
-
 def _seen(
     stored: Mapping[K, Series], since: int, until: int
 ) -> dict[K, dict[str, Sequence[float]]]:
     """The columns of the series that were seen in these seconds."""
     return {
-        key: {name: series.cut(name, since, until) for name in series.kinds}
+        key: {name: cut(column, since, until) for name, column in series.columns.items()}
         for key, series in stored.items()
         if series.newest >= since
     }
@@ -185,14 +180,14 @@ def _in_order(epochs: Sequence[float]) -> list[float]:
     return ordered
 
 
-def _rank(cut: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:
+def _rank(found: dict[str, Sequence[float]], epochs: Sequence[float], width: int) -> dict[str, Any]:
     return {
-        "steps": _lasts(cut["steps"], width),
-        "step_seconds": _means(cut["step_seconds"], width),
-        "compile_seconds": _means(cut["compile_seconds"], width),
-        "states": _begins(cut["state"], STATES, epochs),
-        "phases": _begins(cut["phase"], PHASE_NAMES, epochs),
-        "pauses": _begins(cut["pause"], PAUSE_NAMES, epochs),
+        "steps": _lasts(found["steps"], width),
+        "step_seconds": _means(found["step_seconds"], width),
+        "compile_seconds": _means(found["compile_seconds"], width),
+        "states": _begins(found["state"], STATES, epochs),
+        "phases": _begins(found["phase"], PHASE_NAMES, epochs),
+        "pauses": _begins(found["pause"], PAUSE_NAMES, epochs),
     }
 
 

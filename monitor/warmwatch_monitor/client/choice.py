@@ -49,11 +49,11 @@ def choose_runs(
     """Those of ``runs`` that :func:`choose` leaves. Raises as it does."""
     if run is None:
         return runs
-    his = [one for one in runs if is_own(one, uid)]
+    own_runs = [one for one in runs if is_own(one, uid)]
     if "@" in run:  # no user's own run name may pass for another user's run
-        chosen = _full(runs, run) or _named(his, run)
+        chosen = _full(runs, run) or _named(own_runs, run)
     else:
-        chosen = _named(his, run) or ([] if own else _named(runs, run))
+        chosen = _named(own_runs, run) or ([] if own else _named(runs, run))
     if not chosen:
         others = _named(runs, run) if "@" not in run else []
         raise UnknownRunError(

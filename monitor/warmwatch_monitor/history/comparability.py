@@ -18,6 +18,7 @@ from warmwatch_monitor.model.run_summary import (
     RunSummary,
     Wrapping,
 )
+from warmwatch_monitor.published import copied
 
 
 class Known(Struct, frozen=True, kw_only=True):
@@ -105,13 +106,13 @@ def first_warmup(summary: RunSummary, rank: int) -> EarlierWarmup | None:
     if one is None or not first or not first.get("seconds"):
         return None
     until = first["ended_at"] + _LATE
-    compiled = [_done(each) for each in one.compiled if each.ended <= until]
+    compiled = [copied(each, Done) for each in one.compiled if each.ended <= until]
     later = [each for each in one.compiled if each.ended > until]
     return EarlierWarmup(
         seconds=first["seconds"],
         phase_seconds=_phases(one, later, first["seconds"]),
         compiled=None if one.left_out else tuple(compiled),
-        later=tuple(_done(each) for each in later),
+        later=tuple(copied(each, Done) for each in later),
     )
 
 
@@ -128,10 +129,6 @@ def _phases(one: RankSummary, later: Iterable[Compiled], seconds: float) -> Mapp
     whole = sum(spent.values())
     shrink = min(1.0, seconds / whole) if whole else 1.0  # later phases may be incomplete
     return {name: took * shrink for name, took in spent.items() if took}
-
-
-def _done(one: Compiled) -> Done:
-    return Done(kind=one.kind, name=one.name, code=one.code, cache=one.cache, seconds=one.seconds)
 
 
 def _same_calls(mine: Iterable[Wrapping], other: Iterable[Wrapping]) -> bool:

@@ -12,7 +12,6 @@ from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
 from warmwatch_monitor.metrics import gpu, host, rank
-from warmwatch_monitor.metrics import host as health
 from warmwatch_monitor.metrics.families import Distribution, Family, Labels
 from warmwatch_monitor.metrics.text import encode
 from warmwatch_monitor.model import Snapshot
@@ -27,7 +26,7 @@ def families(snapshot: Snapshot, version: str | None = None) -> Iterator[Family]
     yield from rank.end_families(snapshot)
     yield from gpu.families(snapshot.gpus)
     yield from host.host_families(snapshot.host)
-    yield from health.health_families(snapshot, version)
+    yield from host.health_families(snapshot, version)
 
 
 def render(

@@ -327,18 +327,13 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """A compilation that has ended, of this run or of an earlier one.
-
-    ``kind``, ``name``, ``code``, ``cache``, ``seconds``, ``phase_seconds``: as in
-    ``run_summary.Compiled``.
-    """
+    """A compilation that has ended, of any run; its fields are those of ``Compilation``."""
 
     kind: str | None = None
     name: str | None = None
     code: str | None = None
     cache: str | None = None
     seconds: float | None = None
-    phase_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class EarlierWarmup(Struct, frozen=True, kw_only=True):

@@ -61,7 +61,7 @@ def level_before(slot: Slot) -> float | None:
     """The fast level in the histogram, in seconds; ``None`` if it cannot be found there.
 
     The histogram covers the whole run. After a later compilation, some steps in it are older than
-    that, and nobody knows which: the fastest ones, at worst. Then the level is at most this.
+    that, and it is not known which: at worst the fastest ones. Then the level is at most this.
     """
     recent_ns, bins = slot.recent_step_ns, slot.clean_bins
     if recent_ns is None:

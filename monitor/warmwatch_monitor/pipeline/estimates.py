@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared.record import CompileCounts
-from warmwatch_monitor.model import Compilation, RankHistory, RankView, RecordReading, RunView
+from warmwatch_monitor.model import RankHistory, RankView, RunView
 from warmwatch_monitor.model.figures import Done, EarlierWarmup
-from warmwatch_monitor.published import Estimate
+from warmwatch_monitor.published import Estimate, copied
 from warmwatch_monitor.sources.records.followed_journal import MOST_EVENTS
 
 _DOUBT = 0.05  # of the whole: the least that must have ended to compare this host's speed
@@ -254,7 +254,7 @@ def now_of(view: RankView, now_ns: int) -> Now:
     record, counts = view.record, view.record.slot.compile
     began_ns = counts.episode_began_ns or counts.active_since_ns
     ended_ns = max((one.at_ns for one in record.compilations), default=0)
-    compiled = tuple(done(one) for one in record.compilations)
+    compiled = tuple(copied(one, Done) for one in record.compilations)
     return Now(
         seconds=None if counts.warmups else (now_ns - began_ns) / 1e9,
         activity_seconds=(now_ns - max(counts.active_since_ns, ended_ns)) / 1e9,
@@ -264,10 +264,6 @@ def now_of(view: RankView, now_ns: int) -> Now:
         own=compiled,
         evaluating=counts.evaluating_since_ns != 0,
     )
-
-
-def done(one: Compilation) -> Done:
-    return Done(kind=one.kind, name=one.name, code=one.code, cache=one.cache, seconds=one.seconds)
 
 
 def _underway(view: RankView) -> Done:
@@ -291,11 +287,10 @@ def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[EarlierWarmup]
 
 
 def _warmup_of(view: RankView, counts: CompileCounts) -> EarlierWarmup:
-    reading: RecordReading = view.record
-    known = len(reading.compilations) < MOST_EVENTS
+    known = len(view.record.compilations) < MOST_EVENTS
     return EarlierWarmup(
         seconds=(counts.last_end_ns - counts.first_begin_ns) / 1e9,
         phase_seconds=view.figures.compile.phase_seconds,
-        compiled=tuple(done(one) for one in reading.compilations) if known else None,
+        compiled=tuple(copied(one, Done) for one in view.record.compilations) if known else None,
         of_rank=True,
     )

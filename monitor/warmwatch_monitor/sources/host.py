@@ -141,7 +141,7 @@ class _Followed:
         self._queued_ratio: float | None = None
         self._cpus: int | None = None
         self._compilers = Compilers()
-        self._seen: tuple[Compiler, ...] = ()
+        self._busiest: tuple[Compiler, ...] = ()
 
     def read(
         self,
@@ -158,10 +158,10 @@ class _Followed:
         self._cpu = (now_ns, cpu)
         queued = proc.queued_seconds(self._pid)
         if children is not None:
-            self._look_at_pool(now_ns, children)
+            self._read_pool(now_ns, children)
             use = limit(self._group)
             self._memory_left = max(0, use.limit - use.used) if use else None
-            self._look_at_scheduling(queued, now_ns / 1e9, stat)
+            self._read_scheduling(queued, now_ns / 1e9, stat)
         busy, idle = self._workers
         return ProcessReading(
             pid=self._pid,
@@ -172,7 +172,7 @@ class _Followed:
             workers_busy=busy,
             workers_idle=idle,
             stopped=stat.stopped,
-            compilers=self._seen,
+            compilers=self._busiest,
             private_bytes=private,
             workers_memory=self._workers_memory,
             memory_left_bytes=self._memory_left,
@@ -181,7 +181,7 @@ class _Followed:
             cpus=self._cpus,
         )
 
-    def _look_at_scheduling(self, queued: float | None, now: float, stat: proc.Stat) -> None:
+    def _read_scheduling(self, queued: float | None, now: float, stat: proc.Stat) -> None:
         self._cpus = proc.usable_cpus(self._pid)
         if queued is None:
             return
@@ -190,11 +190,11 @@ class _Followed:
         self._queued_ratio = min(1.0, (queued - before) / (now - then)) if now > then else None
         self._queued = queued, now
 
-    def _look_at_pool(self, now_ns: int, children: Children) -> None:
+    def _read_pool(self, now_ns: int, children: Children) -> None:
         children = cached(children)
         workers = compile_workers(self._pid, children)
         below = with_descendants(self._pid, children)[1:]
-        self._seen = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)
+        self._busiest = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)
         totals = {worker: sum(map(_cpu_seconds, pids)) for worker, pids in workers.items()}
         if self._pool is not None:
             elapsed = (now_ns - self._pool[0]) / 1e9

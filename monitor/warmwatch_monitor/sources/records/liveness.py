@@ -163,8 +163,8 @@ class Holder(Struct, frozen=True, kw_only=True):
     peak: int = 0
     code: int = 0
 
-    def speaks_for(self, owner: int, pid: int | None = None) -> bool:
-        """Whether a record of the user ``owner`` can be this process's, as far as is known.
+    def may_own(self, owner: int, pid: int | None = None) -> bool:
+        """Whether this process can own a record of the user ``owner``, as far as is known.
 
         ``pid``: the record's; a process that has changed its user since is still the same one.
         """
@@ -206,7 +206,7 @@ def writer(pid: int, inode: int, owner: int, root: str = proc.PROC) -> Holder | 
     namespace it belongs to another process, and a forged record may contain any.
     """
     found = holder(pid, root) if pid and _has_open(pid, inode, root) else None
-    return found if found and found.speaks_for(owner) else None
+    return found if found and found.may_own(owner) else None
 
 
 def _runs_another_program(known: Holder, values: Mapping[str, str]) -> bool:
@@ -311,7 +311,7 @@ class Life:
         return held_by or (self._holder.pid if self._holder else None)
 
     def _is_own(self, reading: SlotReading) -> bool:
-        """Whether the record's own process holds the lock; remembers that process.
+        """Whether the record's own process holds the lock; stores that process.
 
         Nothing is known of a holder in another pid namespace, so it is accepted.
         """
@@ -321,7 +321,7 @@ class Life:
         found = self._holder
         if found is None or found.pid != reading.pid:
             found = holder(reading.pid)
-        if found is not None and not found.speaks_for(reading.owner, reading.slot.identity.pid):
+        if found is not None and not found.may_own(reading.owner, reading.slot.identity.pid):
             return False
         self._holder = found
         return True

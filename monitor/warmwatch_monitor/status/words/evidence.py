@@ -9,9 +9,8 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.model import Figures, LongStep, Place, RankView
 from warmwatch_monitor.output.amounts import IN_PROGRESS, limited, size
 from warmwatch_monitor.status.words import gpus, requested
-from warmwatch_monitor.status.words import progress as pauses
 from warmwatch_monitor.status.words.conditions import conditions, failed, inefficiencies
-from warmwatch_monitor.status.words.progress import baseline_measured, throughput
+from warmwatch_monitor.status.words.progress import baseline_measured, pause_evidence, throughput
 from warmwatch_monitor.status.words.requested import turned_off
 
 _SHARE = 0.1  # of the step: a smaller part does not explain its length
@@ -78,7 +77,7 @@ def evidence(view: RankView) -> list[str]:
         *filter(None, [baseline_measured(view.figures)]),
         *_throughput(view),
         *_limit(view),
-        *pauses.evidence(view),
+        *pause_evidence(view),
         *long_step_evidence(view.figures),
         *requested.evidence(view.figures),
         *_inefficiencies(view.figures),

@@ -33,7 +33,7 @@ def pausing(view: RankView) -> str:
     return ""
 
 
-def evidence(view: RankView) -> Iterator[str]:
+def pause_evidence(view: RankView) -> Iterator[str]:
     """Time that was neither compilation nor training, by known cause."""
     if now := pausing(view):
         yield f"{now}: no step is expected meanwhile"
