@@ -149,14 +149,29 @@ def test_compiling_more_than_the_earlier_run_ends_the_estimate(ended: tuple[Done
 
 
 def test_a_recompile_is_estimated_from_the_same_function() -> None:
-    own = replace(FORWARD, seconds=12.0), replace(FORWARD, name="loss", seconds=99.0)
+    first = replace(FORWARD, name="loss", seconds=99.0)
+    own = first, replace(FORWARD, seconds=12.0), first
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
     found = estimate(again, ())
     assert found == Estimate(of="function", so_far_seconds=4.0, last_seconds=12.0, left_seconds=8.0)
-    hit = replace(own[0], cache="hit")
+    hit = replace(own[1], cache="hit")
     assert estimate(replace(again, own=(hit,)), ()) is None
     assert estimate(replace(again, underway=Done()), [BEFORE]) is None
     assert estimate(replace(again, evaluating=True), ()) is None, "without gradients: another graph"
+
+
+def test_the_first_compilation_of_a_process_counts_only_if_no_other_is_known() -> None:
+    """It imports Inductor and builds headers: a recompile takes less."""
+    again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=(FORWARD,))
+    found = estimate(again, ())
+    assert found is not None
+    assert (found.left_seconds, found.of_first) == (76.0, True)
+    second = replace(FORWARD, seconds=9.0)
+    later = replace(BEFORE, later=(second,))
+    for known, earlier in (((FORWARD, second), ()), ((FORWARD,), (later,)), ((), (later,))):
+        found = estimate(replace(again, own=known), earlier)
+        assert found is not None
+        assert (found.left_seconds, found.precedents, found.of_first) == (5.0, 1, False)
 
 
 def test_after_a_cache_hit_of_this_run_no_cache_miss_is_used() -> None:
@@ -173,7 +188,8 @@ def test_after_a_cache_hit_of_this_run_no_cache_miss_is_used() -> None:
 def test_a_recompile_may_include_the_backward_that_followed_last_time() -> None:
     """With dynamic shapes, PyTorch compiles the backward within the forward."""
     other = replace(BACKWARD, code="0ther", seconds=99.0)
-    own = replace(FORWARD, seconds=12.0), other, replace(BACKWARD, code="c0de", seconds=10.0)
+    mine = replace(FORWARD, seconds=12.0), other, replace(BACKWARD, code="c0de", seconds=10.0)
+    own = replace(FORWARD, name="loss", seconds=99.0), *mine
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=own)
     found = estimate(again, ())
     assert found is not None
@@ -184,7 +200,7 @@ def test_a_recompile_may_include_the_backward_that_followed_last_time() -> None:
     earlier = replace(BEFORE, compiled=own)
     assert estimate(replace(again, own=()), [earlier]) == found
     whole = replace(FORWARD, seconds=23.0)
-    found = estimate(replace(again, own=(*own[:1], whole, *own[2:])), ())
+    found = estimate(replace(again, own=(*own[:2], whole, *own[3:])), ())
     assert found is not None
     assert (found.last_seconds, found.low, found.high) == (23.0, 8.0, 29.0)
 
@@ -472,6 +488,14 @@ MANY = Estimate(
             "the whole warm-up is slower than last time (40 s in all): about 70 s left",
         ),
         (
+            replace(MANY, low=None, high=None, of="function", of_first=True),
+            "last time 113 s: at most 70 s left",
+        ),
+        (
+            replace(MANY, of="function", of_first=True),
+            "earlier 103 s to 2 min: at most 90 s left",
+        ),
+        (
             replace(MANY, last_seconds=300.0, low=None, of_rank=True),
             "faster than another rank (5 min in all): about 70 s left",
         ),
@@ -493,6 +517,7 @@ def test_the_time_left_is_in_status_and_in_series_if_known() -> None:
         "phases": {},
         "precedents": 3,
         "of_rank": False,
+        "of_first": False,
     }
     series = 'warmwatch_compile_left_seconds{rank="0",run="gpt2"} 70'
     assert series in _metrics(seen(MANY))
