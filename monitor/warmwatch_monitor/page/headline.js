@@ -77,9 +77,12 @@ export function showAnswer(newest, place) {
 // no line ends between a number and its unit
 const unbroken = (words) => words.replace(/(\d) (?=(?:µs|ms|s|min|h|d)(?!\w))/g, "$1\u00a0");
 
-// a run's sentence without its name, which the row already shows
-export function unnamed({ run, summary = "" }) {
-  return summary.startsWith(`${run}: `) ? summary.slice(run.length + 2) : summary;
+// a run's sentence without its name, which the row already shows; a long name has lost its middle
+function unnamed({ run, summary = "" }) {
+  const signs = [...run];
+  const names = [run, `${signs.slice(0, 24).join("")}...${signs.slice(-13).join("")}`];
+  const name = names.find((one) => summary.startsWith(`${one}: `));
+  return name === undefined ? summary : summary.slice(name.length + 2);
 }
 
 // the sentence without what `words` already shows: `since step 344 (62 ms before, 7.7x)`

@@ -361,6 +361,7 @@ def test_the_large_type_and_the_sentence_have_the_same_state_and_speed(
         (with_condition(eager_rank, "slower"), "eager but slower", "doubtful"),
         (with_condition(eager_rank, "never_compiled"), "eager, but ", "doubtful"),
         (b.in_every_state()["finished"], "finished after 3602 steps", "finished"),
+        (b.in_every_state(f"{'long-' * 12}name")["warm"], "warm, 36 ms a step", "warm"),
     ]
     answers = [status(b.snapshot(view)) for view, _, _ in heads]
     with daemon(tmp_path) as url, visit(browser, url) as page:
@@ -368,6 +369,7 @@ def test_the_large_type_and_the_sentence_have_the_same_state_and_speed(
     for (_, start, shade), (head, shown, rest) in zip(heads, found, strict=True):
         assert head.startswith(start)
         assert shown == shade
+        assert "long-" not in rest, "the row has the name"
         length = re.search(r"[\d.]+ ms a step", head)
         assert length is None or length[0] not in rest, "once"
 
