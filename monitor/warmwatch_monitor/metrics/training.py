@@ -76,8 +76,9 @@ def _collective_timeout(view: RankView) -> dict[str, float] | None:
 TRAINING_SERIES: tuple[Series[RankView], ...] = (
     gauge(
         "warmwatch_warmup_seconds",
-        "Length of the latest warm-up, which a recompile opens again (the first one: "
-        "warmwatch_first_warmup_seconds); absent until it ended and while it is open again.",
+        "Length of the latest warm-up, which a recompile opens again (the first one, as in a "
+        "report: warmwatch_first_warmup_seconds); absent until it ended and while it is open "
+        "again.",
         lambda view: ended.seconds if (ended := view.figures.warmups.latest) else None,
     ),
     gauge(

@@ -206,7 +206,8 @@ def steady(report: Report) -> str:
         return "not known: no step was clean"
     length, median = took(known.seconds), _median(known.seconds, known.median)
     spread = [] if known.p99 is None else [f"99 % within {took(known.p99)}"]
-    spread = [f"median {median}", *spread] if median and median != length else spread
+    if median and median != length:
+        length, spread = f"{length} on average", [f"median {median}", *spread]
     whole = f"whole run: {counted(known.count, 'clean step')}" if known.count else "whole run"
     spread.insert(0, whole)
     of_rank = " a rank" if len(report.ranks) > 1 else ""

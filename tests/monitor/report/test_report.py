@@ -285,7 +285,7 @@ def test_a_median_is_shown_if_it_differs_from_the_mean_by_more_than_a_bin(
         "step_seconds.clean_count": 14,
     }
     line = steady(report(a.finished(answers=answers)))
-    assert line.startswith("4.01 s (")
+    assert line.startswith("4.01 s on average (" if shown else "4.01 s (")
     assert ("median" in line) is shown
 
 
