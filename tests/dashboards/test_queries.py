@@ -187,9 +187,13 @@ def test_every_query_returns_data(prometheus: str, training: Training) -> None:
 def test_every_variable_lists_the_existing_values(prometheus: str) -> None:
     gpus = [board(0)["uuid"], board(1)["uuid"]]
     offered = {"$run": ["gpt2"], "$rank": ["0", "1", "2", "3"], "$gpu": gpus}
-    for target, label in dashboards.label_queries():
-        name = target.where.split(": ")[1]
-        if name not in offered:  # clusters and nodes: see the test of many nodes
+    named = [
+        (query.where.split(": ")[1], query, label) for query, label in dashboards.label_queries()
+    ]
+    # clusters and nodes: see the test of many nodes
+    assert {name for name, *_ in named} - {"$cluster", "$node"} == {*offered}
+    for name, target, label in named:
+        if name not in offered:
             continue
         series = {"match[]": target.filled(**VARIABLES)}
         wait_until(

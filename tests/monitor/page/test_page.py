@@ -56,6 +56,8 @@ def test_the_page_follows_a_run_and_sends_no_other_request(
         page.until(shows("gpt2: recompiling", of="news"))  # for screen readers
         page.until("document.querySelector('#ranks .state').textContent === 'recompiling'")
         page.until("document.querySelector('[data-chart=lanes] canvas') !== null")
+        assert not page.page.is_visible("#ranks thead .of-run")
+        assert not page.page.get_attribute("#headline", "class")
         assert (page.errors, page.elsewhere) == ([], [])
 
 
@@ -410,9 +412,12 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         page.until("document.getElementById('ranks').innerText.includes('old')")
         assert "old" in page.text("#ended")
         spark = "#runs li:first-child svg"
-        assert page.page.text_content(spark).startswith("The last 60 s: no step without comp")
+        described = page.page.text_content(spark)
+        assert re.match(r"The last \d+ (s|min): no step without compilation; shaded", described)
         assert page.page.get_attribute(spark, "role") == "img"
         assert "compilation" in page.text("#runs + .keys")
+        assert page.page.is_visible("#ranks thead .of-run")
+        assert page.page.get_attribute("#headline", "class") == "tally"
         for width in (320, 800, 1400):
             page.page.set_viewport_size({"width": width, "height": 900})
             assert page.page.evaluate(CROWDED) == [], width
