@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.events import read_breaks, read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
@@ -125,13 +125,13 @@ def install(listener: Listener) -> Installed:
     replaced = Replaced()
     lacking = set() if reasons is not None else {"graph_break_places"}
 
+    def report_compilation(metrics: Any) -> None:
+        lacking.update(missing_counters(counters, metrics))
+        listener.compilation(kind_of(metrics), entry(metrics))
+
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
-            try:
-                lacking.update(missing_counters(counters, metrics))
-                listener.compilation(kind_of(metrics), entry(metrics))
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.compilations", error)
+            quietly("hooks.compilations", report_compilation, metrics)
         return original(metrics, *args, **kwargs)
 
     def lacks() -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from types import FrameType, MethodType
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.user_code import of_value
 from warmwatch.shared.values import MOST_OPTIONS
@@ -93,16 +93,13 @@ def install(listener: Listener) -> Installed:
         original = dynamo.optimize
     replaced = Replaced()
 
+    def report_call(caller: FrameType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if not kwargs.get("disable") and is_by_user(caller):
+            listener.compile_called(way_of(args, kwargs), trains=trains(compiled_by(caller)))
+
     def optimize(*args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
-            try:
-                caller = sys._getframe(1)
-                if not kwargs.get("disable") and is_by_user(caller):
-                    listener.compile_called(
-                        way_of(args, kwargs), trains=trains(compiled_by(caller))
-                    )
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.wrappers", error)
+            quietly("hooks.wrappers", report_call, sys._getframe(1), args, kwargs)
         return original(*args, **kwargs)
 
     replaced.put(dynamo, "optimize", disable(optimize))

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from warmwatch._guard import quietly, report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.user_code import place
 
@@ -39,14 +39,6 @@ def install(listener: Listener) -> Installed:
         _ = (eval_frame._stance.stance, config.disable)
     replaced = Replaced()
 
-    def disabled() -> str:
-        if os.environ.get(_VARIABLE) == "1":
-            return "environment"
-        if config.disable:
-            return "config"
-        stance = eval_frame._stance.stance
-        return "stance" if stance == "force_eager" else stance if stance in _ON_RECOMPILE else ""
-
     def on_miss(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
         """Called when a call fits no compiled entry."""
         if config.disable and replaced.listening:
@@ -59,11 +51,8 @@ def install(listener: Listener) -> Installed:
     def set_stance(*args: Any, **kwargs: Any) -> Any:
         before = original(*args, **kwargs)
         if replaced.listening:
-            try:
-                calls.stance_set()
-                listener.check_disabled()
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.disabled", error)
+            quietly("hooks.disabled", calls.stance_set)
+            quietly("hooks.disabled", listener.check_disabled)
         return before
 
     def uninstall() -> None:
@@ -78,10 +67,19 @@ def install(listener: Listener) -> Installed:
     )
     return Installed(
         uninstall=uninstall,
-        disabled=disabled,
+        disabled=lambda: _disabled_by(config, eval_frame._stance.stance),
         uncompiled=calls.counted,
         compiled_calls=calls.compiled_calls,
     )
+
+
+def _disabled_by(config: Any, stance: str) -> str:
+    """One of ``record.DISABLED``."""
+    if os.environ.get(_VARIABLE) == "1":
+        return "environment"
+    if config.disable:
+        return "config"
+    return "stance" if stance == "force_eager" else stance if stance in _ON_RECOMPILE else ""
 
 
 def _own_call(kind: type) -> Any:

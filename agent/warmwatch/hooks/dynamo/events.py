@@ -27,7 +27,7 @@ from math import prod
 from types import CodeType, FrameType
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly, report
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
 from warmwatch.shared.user_code import is_library, nearest, of_code, place
 
@@ -141,21 +141,17 @@ def install_callbacks(listener: Listener) -> Installed:
         lists = handler.start_callbacks, handler.end_callbacks
     begun: list[str] = []
 
-    def start(*args: Any) -> None:
-        try:
-            begun.append(_event(args))
-            listener.begin(begun[-1])
-        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            report("hooks.callbacks", error)
+    def start(args: tuple[Any, ...]) -> None:
+        begun.append(_event(args))
+        listener.begin(begun[-1])
 
-    def end(*args: Any) -> None:
-        try:
-            # The last to end may not be the first to start; the handler counts them.
-            listener.end(begun.pop() if begun else _event(args))
-        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            report("hooks.callbacks", error)
+    def end(args: tuple[Any, ...]) -> None:
+        # The last to end may not be the first to start; the handler counts them.
+        listener.end(begun.pop() if begun else _event(args))
 
-    pairs = tuple(zip(lists, (disable(start), disable(end)), strict=True))
+    started = disable(lambda *args: quietly("hooks.callbacks", start, args))
+    ended = disable(lambda *args: quietly("hooks.callbacks", end, args))
+    pairs = tuple(zip(lists, (started, ended), strict=True))
 
     def arm() -> None:
         for callbacks, ours in pairs:

@@ -20,7 +20,7 @@ import weakref
 from types import CodeType
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -45,7 +45,10 @@ def install(listener: Listener) -> Installed:
     replaced = Replaced()
     hit: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
-    def report_limit(setting: str) -> None:
+    def report_limit(decision: tuple[bool, str]) -> None:
+        exceeded, setting = decision
+        if not exceeded:
+            return
         code = code_being_compiled()
         if code is not None:
             if code in hit:
@@ -59,12 +62,7 @@ def install(listener: Listener) -> Installed:
     def decide(*args: Any, **kwargs: Any) -> Any:
         decision = original(*args, **kwargs)
         if replaced.listening:
-            try:
-                exceeded, setting = decision
-                if exceeded:
-                    report_limit(setting)
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.recompile_limit", error)
+            quietly("hooks.recompile_limit", report_limit, decision)
         return decision
 
     replaced.put(convert_frame, name, decide)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.user_code import place
@@ -34,14 +34,14 @@ def install(listener: Listener) -> Installed:
         original = getattr(convert_frame, name)
     replaced = Replaced()
 
+    def report_recompile(reasons: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if reason := most_specific_first(reasons):
+            listener.recompile(reason, category_of(reason), _where(args, kwargs))
+
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
         if replaced.listening:
-            try:
-                if reason := most_specific_first(reasons):
-                    listener.recompile(reason, category_of(reason), _where(args, kwargs))
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.recompile_reasons", error)
+            quietly("hooks.recompile_reasons", report_recompile, reasons, args, kwargs)
         return reasons
 
     replaced.put(convert_frame, name, disable(reasons_of))

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.values import VERDICTS
 
@@ -31,10 +31,7 @@ def install(listener: Listener) -> Installed:
     def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
         given = original(logger, *args, **kwargs)
         if replaced.listening:
-            try:
-                _report_lookup(listener, args, kwargs)
-            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                report("hooks.cache_events", error)
+            quietly("hooks.cache_events", _report_lookup, listener, args, kwargs)
         return given
 
     replaced.put(ChromiumEventLogger, "log_instant_event", disable(wrapper))

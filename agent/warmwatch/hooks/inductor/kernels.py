@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from warmwatch._guard import report
+from warmwatch._guard import quietly
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.async_compile"
@@ -54,13 +54,10 @@ def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any])
     nothing keeps it, and its line on the screen, once PyTorch has released it."""
 
     def report_progress(bar: Any, done: int) -> None:
-        try:
-            if ReportingBar.listening:
-                total = int(bar._warmwatch[1])
-                bar._warmwatch = done, total
-                listener.progress("kernels", done, total)
-        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            report("hooks.kernels", error)
+        if ReportingBar.listening:
+            total = int(bar._warmwatch[1])
+            bar._warmwatch = done, total
+            listener.progress("kernels", done, total)
 
     class ReportingBar(original):  # type: ignore[misc]
         listening = True
@@ -69,12 +66,13 @@ def _reporting(original: Any, listener: Listener, disable: Callable[[Any], Any])
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._warmwatch = 0, kwargs.get("total") or 0
-            report_progress(self, 0)
+            quietly("hooks.kernels", report_progress, self, 0)
 
         @disable
         def update(self, *args: Any, **kwargs: Any) -> Any:
             given = super().update(*args, **kwargs)
-            report_progress(self, self._warmwatch[0] + (args[0] if args else kwargs.get("n", 1)))
+            done = self._warmwatch[0] + (args[0] if args else kwargs.get("n", 1))
+            quietly("hooks.kernels", report_progress, self, done)
             return given
 
     ReportingBar.__name__, ReportingBar.__qualname__ = original.__name__, original.__qualname__
