@@ -53,7 +53,7 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[Change]:
     changed = [
         (known, view)
         for view in now.runs
-        if not _is_as_before(known := old.pop(view.run, None), view)
+        if not _is_unchanged(known := old.pop(view.run, None), view)
     ]
     if changed:
         shown = frozenset(view.run for view in now.runs)
@@ -65,14 +65,14 @@ def changes(before: Snapshot, now: Snapshot) -> Iterator[Change]:
             yield Change(GoneEvent(at=now.epoch, run=view.run), _names(view, shown))
 
 
-def _is_as_before(before: RunView | None, now: RunView) -> bool:
+def _is_unchanged(before: RunView | None, now: RunView) -> bool:
     """Whether nothing happened to any of its ranks."""
     if before is None or len(before.ranks) != len(now.ranks):
         return False
-    return all(map(_rests, before.ranks, now.ranks))
+    return all(map(_is_unchanged_rank, before.ranks, now.ranks))
 
 
-def _rests(before: RankView, now: RankView) -> bool:
+def _is_unchanged_rank(before: RankView, now: RankView) -> bool:
     """Whether it has the same state, conditions and figures, on which all its events depend.
 
     The pipeline keeps the figures of a block or journal that did not change. Regular steps change

@@ -56,7 +56,7 @@ class Events:
     ) -> None:
         self._latest, self._recent, self._sample, self._most = latest, recent, sample, most
         self._cache = SnapshotCache()
-        self._bells: set[asyncio.Event] = set()
+        self._listeners: set[asyncio.Event] = set()  # each is set when there is news
         self._peers: Counter[str] = Counter()
         self._waker: asyncio.Task[None] | None = None
         self._leaving = False
@@ -66,8 +66,8 @@ class Events:
     def leave(self) -> None:
         """End all connections."""
         self._leaving = True
-        for bell in self._bells:
-            bell.set()
+        for news in self._listeners:
+            news.set()
 
     def refuse_crowd(self, peer: str = "") -> None:
         """Raises CrowdedError if no further listener is allowed, or none from ``peer``."""
@@ -76,7 +76,7 @@ class Events:
                 f"{self._peers[peer]} clients of {peer} listen already, which is the limit; "
                 "retry later, or poll /status"
             )
-        if len(self._bells) >= self._most:
+        if len(self._listeners) >= self._most:
             raise CrowdedError(
                 f"{self._most} clients listen already, which is the limit; "
                 "retry later, or poll /status"
@@ -86,18 +86,19 @@ class Events:
         self, wanted: Wanted, last_id: str | None, *, samples: bool = False, peer: str = ""
     ) -> AsyncGenerator[bytes, None]:
         """The bytes to send to one listener, until it must reconnect."""
-        bell, loop = asyncio.Event(), asyncio.get_running_loop()
-        self._bells.add(bell)
+        news, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._listeners.add(news)
         self._peers[peer] += 1
         self._samplers += samples
-        self._start_waker()
+        if self._waker is None or self._waker.done():
+            self._waker = asyncio.create_task(self._wake_on_news())
         try:
             until = loop.time() + LIFE_SECONDS
             number, first = self._first(wanted, last_id)
             yield _RETRY + first
             beats, sampled = self._beats, 0
             while not self._leaving and loop.time() < until:
-                bell.clear()
+                news.clear()
                 try:
                     number, found = self._recent.after(number, wanted)
                 except ForgottenError:
@@ -111,13 +112,13 @@ class Events:
                     beats = self._beats
                     yield b"".join(found)
                 else:
-                    await bell.wait()
+                    await news.wait()
             if self._leaving:
                 stopping = json_body(StoppingEvent(at=time.time())).plain
                 yield framed(StoppingEvent.kind, stopping)
         finally:
             self._samplers -= samples
-            self._bells.discard(bell)
+            self._listeners.discard(news)
             self._peers -= Counter((peer,))  # and drop a peer without connections
 
     def _first(self, wanted: Wanted, last_id: str | None) -> tuple[int, bytes]:
@@ -148,15 +149,11 @@ class Events:
         assert isinstance(made, bytes)
         return made
 
-    def _start_waker(self) -> None:
-        if self._waker is None or self._waker.done():
-            self._waker = asyncio.create_task(self._wake_on_news())
-
     async def _wake_on_news(self) -> None:
         """Wake listeners when there are new events, as long as there are any."""
         loop = asyncio.get_running_loop()
         sent, beat_at, sample_at = self._recent.number, loop.time() + BEAT_SECONDS, 0.0
-        while self._bells and not self._leaving:
+        while self._listeners and not self._leaving:
             now, wake = loop.time(), False
             if self._recent.number != sent:
                 sent, wake = self._recent.number, True
@@ -172,8 +169,8 @@ class Events:
 
     async def _wake(self) -> None:
         """Wake a few at a time, so that other requests get their turn."""
-        for turn, bell in enumerate(tuple(self._bells)):
-            bell.set()
+        for turn, news in enumerate(tuple(self._listeners)):
+            news.set()
             if turn % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
 

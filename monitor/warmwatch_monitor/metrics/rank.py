@@ -149,21 +149,21 @@ def families(snapshot: Snapshot) -> Iterator[Family]:
         for run in snapshot.runs
         for view in run.ranks
     ]
-    settled = {labels for labels, view in ranks if _settled(view, snapshot.epoch)}
+    ended = {labels for labels, view in ranks if _ended_long_ago(view, snapshot.epoch)}
     for series in RANK_SERIES:
         family = series.family(ranks)
         if family.label:
             family.rows = [
-                (labels, _without_zeros(values) if labels in settled else values)
+                (labels, _without_zeros(values) if labels in ended else values)
                 for labels, values in family.rows
             ]
         yield family
-    yield _step_seconds([one for one in ranks if one[0] not in settled])
+    yield _step_seconds([one for one in ranks if one[0] not in ended])
     yield _run_info(ranks)
     yield _gpu_info(ranks)
 
 
-def _settled(view: RankView, epoch: float) -> bool:
+def _ended_long_ago(view: RankView, epoch: float) -> bool:
     """Whether the rank ended long enough ago for a scrape to have seen its final values."""
     since = view.figures.progress.state_since
     return not view.living and (since is None or epoch - since > FINAL_SECONDS)
