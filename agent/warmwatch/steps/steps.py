@@ -137,8 +137,10 @@ class Steps:
     baseline: Callable[[int], None]
 
 
-def _hot_words(buffer: Buffer) -> memoryview:
-    return memoryview(buffer)[:_HOT_END].cast("Q")
+def _views(buffer: Buffer) -> tuple[memoryview, memoryview, memoryview]:
+    """The words that a step stores, the ring at their end, and the bins of steps with activity."""
+    slot = memoryview(buffer)[:_HOT_END].cast("Q")
+    return slot, slot[-64:], record.histograms(buffer)[1]
 
 
 class _Irregular(NamedTuple):
@@ -246,7 +248,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     """The step functions, as closures: cells are Python's cheapest state.
 
     What a regular step reads is in cells, the rest in ``warm_up``. Each function that stores a step
-    does so without a call in between, so these functions share the cells.
+    does so without a call in between, so these functions share the cells. A step goes from
+    ``on_step``, which stores a regular one, through ``judge`` to ``mark`` or ``mark_closely``.
 
     Args:
         buffer: the slot's memory, or plain memory. ledger: the compiler's activity.
@@ -257,8 +260,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         on_baseline: called with the step count and the length of the last step, if it was an eager
             baseline step; 0 if its length is unknown, or activity was within it.
     """
-    slot, touched_bins = _hot_words(buffer), record.histograms(buffer)[1]
-    ring = slot[-64:]
+    slot, ring, touched_bins = _views(buffer)
     warm_up = _WarmUp(ledger, warm_steps)
     id_of, bin_of, edges = id, bisect_left, _EDGES
     regular = leader = 0
@@ -363,6 +365,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
         if count == judged.warm_at:
             become_warm(now, count)
 
+    # What follows from a stored step.
+
     def usual() -> int:
         return usual_ns(slot[_CLEAN_BINS], ring)
 
@@ -384,6 +388,8 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def failed(error: Exception) -> None:
         report("step", error)
 
+    # Called from outside a step.
+
     def on_activity() -> None:
         """Compile activity has begun: no step is regular until one was judged."""
         nonlocal regular, suspect
@@ -401,8 +407,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     def bind(new_buffer: Buffer, new_ledger: CompilerActivity) -> None:
         nonlocal slot, ring, touched_bins, done, before, low, high
         nonlocal warm_up, leader, regular, suspect
-        slot, touched_bins = _hot_words(new_buffer), record.histograms(new_buffer)[1]
-        ring = slot[-64:]
+        slot, ring, touched_bins = _views(new_buffer)
         done, before, low, high = slot[8], slot[9], 0, 0
         if new_ledger is not warm_up.ledger:
             warm_up = _WarmUp(new_ledger, warm_steps)
