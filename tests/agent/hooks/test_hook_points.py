@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +15,7 @@ from support import slots
 from support.trainings import ROOT, result_of
 from warmwatch import _guard
 from warmwatch.hooks.installation import Hooks
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, untraced
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, untraced
 from warmwatch.hooks.training.optimizer import install_created
 
 
@@ -126,6 +126,33 @@ def test_a_hook_that_another_thread_uninstalls_during_a_lookup_is_not_called_lat
     called.clear()
     hooks.rearm()
     assert called == []
+
+
+def test_a_part_that_cannot_be_installed_later_is_missing(
+    reported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its absence is expected; any other error is counted, too."""
+    monkeypatch.setitem(sys.modules, "imported_later", ModuleType("imported_later"))
+    installed: list[str] = []
+
+    def absent() -> None:
+        with look_up():
+            sys.modules["imported_later"].a_name_of_another_version  # noqa: B018
+
+    def fails() -> None:
+        raise RuntimeError("the class has another signature")
+
+    def later(put: Callable[[], None]) -> Install:
+        return lambda _: Installed(late={"imported_later": put})
+
+    hooks = Hooks()
+    fine = later(lambda: installed.append("fine"))
+    points = (("absent", later(absent)), ("fails", later(fails)), ("fine", fine))
+    hooks.install(points, Listener())
+    assert hooks.missing == ("absent", "fails")
+    assert hooks.names == ("absent", "fails", "fine")
+    assert installed == ["fine"]
+    assert reported == ["hooks.fails: RuntimeError('the class has another signature')"]
 
 
 def test_a_hook_whose_query_fails_does_not_stop_others(reported: list[str]) -> None:
