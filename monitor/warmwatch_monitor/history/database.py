@@ -213,11 +213,13 @@ class Database:
                 yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection; ``None`` if there is no history. Raises StoreError."""
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection; to an empty database in memory if there is none. Raises StoreError."""
         with self._explained():
             if not self._is_there():
-                yield None
+                with closing(self._connect("memory")) as empty:
+                    self._migrate(empty)
+                    yield empty
                 return
             mode = self._mode_to_read()
             with closing(self._connect(mode)) as connection:

@@ -167,39 +167,34 @@ class Store:
 
     def load(self, id: str) -> RunSummary | None:
         with self._database.reading() as connection:
-            return None if connection is None else _load(connection, id)
+            return _load(connection, id)
 
     def summaries(self, ids: Iterable[str]) -> list[RunSummary]:
         """The runs with these ids, without samples; damaged ones are left out."""
+        found = []
         with self._database.reading() as connection:
-            if connection is None:
-                return []
-            found = []
             for id in ids:
                 with suppress(rows.RowError):  # ``load`` of that run raises it
                     found.append(_load(connection, id, samples=False))
-            return [one for one in found if one is not None]
+        return [one for one in found if one is not None]
 
     def samples(self, id: str) -> tuple[Mapping[int, Samples], Mapping[str, Samples]]:
         """Samples of a run by rank, and by GPU uuid; empty if they are damaged."""
-        with self._database.reading() as connection, suppress(rows.RowError):  # ``save`` raises it
-            if connection is not None:
-                with rows.of_run(id):
-                    return rows.samples_of(_of(connection, _SAMPLES, id))
+        # ``save`` raises a RowError
+        with self._database.reading() as connection, suppress(rows.RowError), rows.of_run(id):
+            return rows.samples_of(_of(connection, _SAMPLES, id))
         return {}, {}
 
     def ended(self, ids: Collection[str]) -> set[str]:
         """Those of ``ids`` whose end is stored."""
         with self._database.reading() as connection:
-            if connection is None:
-                return set()
             return {id for id in ids if _state(connection, id) in ENDED_STATES}
 
     def deaths(self) -> Mapping[tuple[str, int, float], Death]:
         """What killed ranks, by start of their run, rank, and when they attached."""
         found: dict[tuple[str, int, float], Death] = {}
         with self._database.reading() as connection:
-            for row in () if connection is None else connection.execute(_DEATHS):
+            for row in connection.execute(_DEATHS):
                 # ``load`` of that run raises it
                 with suppress(rows.RowError), rows.of_run(row["id"]):
                     death = rows.death_of(row["death"])
@@ -209,17 +204,17 @@ class Store:
     def listed(self, query: RunQuery = RunQuery()) -> list[Listed]:  # noqa: B008 - frozen
         """The matching runs, newest first."""
         with self._database.reading() as connection:
-            return [] if connection is None else listed(connection, query)
+            return listed(connection, query)
 
     def readable(self, query: RunQuery) -> list[Listed]:
         """The matching runs, newest first, without damaged ones."""
         with self._database.reading() as connection:
-            return [] if connection is None else readable(connection, query)
+            return readable(connection, query)
 
     def count(self, query: RunQuery = RunQuery()) -> int:  # noqa: B008 - frozen
         """The number of matching runs, regardless of the limit."""
         with self._database.reading() as connection:
-            return 0 if connection is None else count(connection, query)
+            return count(connection, query)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         if (today := _today(connection)) is not None:
