@@ -1,4 +1,4 @@
-"""The cost of each function as a table. Pure; standard library only.
+"""The cost of each function as a table. Pure.
 
 The names get the rest of the width. A longer name has its own line above its numbers: the ends of
 names distinguish functions that Dynamo resumes, so they are not cut.
@@ -11,13 +11,14 @@ from typing import Any
 
 from warmwatch.shared.phrases import called_from, counted, duration, place
 from warmwatch_monitor.output.amounts import cached, if_known, mostly, own_words
+from warmwatch_monitor.terminal.table import line
 
 Answer = dict[str, Any]
 
-_HEAD = ("function", "count", "took", "mostly", "ops", "kernels", "cached")
-_GAP = "  "
+_NAME = "function"
+_HEAD = (_NAME, "count", "took", "mostly", "ops", "kernels", "cached")
 _SHORTEST, _LONGEST = 16, 60  # columns of a name in the line of its numbers
-_LEFT = (0, 3)
+_LEFT = frozenset({_NAME, "mostly"})
 _UNKNOWN = "-"
 
 
@@ -33,18 +34,16 @@ def _of_run(run: Answer, width: int) -> Iterator[str]:
         return
     rank = max(known, key=lambda one: sum(each["seconds"] for each in one["compile"]["functions"]))
     yield f"{run['run']}, rank {rank['rank']}: what each function cost to compile"
-    rows = [_HEAD, *(_row(one) for one in rank["compile"]["functions"])]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
-    room = width - sum(len(_GAP) + taken for taken in widths[1:])
-    widths[0] = min(widths[0], max(_SHORTEST, min(_LONGEST, room)))
+    cells = [_HEAD, *map(_row, rank["compile"]["functions"])]
+    rows = [dict(zip(_HEAD, row, strict=True)) for row in cells]
+    widths = {name: max(len(row[name]) for row in rows) for name in _HEAD}
+    room = width - sum(2 + taken for name, taken in widths.items() if name != _NAME)
+    widths[_NAME] = min(widths[_NAME], max(_SHORTEST, min(_LONGEST, room)))
     for row in rows:
-        if len(row[0]) > widths[0]:
-            yield row[0]
-            row = ("", *row[1:])
-        yield _GAP.join(
-            text.ljust(wide) if at in _LEFT else text.rjust(wide)
-            for at, (text, wide) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        if len(row[_NAME]) > widths[_NAME]:
+            yield row[_NAME]
+            row[_NAME] = ""
+        yield line(row, widths, _LEFT)
     yield from _breaks_and_fallbacks(rank)
 
 

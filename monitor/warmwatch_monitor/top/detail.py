@@ -284,14 +284,6 @@ def _recompiles(shown: Shown) -> list[Text]:
     return texts or [Text(f"no {earlier}recompile and no graph break", style="dim")]
 
 
-def _functions(shown: Shown) -> list[Text]:
-    return [Text(line) for line in functions([shown.run], shown.width)]
-
-
-def _gpus(shown: Shown) -> list[Text]:
-    return gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width)
-
-
 def _words(run: Mapping[str, Any], rank: Mapping[str, Any]) -> Iterator[str]:
     """The run's details and the evidence, without duplicates: a rank's own limit is enough.
 
@@ -318,8 +310,8 @@ def _evidence(shown: Shown) -> list[Text]:
 PANES: Mapping[str, Callable[[Shown], list[Text]]] = {
     "plots": _plots,
     "recompiles": _recompiles,
-    "functions": _functions,
-    "GPUs": _gpus,
+    "functions": lambda shown: [Text(line) for line in functions([shown.run], shown.width)],
+    "GPUs": lambda shown: gpus(shown.answer, frozenset(shown.rank["gpus"]), shown.width),
     "evidence": _evidence,
 }
 
