@@ -10,6 +10,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch_monitor.model import RankView, Snapshot
+from warmwatch_monitor.output.summary import Headline
 from warmwatch_monitor.sources.records.folder import Folder
 from warmwatch_monitor.sources.records.followed_journal import Journal
 from warmwatch_monitor.sources.records.varying_dims import MOST_DIMS, MOST_VALUES, _sizes
@@ -133,7 +134,7 @@ def test_the_sentence_names_the_varying_dimension_of_a_recompile(tmp_path: Path)
     )
     view = rank(journal, replace(b.RECOMPILING, compile=counts))
     took = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
-    assert answer(b.snapshot(view)) == (
+    assert answer(b.snapshot(view)) == Headline(
         f"gpt2: {b.head(view)}: {took}",
         (f"reason: {took}; each cost 11 s: mark the tensor that you pass, or {PAD}",),
     )
