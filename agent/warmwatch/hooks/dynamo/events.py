@@ -176,26 +176,23 @@ def _event(args: tuple[Any, ...]) -> str:
 
 
 def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the slot's counter names. Creates no key."""
-
-    def of(group: str, name: str) -> int:
-        return counters[group].get(name, 0) if group in counters else 0
-
-    breaks = counters["graph_break"].values() if "graph_break" in counters else ()
+    """Dynamo's cumulative counters, by the slot's counter names. ``get`` creates no key."""
+    none: Mapping[str, int] = {}
+    inductor, autograd = counters.get("inductor", none), counters.get("aot_autograd", none)
     return {
-        "graphs": of("stats", "unique_graphs"),
-        "graph_breaks": sum(breaks),
-        "cudagraph_skips": of("inductor", "cudagraph_skips"),
-        "cache_hits.inductor_fx": of("inductor", "fxgraph_cache_hit"),
-        "cache_misses.inductor_fx": of("inductor", "fxgraph_cache_miss"),
-        "cache_hits.aot_autograd": of("aot_autograd", "autograd_cache_hit"),
-        "cache_misses.aot_autograd": of("aot_autograd", "autograd_cache_miss"),
+        "graphs": counters.get("stats", none).get("unique_graphs", 0),
+        "graph_breaks": sum(counters.get("graph_break", none).values()),
+        "cudagraph_skips": inductor.get("cudagraph_skips", 0),
+        "cache_hits.inductor_fx": inductor.get("fxgraph_cache_hit", 0),
+        "cache_misses.inductor_fx": inductor.get("fxgraph_cache_miss", 0),
+        "cache_hits.aot_autograd": autograd.get("autograd_cache_hit", 0),
+        "cache_misses.aot_autograd": autograd.get("autograd_cache_miss", 0),
     }
 
 
 def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The count of graph breaks by reason. Creates no key."""
-    return dict(counters["graph_break"]) if "graph_break" in counters else {}
+    """The count of graph breaks by reason."""
+    return dict(counters.get("graph_break", {}))
 
 
 EVENT = "dynamo"

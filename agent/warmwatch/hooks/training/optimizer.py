@@ -34,7 +34,7 @@ def _any_created(base: type[Any]) -> bool:
     """
     kinds = [base]
     for kind in kinds:  # which grows
-        if getattr(vars(kind).get("step"), "hooked", False):
+        if getattr(kind.step, "hooked", False):
             return True
         kinds += kind.__subclasses__()
     return False
