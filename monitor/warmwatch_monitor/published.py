@@ -98,10 +98,6 @@ class Estimate(Struct, frozen=True, kw_only=True):
     function, each alone and with the backward that followed it."""
     of_rank: bool = False
     """Whether it rests on other ranks of this run, not on earlier runs."""
-    of_first: bool = False
-    """Whether it rests only on the first compilation of a process, which has one-time costs: a
-    recompile takes less.
-    """
 
 
 class Slower(Struct, frozen=True, kw_only=True):

@@ -67,9 +67,7 @@ def left(view: RankView) -> str:
     if rest is None:
         takes = f"{clock} takes " if clock else ""
         return f"{takes}longer than {_other(known)} ({duration(known.last_seconds)})"
-    whole = known.so_far_seconds + rest
-    most = f"at most {duration(known.high or rest)}" if known.of_first else ""
-    left = f"{most or f'about {duration(rest)}'} left"
+    left, whole = f"about {duration(rest)} left", known.so_far_seconds + rest
     differ = known.low is not None and rest > known.last_seconds  # more left than it all took
     if known.of == "function" and (_spread(known) or differ):  # not scaled to this host's speed
         low, high = (known.so_far_seconds + (one or 0.0) for one in (known.low, known.high))
