@@ -75,7 +75,7 @@ VARYING = [
     (re.compile(rf"\b(?:{'|'.join(PHASES)})\b"), "<phase>"),
     # a few steps later it has enough of them
     (
-        re.compile(r" so far, (of|getting \w+: <time> in the last) \d+ steps\b"),
+        re.compile(r" so far, (of \d+ steps\b|getting \w+(: <time> in the last \d+ steps\b)?)"),
         " is the real speed",
     ),
     (re.compile(r"\bof \d+ steps\b"), "of <number> steps"),
