@@ -309,6 +309,11 @@ def test_a_closed_terminal_changes_neither_the_command_nor_its_exit_code(
 
 def test_the_hangup_of_a_closed_terminal_reaches_the_command() -> None:
     """The kernel sends it to the session leader only, which we are under `ssh -t` or tmux."""
+
+    def lead() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     ours, theirs = pty.openpty()
     line = "trap 'exit 5' HUP; echo ready; for n in $(seq 600); do sleep 0.05; done"
     with subprocess.Popen(
@@ -317,7 +322,7 @@ def test_the_hangup_of_a_closed_terminal_reaches_the_command() -> None:
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=lead,
     ) as beside:
         os.close(theirs)
         read_until(ours, "ready")
