@@ -6,12 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
-from warmwatch_monitor.check.measured import COUNTS, MeasuredRun, Share
+from warmwatch_monitor.check.measured import COUNTS, Count, MeasuredRun, Share
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.amounts import consecutive, spans
 
@@ -166,14 +166,12 @@ def _run(name: str, data: Mapping[str, Any]) -> BaselineRun:
 
 
 def _rank(data: Mapping[str, Any], where: str) -> BaselineRank:
-    known = {"counts": {name: data[name] for name in COUNTS if name in data}}
     return BaselineRank(
-        counts=_as(_Counts, known, "counts", where),
+        counts={name: _as(Count, data, name, where) for name in COUNTS if name in data},
         functions=_as(dict[str, Share], data, "functions", where),
     )
 
 
-_Counts = dict[str, Annotated[int, Meta(ge=0)]]
 _Tables = dict[str, dict[str, Any]]
 
 

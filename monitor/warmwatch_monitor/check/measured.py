@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from warmwatch_monitor.model import FunctionCost, RankView, RunView
 from warmwatch_monitor.model.records import NOTHING, CompileCauses
@@ -30,13 +31,15 @@ _USUALLY_NEEDS = "compilations"
 # steps of 20 ms it took 67 to 99.
 SHORT_STEP = 0.005
 
+Count = Annotated[int, Meta(ge=0)]
+
 
 class Share(Struct, frozen=True, kw_only=True):
     """The part of a rank's counts that belongs to one function; ``None`` is unknown."""
 
-    compilations: int = 0
-    recompiles: int = 0
-    kernels: int | None = None
+    compilations: Count = 0
+    recompiles: Count = 0
+    kernels: Count | None = None
 
 
 class MeasuredRank(Struct, frozen=True, kw_only=True):
