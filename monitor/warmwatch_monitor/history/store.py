@@ -104,7 +104,9 @@ def _periods(
         if one["since_step"] is None and known and known["since_step"] is not None:
             found[end] = {**known, "until_step": end, "ended_at": one["ended_at"]}
         else:
-            found[end] = {**one, "causes": one["causes"] or (known or one)["causes"]}
+            same = known and known["since_step"] in (None, one["since_step"])
+            causes = known["causes"] if known and same else None
+            found[end] = {**one, "causes": one["causes"] or causes or one["causes"]}
     if lasting and not now and recent_seconds >= _STILL_SLOW * lasting["before"]:
         found[None] = lasting
     return list(found.values())[-_MOST_PERIODS:]

@@ -124,6 +124,7 @@ def test_facts_that_only_a_daemon_measures_survive_a_later_write_by_a_command(
 UNSEEN = {"began_at": None, "since_step": None}
 LASTING = {"ended_at": None, "until_step": None}
 EARLIER = {**SLOWER, **UNSEEN}
+UNMEASURED = {**SLOWER, "causes": None}
 LATER = {**SLOWER, "since_step": 500, "until_step": 999}
 
 
@@ -140,6 +141,13 @@ LATER = {**SLOWER, "since_step": 500, "until_step": 999}
         ([{**LATER, **LASTING, "before": 0.025}], [], []),
         ([{**LATER, **LASTING}], [{**LATER, "causes": []}], [LATER]),
         ([EARLIER], [{**EARLIER, "causes": []}], [EARLIER]),
+        ([EARLIER], [{**EARLIER, "causes": None}], [EARLIER]),
+        ([UNMEASURED], [{**UNMEASURED, "causes": []}], [{**UNMEASURED, "causes": []}]),
+        (
+            [{**SLOWER, **LASTING}],
+            [SLOWER, {**LATER, **LASTING, "causes": []}],
+            [SLOWER, {**LATER, **LASTING, "causes": []}],
+        ),
         ([EARLIER], [LATER], [EARLIER, LATER]),
         ([EARLIER], [{**EARLIER, "ratio": 2.0}], [{**EARLIER, "ratio": 2.0}]),
         ([{**EARLIER, **LASTING}], [{**LATER, **UNSEEN}], [{**LATER, **UNSEEN}]),
