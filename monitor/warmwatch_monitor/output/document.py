@@ -66,7 +66,7 @@ def table(
     if not rows:
         return None
     shown = [at for at in range(len(names)) if not sparse or any(row[at] for row in rows)]
-    columns = [Column(names[at].rstrip(_RIGHT), names[at].endswith(_RIGHT)) for at in shown]
+    columns = [Column(names[at].removesuffix(_RIGHT), names[at].endswith(_RIGHT)) for at in shown]
     return Table(tuple(columns), tuple(tuple(row[at] for at in shown) for row in rows))
 
 

@@ -213,6 +213,12 @@ def test_two_starts_of_one_name_have_different_labels() -> None:
     assert [one.label for one in made.sides] == ["gpt2 (k3nuf63p)", "gpt2 (other)"]
 
 
+def test_a_column_has_the_whole_name_of_its_run() -> None:
+    made = compare((a.finished(run="a>"), a.eager(run="<b>>")))
+    shown = lines(page(made), width=80, colour=False)
+    assert re.search(r"^ +<b>> +a>$|^ +a> +<b>>$", shown, re.MULTILINE)
+
+
 @pytest.mark.parametrize("many", [2, 3, 6])
 def test_the_page_fits_80_columns_for_any_number_of_runs(many: int) -> None:
     runs = [a.finished(run=f"experiment-{at}", id=str(at)) for at in range(many - 1)]
