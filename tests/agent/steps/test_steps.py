@@ -321,8 +321,11 @@ for _ in range(20): train(model, o, 1); warmwatch.step()
     assert slots.read(slots.only(records)).steps.steps == 21
 
 
-def test_the_optimizer_calls_the_hook_directly(records: Path) -> None:
-    """A regular step runs no agent code that Dynamo could trace."""
+def test_a_regular_step_calls_only_the_clock_and_takes_no_lock(records: Path) -> None:
+    """The optimizer calls the hook directly. No other agent code runs that Dynamo could trace.
+
+    A lock would show as a call: ``acquire``, or the ``__exit__`` of a ``with``.
+    """
     body = """
 import sys, warmwatch
 from warmwatch.lifecycle import api as _current
@@ -330,12 +333,18 @@ from torch.optim import optimizer as module
 o = torch.optim.SGD(make().parameters(), lr=.1)
 for _ in range(10): o.step()
 hook = next(iter(module._global_optimizer_post_hooks.values()))
-called = []
-sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name))
+ours, c_functions = [], []
+def profile(frame, event, called):
+    ours.append(frame.f_code.co_name)
+    if event == "c_call" and frame.f_code.co_name == "on_step":
+        c_functions.append(called.__name__)
+sys.setprofile(profile)
 hook(o, (), {})
 sys.setprofile(None)
-result([hook is _current.attached.agent.steps.on_step, sorted(set(called))])
+same = hook is _current.attached.agent.steps.on_step
+result([same, sorted(set(ours)), c_functions])
 """
-    same, called = result_of(records, body)
+    same, ours, c_functions = result_of(records, body)
     assert same
-    assert called == ["<module>", "on_step"]  # the module's calls are those of C functions
+    assert ours == ["<module>", "on_step"]  # the module's calls are those of C functions
+    assert [name for name in c_functions if name != "bisect_left"] == ["id", "monotonic_ns"]
