@@ -13,13 +13,13 @@ from warmwatch.ledger.ledger import Ledger
 from warmwatch.lifecycle.after_warm import AfterWarm
 from warmwatch.lifecycle.eager_baseline import EagerBaseline
 from warmwatch.lifecycle.listener import HookListener
+from warmwatch.lifecycle.on_warm import WarmCallbacks
 from warmwatch.lifecycle.process_state import ProcessState
 from warmwatch.lifecycle.step_source import StepSource
-from warmwatch.lifecycle.warmth import WarmCallbacks
 from warmwatch.process.ending import End, on_child_exit
+from warmwatch.process.parameters import Parameters
 from warmwatch.process.process_tree import child_name, is_data_worker, is_preparing
 from warmwatch.process.settings import Settings
-from warmwatch.process.torch_state import Parameters
 from warmwatch.recorder.own_record import OwnRecord
 from warmwatch.steps.batches import make_batches
 from warmwatch.steps.steps import make_steps

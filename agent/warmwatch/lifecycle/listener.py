@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warmwatch.hooks.redaction import Redactors
     from warmwatch.lifecycle.after_warm import AfterWarm
     from warmwatch.lifecycle.process_state import ProcessState
-    from warmwatch.process.torch_state import Parameters
+    from warmwatch.process.parameters import Parameters
     from warmwatch.steps.batches import Batches
     from warmwatch.steps.steps import Steps
 
@@ -103,7 +103,7 @@ class HookListener(Listener):
             values = {**values, "cudagraph_skip": self._redaction.graph_break(skip)}
         if failed := values.get("failure_reason"):
             values = {**values, "failure_reason": self._redaction.graph_break(failed)}
-        self._parameters.compiled(values.get("parameters", 0))
+        self._parameters.add_graph(values.get("parameters", 0))
         recorded = self._process.ledger.compilation(kind, values)
         if self._without_event and "failure" not in values:
             self._hooks.lacks_events(self._without_event & (values.get("phase_us") or {}).keys())

@@ -11,7 +11,7 @@ from warmwatch.steps.attribution import StepAttribution
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
     from warmwatch.lifecycle.process_state import ProcessState
-    from warmwatch.process.torch_state import Parameters
+    from warmwatch.process.parameters import Parameters
     from warmwatch.steps.steps import Steps
 
 
@@ -40,7 +40,7 @@ class StepSource:
         self._process, self._hooks, self._parameters = process, hooks, parameters
         self._open = open_record
         self._attribution = StepAttribution(
-            lambda optimizer: self.steps.lead(optimizer), process.steps, parameters.met
+            lambda optimizer: self.steps.lead(optimizer), process.steps, parameters.add_optimizer
         )
         self._explicit = False
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -63,8 +63,8 @@ class StepSource:
         self._open()
         for optimizer in optimizers:
             self._meet(optimizer)
-            self._parameters.met(optimizer)
-        self._process.record.set_parameters(self._parameters.seen)
+            self._parameters.add_optimizer(optimizer)
+        self._process.record.set_parameters(self._parameters.total)
         self._hooks.exclude("optimizer")
         self._hooks.exclude("new_optimizers")
         self.steps.lead(id(None))
@@ -79,7 +79,7 @@ class StepSource:
         self._open()
         self._meet(optimizer)
         is_step = self._attribution.is_step(optimizer)
-        self._process.record.set_parameters(self._parameters.seen)
+        self._process.record.set_parameters(self._parameters.total)
         return is_step
 
     def created(self, optimizer: Any) -> None:

@@ -1,4 +1,4 @@
-"""What PyTorch reports of this process: GPUs, process groups, versions, number of parameters.
+"""What PyTorch reports of this process: GPUs, process groups, versions.
 
 Each value is read from objects that exist already. Nothing here imports or initializes anything.
 """
@@ -10,7 +10,6 @@ import sys
 from typing import Any
 from weakref import ReferenceType, ref
 
-from warmwatch._guard import report
 from warmwatch.shared.values import MOST_RANKS
 
 
@@ -122,69 +121,3 @@ def versions() -> dict[str, Any]:
 def _text(module: object, name: str) -> str:
     value = getattr(module, name, None)
     return value if isinstance(value, str) else ""
-
-
-# Types whose ``numel()`` is not the number of model parameters: sharded, packed or quantized.
-_OPAQUE = frozenset({"FlatParameter", "Params4bit", "Int8Params"})
-_FLATTENED = "_fsdp_flattened"  # set by FSDP1 on sharded parameters of the type ``Parameter``
-_MOST = 1_000_000  # parameters that are counted
-_ABOVE = 1.1
-
-
-class Parameters:
-    """Number of model parameters, from optimizers and compiled graphs.
-
-    Used by the step source, on the thread of the step.
-    """
-
-    def __init__(self) -> None:
-        self._counted: set[int] = set()
-        self._held = 0
-        self._compiled = 0
-        self._unknown = False
-
-    def met(self, optimizer: Any, replaces: bool = False) -> None:
-        """Count an optimizer's parameters: at its first step, or for another parameter group.
-
-        ``replaces``: it leads from now on. If it shares no parameter with the others, it may train
-        another model, so the number is unknown from then on.
-        """
-        try:
-            if not self._unknown:
-                self._unknown = replaces and self._is_disjoint(optimizer)
-                self._add(optimizer)
-        except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-            self._unknown = True
-            report("parameters", error)
-
-    def _is_disjoint(self, optimizer: Any) -> bool:
-        groups = optimizer.param_groups
-        return bool(self._counted) and not any(
-            id(parameter) in self._counted for group in groups for parameter in group["params"]
-        )
-
-    def _add(self, optimizer: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if id(parameter) in self._counted:
-                    continue
-                if _is_opaque(parameter) or len(self._counted) >= _MOST:
-                    self._unknown = True
-                    return
-                self._counted.add(id(parameter))
-                self._held += int(parameter.numel())
-
-    def compiled(self, parameters: int) -> None:
-        """Note the number of parameters of a compiled graph, frozen ones included."""
-        self._compiled = max(self._compiled, parameters)
-
-    @property
-    def seen(self) -> int | None:
-        """Number of the model's parameters; ``None`` if unknown."""
-        if self._unknown or not self._held or self._compiled > _ABOVE * self._held:
-            return None
-        return self._held
-
-
-def _is_opaque(parameter: Any) -> bool:
-    return type(parameter).__name__ in _OPAQUE or getattr(parameter, _FLATTENED, False)

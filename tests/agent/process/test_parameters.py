@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from warmwatch import _guard
-from warmwatch.process.torch_state import Parameters
+from warmwatch.process.parameters import Parameters
 
 
 def sgd(*sizes: int) -> object:
@@ -19,10 +19,10 @@ def sgd(*sizes: int) -> object:
 def counted(*optimizers: object, compiled: Iterable[int] = ()) -> int | None:
     parameters = Parameters()
     for optimizer in optimizers:
-        parameters.met(optimizer)
+        parameters.add_optimizer(optimizer)
     for number in compiled:
-        parameters.compiled(number)
-    return parameters.seen
+        parameters.add_graph(number)
+    return parameters.total
 
 
 def test_parameters_of_all_optimizers_are_added_and_each_counts_once() -> None:
