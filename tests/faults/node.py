@@ -16,7 +16,7 @@ from pathlib import Path
 
 from support.ranks import SECOND, Rank
 from warmwatch.process.ending import End
-from warmwatch.recorder.neighbours import prune
+from warmwatch.recorder.other_records import prune
 from warmwatch.shared import record
 
 RANKS = int(os.environ.get("RANKS", "8"))

@@ -23,7 +23,7 @@ from warmwatch.recorder.descriptors import (
     overwrite_in_place,
 )
 from warmwatch.recorder.mapping import kind_of
-from warmwatch.recorder.neighbours import folder_stem, free_run
+from warmwatch.recorder.other_records import folder_stem, free_run
 from warmwatch.shared import places, record
 from warmwatch.shared.record import Identity
 

@@ -33,7 +33,7 @@ from warmwatch.recorder.descriptors import Journal, leads_to, line_of
 from warmwatch.recorder.disk_flusher import DiskFlusher
 from warmwatch.recorder.files import Files, RecordCreation, close_slot
 from warmwatch.recorder.mapping import in_memory, mapped
-from warmwatch.recorder.neighbours import prune
+from warmwatch.recorder.other_records import prune
 from warmwatch.shared import record
 from warmwatch.shared.record import COMPILE_BLOCK, COMPILE_INDEX, STEPS_INDEX, Header, Identity
 from warmwatch.shared.record.sealed_blocks import store

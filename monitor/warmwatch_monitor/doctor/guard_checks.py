@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from warmwatch_monitor.doctor.checks import Finding, fine, noted
 from warmwatch_monitor.model.run_summary import RankSummary
-from warmwatch_monitor.modes.bounded import counted_signals
+from warmwatch_monitor.modes.child_process import counted_signals
 from warmwatch_monitor.modes.command import script_name
 from warmwatch_monitor.modes.one_mode import AS_IS, Plan, Progress, attempt
 from warmwatch_monitor.modes.table import GUARD_SHARE, Tried

@@ -24,7 +24,7 @@ from warmwatch_monitor.output.console import as_json, note, say
 from warmwatch_monitor.run.launched import check_name, fresh_caches, startable
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.modes.bounded import Stops
+    from warmwatch_monitor.modes.child_process import Stops
     from warmwatch_monitor.modes.stopping import Expected
     from warmwatch_monitor.modes.table import Modes, Tried
 
@@ -270,7 +270,7 @@ def _folder(output: str | None) -> Path:
 
 def _try_all(request: _Request) -> _Outcome:
     """Run the modes one after another, and eager again for the noise."""
-    from warmwatch_monitor.modes.bounded import counted_signals
+    from warmwatch_monitor.modes.child_process import counted_signals
     from warmwatch_monitor.modes.stopping import expected
 
     tried: list[Tried] = []

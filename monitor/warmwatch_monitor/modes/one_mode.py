@@ -19,7 +19,7 @@ from warmwatch_monitor.run.launched import Launched, environment
 if TYPE_CHECKING:
     from warmwatch_monitor.model import RunView, Snapshot
     from warmwatch_monitor.model.run_summary import RunSummary
-    from warmwatch_monitor.modes.bounded import Stops
+    from warmwatch_monitor.modes.child_process import Stops
     from warmwatch_monitor.modes.table import Tried
 
 _PAUSE_SECONDS = 0.5
@@ -92,7 +92,7 @@ def attempt(
     """Run ``command`` by the plan. Raises OSError: it cannot be started."""
     from warmwatch.shared.phrases import duration
     from warmwatch_monitor.compare.comparison import EAGER
-    from warmwatch_monitor.modes.bounded import bounded
+    from warmwatch_monitor.modes.child_process import run_until
     from warmwatch_monitor.modes.drift import read_guards, read_losses
     from warmwatch_monitor.modes.table import Tried
 
@@ -101,7 +101,7 @@ def attempt(
         guards = None if plan.mode == EAGER else folder
         run = _Followed(Launched(launch), plan, stops, progress, guards)
         base = environment_of(plan.mode, {**os.environ, **caches}, folder)
-        code, why = bounded(
+        code, why = run_until(
             command,
             environment(base, run=plan.name, started_by=launch),
             output=output,

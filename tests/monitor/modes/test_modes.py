@@ -17,7 +17,7 @@ from warmwatch.shared.states import State
 from warmwatch_monitor.model import Lengths, RankView, RunView
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Wrapping
 from warmwatch_monitor.modes import one_mode
-from warmwatch_monitor.modes.bounded import Stops
+from warmwatch_monitor.modes.child_process import Stops
 from warmwatch_monitor.modes.command import (
     _eager_again,
     _Request,

@@ -1,4 +1,4 @@
-"""Runs a command and ends it with all its children once it was measured.
+"""Runs a command until it is measured, then ends it with all its descendants.
 
 The command gets its own session, so signals to its group do not reach this process, and the
 terminal sends it none. It is ended by SIGINT first, so that launchers end their workers, then by
@@ -60,7 +60,7 @@ def counted_signals() -> Iterator[Stops]:
             signal.signal(counted, handler)
 
 
-def bounded(
+def run_until(
     command: tuple[str, ...],
     environ: Mapping[str, str],
     *,
@@ -70,11 +70,13 @@ def bounded(
     hurry: Callable[[], bool],
     patience: tuple[tuple[signal.Signals, float], ...] = PATIENCE,
 ) -> tuple[int, str | None]:
-    """Run ``command``; its return code, and why it was ended; ``None`` if it ended itself.
+    """Run ``command`` until it ends or ``poll`` returns a reason to end it.
+
+    Returns its return code, and that reason; ``None`` if it ended by itself.
 
     Args:
-        poll: called every ``seconds``; ends the command when it returns a reason.
-        hurry: whether to skip the rest of the waits while it is ended.
+        poll: called every ``seconds``.
+        hurry: whether to skip the rest of the waits while the command is being ended.
 
     Raises:
         OSError: it cannot be started.

@@ -34,7 +34,7 @@ def free_run(directory: Path, identity: Identity, child: str = "") -> str:
         if not slot.parent.name.startswith(stem):
             continue
         with (
-            _skipping(OSError, record.RecordError),  # an unreadable record takes no name
+            _skipping(OSError, record.RecordError),  # an unreadable record reserves no name
             _opened(slot) as descriptor,
         ):
             other = record.unpack_identity(_image(descriptor))

@@ -13,7 +13,7 @@ import pytest
 
 from support import builders
 from support.records import ended, environment, held, live_slot, slot_bytes, warm, write_record
-from warmwatch.recorder.neighbours import free_run, prune
+from warmwatch.recorder.other_records import free_run, prune
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity
 from warmwatch.shared.record.sealed_blocks import store
@@ -161,7 +161,7 @@ def test_a_record_created_above_the_limit_is_still_locked(records: Path) -> None
 def test_a_record_is_pruned_with_all_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warmwatch.recorder.neighbours._MOST_RECORDS", 1)
+    monkeypatch.setattr("warmwatch.recorder.other_records._MOST_RECORDS", 1)
     folder = write_record(tmp_path, ended(live_slot(), "finished"), name="gpt2-r0")
     for name in (record.EXIT, record.STACKS):
         (folder / name).write_bytes(b"")

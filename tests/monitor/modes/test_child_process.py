@@ -14,7 +14,7 @@ import pytest
 
 from support.records import wait_until
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
-from warmwatch_monitor.modes.bounded import PATIENCE, Stops, bounded, counted_signals
+from warmwatch_monitor.modes.child_process import PATIENCE, Stops, counted_signals, run_until
 from warmwatch_monitor.modes.one_mode import Plan, _Followed
 
 QUICK = (*tuple((number, 0.2) for number, _ in PATIENCE[:-1]), (signal.SIGKILL, 60.0))
@@ -27,7 +27,7 @@ def ended(
     """Of a shell's ``line``, once it has made the file ``ready``."""
     ready = tmp_path / "ready"
     with (tmp_path / "output").open("wb") as output:
-        return bounded(
+        return run_until(
             ("sh", "-c", line.replace("READY", f"touch {ready}")),
             os.environ,
             output=output,
@@ -112,7 +112,7 @@ def test_an_ignored_signal_remains_ignored() -> None:
     """For example under nohup."""
     snippet = (
         "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-        "from warmwatch_monitor.modes.bounded import counted_signals\n"
+        "from warmwatch_monitor.modes.child_process import counted_signals\n"
         "with counted_signals(): print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
     )
     assert subprocess.check_output([sys.executable, "-c", snippet], text=True) == "True\n"
