@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from support.requested_polls import REQUESTED, TAKEN
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.run import run_answer
 
@@ -89,7 +89,7 @@ class Poller:
         for pid in {one.pid for one in reading.records if one.pid is not None}:
             self._waits |= _waits(pid)
         after = time.monotonic_ns()
-        runs, _ = self._judging.of(reading.records, Around(now_ns=after), None)
+        runs, _ = self._judging.of(reading.records, OtherReadings(now_ns=after), None)
         for run in runs:
             words = run_answer(run)
             for rank in run.ranks:

@@ -80,9 +80,9 @@ class Analysis:
     ) -> Analysed:
         """The runs at ``now_ns``; ``present`` as for :meth:`Judging.of`."""
         isolated = _IsolatedSteps()
-        around = _around(host, gpus, histories, now_ns)
+        others = _other_readings(host, gpus, histories, now_ns)
         runs, unjudged = isolated.run(
-            "judging the runs", partial(self._judging.of, records, around, present), _NOTHING
+            "judging the runs", partial(self._judging.of, records, others, present), _NOTHING
         )
         energy = retained(self._energy, present, now_ns, self._retention_ns)
         self._energy, runs = isolated.run(
@@ -90,7 +90,7 @@ class Analysis:
         )
         self._windows, runs = isolated.run(
             "judging what limits the speed",
-            partial(with_limits, runs, self._windows, around.host, now_ns),
+            partial(with_limits, runs, self._windows, others.host, now_ns),
             (self._windows, runs),
         )
         runs = isolated.run(
@@ -114,15 +114,15 @@ class _IsolatedSteps:
             return default
 
 
-def _around(
+def _other_readings(
     host: HostAndProcesses | None,
     gpus: tuple[GpuReading, ...],
     histories: Mapping[str, RankHistory],
     now_ns: int,
-) -> Around:
+) -> OtherReadings:
     if host is None:
-        return Around(now_ns=now_ns, gpus=gpus, histories=histories)
-    return Around(
+        return OtherReadings(now_ns=now_ns, gpus=gpus, histories=histories)
+    return OtherReadings(
         now_ns=now_ns,
         processes=host.processes,
         gpus=gpus,
@@ -132,9 +132,10 @@ def _around(
     )
 
 
-class Around(Struct, frozen=True, kw_only=True):
-    """Readings other than the records, at ``now_ns``; ``oom_killed`` by pid that is gone,
-    ``histories`` by record.
+class OtherReadings(Struct, frozen=True, kw_only=True):
+    """Readings of the other sources at ``now_ns``.
+
+    ``oom_killed``: by pid of a process that is gone. ``histories``: by record.
     """
 
     now_ns: int
@@ -172,15 +173,18 @@ class Judging:
         self._pids: Mapping[str, int] = {}
 
     def of(
-        self, records: Collection[RecordReading], around: Around, present: Collection[str] | None
+        self,
+        records: Collection[RecordReading],
+        others: OtherReadings,
+        present: Collection[str] | None,
     ) -> tuple[tuple[RunView, ...], tuple[Refusal, ...]]:
         """The runs, and the records that cannot be judged.
 
         ``present``: the existing records; ``None`` if the directories could not be read. The state
         of records that cannot be read now, but may exist, is preserved.
         """
-        records = [_with_death(one, around.histories.get(one.folder)) for one in records]
-        judged, refused = self._all(records, around)
+        records = [_with_death(one, others.histories.get(one.folder)) for one in records]
+        judged, refused = self._judge_all(records, others)
         forget_others(records)
         if present is not None:
             self._names = judged.names
@@ -189,44 +193,45 @@ class Judging:
             for folder, one in {**self._followed, **judged.followed}.items()
             if is_present(folder, present)
         }
-        runs = self._with_ooms(judged.runs, around.oom_killed)
+        runs = self._with_ooms(judged.runs, others.oom_killed)
         return tuple(
             run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
             for run in runs
         ), refused
 
-    def _all(
-        self, records: Collection[RecordReading], around: Around
+    def _judge_all(
+        self, records: Collection[RecordReading], others: OtherReadings
     ) -> tuple[_Judged, tuple[Refusal, ...]]:
+        """Judge all records; if that raises, leave out those that raise alone."""
         try:
-            return self._judge(records, around), ()
+            return self._judge(records, others), ()
         except Exception:  # noqa: BLE001 - judge each record alone to find the cause
             good, refused = [], []
         for one in records:
             try:
-                self._judge([one], around)
+                self._judge([one], others)
             except Exception as error:  # noqa: BLE001 - one bad record is one refusal
                 reason = f"it cannot be judged: {described(error)}"
                 refused.append(Refusal(path=one.folder, reason=reason))
             else:
                 good.append(one)
-        return self._judge(good, around), tuple(refused)
+        return self._judge(good, others), tuple(refused)
 
-    def _judge(self, records: Iterable[RecordReading], around: Around) -> _Judged:
+    def _judge(self, records: Iterable[RecordReading], others: OtherReadings) -> _Judged:
         """Free of side effects, so that a caller can discard it if it raises."""
         records, names = numbered_conflicts(records, self._names)
-        used = owned(records, around.gpus)
-        followed = {one.folder: self._follow(one, used[one.folder], around) for one in records}
+        used = owned(records, others.gpus)
+        followed = {one.folder: self._follow(one, used[one.folder], others) for one in records}
         known = Known(
-            now_ns=around.now_ns,
-            processes=around.processes,
+            now_ns=others.now_ns,
+            processes=others.processes,
             gpus=used,
             working={folder: one.work.working_ns for folder, one in followed.items()},
             busy={folder: one.work.busy_ns for folder, one in followed.items()},
             long_compile_ns=self._long_compile_ns,
             earlier={
                 folder: tuple(round(seconds * 1e9) for seconds in one.warmup_seconds)
-                for folder, one in around.histories.items()
+                for folder, one in others.histories.items()
             },
             slower=_slower(records, followed),
             growing={folder: one.growth for folder, one in followed.items() if one.growth},
@@ -234,32 +239,32 @@ class Judging:
         return _Judged(runs=group(records, known), followed=followed, names=names)
 
     def _follow(
-        self, one: RecordReading, gpus: tuple[GpuReading, ...], around: Around
+        self, one: RecordReading, gpus: tuple[GpuReading, ...], others: OtherReadings
     ) -> _Followed:
         """The state of ``one`` after this poll."""
         known = self._followed.get(one.folder)
-        process = None if one.pid is None else around.processes.get(one.pid)
+        process = None if one.pid is None else others.processes.get(one.pid)
         before = known.memory if known else None
         after = before
         if one.pid is not None:
-            after = memory.follow(before, one.slot, around.now_ns, process, gpus)
+            after = memory.follow(before, one.slot, others.now_ns, process, gpus)
         return _Followed(
             work=follow_work(
                 known.work if known else Work(),
                 process,
                 gpus,
-                around.now_ns,
+                others.now_ns,
                 uses_gpus=bool(one.slot.identity.gpus),
             ),
             # an ended record has steps that no poll saw: its surroundings now do not explain them
             speed=speed.follow(
                 known.speed if known else None,
                 one.slot,
-                partial(surroundings_of, one.slot, gpus, around.host) if one.alive else None,
+                partial(surroundings_of, one.slot, gpus, others.host) if one.alive else None,
                 one.slowed,
             ),
             memory=after,
-            growth=_growth(known, after, one, gpus, around.host, process),
+            growth=_growth(known, after, one, gpus, others.host, process),
         )
 
     def _with_ooms(
@@ -321,7 +326,7 @@ def _with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView
 def _slower(
     records: Iterable[RecordReading], followed: Mapping[str, _Followed]
 ) -> dict[str, Slower]:
-    """By record, how its rank is slower than before; without the other ranks."""
+    """How a rank is slower than before, by record; ranks that are not slower are absent."""
     found = {}
     for one in records:
         now = followed[one.folder].speed

@@ -20,7 +20,7 @@ from warmwatch_monitor.model import (
     RecordReading,
     WorkersMemory,
 )
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.memory import (
     MemoryHistory,
     follow,
@@ -108,7 +108,7 @@ def test_the_time_left_follows_the_free_memory_at_each_poll(in_cgroup: bool) -> 
             memory_left_bytes=2 * GB - 4 * MB * second if in_cgroup else None,
         )
         host = replace(HOST, memory_available_bytes=10 * GB - second * MB)
-        around = Around(now_ns=now_ns, processes={7: process}, host=host)
+        around = OtherReadings(now_ns=now_ns, processes={7: process}, host=host)
         one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
         (run,), _ = judging.of([one], around, {"/a"})
         known = run.ranks[0].memory_growth

@@ -19,7 +19,7 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch_monitor.model import LongStep, RankView
 from warmwatch_monitor.pipeline.figures import forget_others
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 
 RECORDED = Path(__file__).parents[2] / "captures" / "queued_steps_h100.json.xz"
 GPU = "GPU-00000000-0000-4000-8000-000000000000"
@@ -38,7 +38,7 @@ class Training(b.GrowingRecord):
     def poll(self, judging: Judging) -> RankView:
         slot = self.slot(ON_GPU, irregular_step_ns=b.NOW, clean_sum_ns=0)
         reading = replace(b.view(slot).record, long_steps=self.long_steps)
-        now = Around(now_ns=slot.steps.last_step_ns)
+        now = OtherReadings(now_ns=slot.steps.last_step_ns)
         (run,), refused = judging.of([reading], now, {reading.folder})
         assert not refused
         return run.ranks[0]
@@ -230,7 +230,7 @@ def test_a_record_that_cannot_be_judged_does_not_change_the_speed_of_others() ->
             identity = replace(slot.identity, run="other", launch="other")
             other = replace(one, folder="/other", slot=replace(slot, identity=identity))
             damaged = replace(one, folder="/damaged", slot=None)
-            now = Around(now_ns=slot.steps.last_step_ns)
+            now = OtherReadings(now_ns=slot.steps.last_step_ns)
             runs, refused = judging.of([one, other, damaged], now, None)
             assert [each.path for each in refused] == ["/damaged"]
             return next(run.ranks[0] for run in runs if run.run == slot.identity.run)

@@ -16,7 +16,7 @@ from warmwatch.shared import record
 from warmwatch.shared.record import CompileCounts, Slot, StepCounts
 from warmwatch_monitor.model import Beginning, Figures, GraphBreak, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.slot_figures import lengths
 
 DURATIONS = st.lists(st.integers(1, 2 * 10**13), max_size=40)
@@ -73,7 +73,7 @@ def test_cached_figures_never_differ_from_newly_computed_ones(
 
 
 def test_no_figure_of_a_removed_record_is_cached() -> None:
-    first, judging, around = reading(b.WARM), Judging(), Around(now_ns=NOW)
+    first, judging, around = reading(b.WARM), Judging(), OtherReadings(now_ns=NOW)
     judging.of([first], around, None)
     known = cached_figures(first)
     judging.of([first], around, None)

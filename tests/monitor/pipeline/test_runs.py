@@ -14,7 +14,7 @@ from warmwatch.shared.record import CompileCounts, StepCounts, Warmup
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, ProcessReading, RecordReading
 from warmwatch_monitor.pipeline.figures import cached_figures
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import Known, Peers, facts, group, owned
 
 TELLING = StepCounts(steps=1, last_step_ns=NOW)
@@ -336,7 +336,7 @@ def test_the_verdict_gets_the_facts_of_the_record() -> None:
 
 def test_the_figures_of_a_removed_record_are_evicted() -> None:
     one, other = reading("one"), reading("other", rank=1)
-    judging, around = Judging(), Around(now_ns=NOW)
+    judging, around = Judging(), OtherReadings(now_ns=NOW)
     judging.of([one, other], around, None)
     before = cached_figures(one), cached_figures(other)
     judging.of([other], around, None)

@@ -16,7 +16,7 @@ from support.documents import status
 from support.values import replace
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Host, Lengths, LongStep, RankView, Slower, SlowerPeriod
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.speed import (
     Speed,
     first_poll,
@@ -522,7 +522,7 @@ def test_a_slowdown_is_detected_over_the_polls_of_a_daemon() -> None:
             load_1m=0.5 if watch.steps < 600 else 9.0,
         )
         if watch.steps % 5 == 0:
-            now = Around(now_ns=b.NOW, host=host)
+            now = OtherReadings(now_ns=b.NOW, host=host)
             found, refused = judging.of([b.view(watch.slot()).record], now, None)
             assert not refused
             ratios.append(found[0].ranks[0].slower)
@@ -532,7 +532,7 @@ def test_a_slowdown_is_detected_over_the_polls_of_a_daemon() -> None:
     assert last.ratio == pytest.approx(4, rel=0.1)
     assert last.causes == ("load 9.0 on 2 CPUs",)
     over = b.view(b.ended("finished", watch.slot()), alive=False).record
-    run = judging.of([over], Around(now_ns=b.NOW, host=host), None)[0][0]
+    run = judging.of([over], OtherReadings(now_ns=b.NOW, host=host), None)[0][0]
     (rank,) = run.ranks
     assert rank.slower is None
     assert "slower" not in rank.judgement.conditions
@@ -553,7 +553,7 @@ def test_a_slower_period_has_the_causes_that_were_seen_before_it_was_found() -> 
         host = Host(memory_total_bytes=1, memory_available_bytes=1, cpus=2, load_1m=load)
         slot = watch.slot() if alive else b.ended("finished", watch.slot())
         record = b.view(slot, alive=alive).record
-        return judging.of([record], Around(now_ns=b.NOW, host=host), None)[0][0].ranks[0]
+        return judging.of([record], OtherReadings(now_ns=b.NOW, host=host), None)[0][0].ranks[0]
 
     for _ in range(60):
         watch.run(noisy(0.05, 10))

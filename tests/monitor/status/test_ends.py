@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared.record import Slot
 from warmwatch.shared.states import State
 from warmwatch_monitor.model import Death, RankHistory, RankView, RecordReading
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import ended_together
 from warmwatch_monitor.status.words.evidence import evidence
 from warmwatch_monitor.status.words.sentence import summary
@@ -188,7 +188,7 @@ def test_the_signal_that_killed_a_rank_is_reported(name: str) -> None:
 def test_a_death_that_an_earlier_daemon_saw_is_the_end(number: int, memory: bool | None) -> None:
     one = RecordReading(folder="/a", slot=TRAINED, alive=False)
     known = RankHistory(death=Death(signal=number, at_ns=b.ago(3), out_of_memory=memory))
-    around = Around(now_ns=b.NOW, histories={"/a": known})
+    around = OtherReadings(now_ns=b.NOW, histories={"/a": known})
     (run,), _ = Judging().of([one], around, {"/a"})
     (view,) = run.ranks
     assert (end(view)["signal"], end(view)["out_of_memory"]) == (Signals(number).name, memory)

@@ -22,7 +22,7 @@ from warmwatch_monitor.history.store import Store
 from warmwatch_monitor.model import RankHistory, RecordReading, RunView, Snapshot
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary
 from warmwatch_monitor.pipeline.assembly import Assembly
-from warmwatch_monitor.pipeline.judging import Around, Judging
+from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.pipeline.runs import Known, Peers, facts
 from warmwatch_monitor.report.assembly import report
 from warmwatch_monitor.report.wording import page
@@ -38,7 +38,7 @@ HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
 def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
     """A run after a history of first warm-ups of so many seconds."""
     one = RecordReading(folder="/a", slot=slot, alive=True, pid=7)
-    around = Around(now_ns=b.NOW, histories={"/a": RankHistory(warmup_seconds=earlier)})
+    around = OtherReadings(now_ns=b.NOW, histories={"/a": RankHistory(warmup_seconds=earlier)})
     (run,), _ = Judging().of([one], around, {"/a"})
     return run
 
