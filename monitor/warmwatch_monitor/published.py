@@ -88,9 +88,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
     left_seconds: Seconds | None = None
     """Estimated time left; null if it already takes longer than ever before."""
     low: Seconds | None = None
-    """Shortest time left by several earlier times; null if at most one took longer than so far."""
+    """Shortest time left by earlier times; null unless several took longer than so far."""
     high: Seconds | None = None
-    """Longest time left by several earlier times; null if at most one took longer than so far."""
+    """Longest time left by earlier times; null unless several took longer than so far."""
     phases: Mapping[str, Seconds] = {}
     """Estimated time left by phase, divided as last time."""
     precedents: int = 1
@@ -192,9 +192,7 @@ class LimitedBy(Struct, frozen=True, kw_only=True):
 
     @property
     def subject(self) -> str:
-        """The limit in a sentence: ``shared`` is no noun. Without evidence, what is shared is not
-        known.
-        """
+        """The limit as a noun. Without evidence, what is ``shared`` is not known."""
         if self.verdict != "shared":
             return self.verdict
         of_gpu = any(one.startswith(USED_BY_OTHERS) for one in self.evidence)

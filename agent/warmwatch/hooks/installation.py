@@ -158,7 +158,7 @@ class Hooks:
 
         Most hooks provide none or one, so the providers are looked up once.
         """
-        known = self._providers  # of now: another thread may uninstall a hook during the lookup
+        known = self._providers  # the present dict: another thread may replace it meanwhile
         providers = known.get(what)
         if providers is None:
             found = [(name, getattr(one, what)) for name, one in tuple(self._installed.items())]
@@ -230,7 +230,7 @@ class ImportWatch:
     def _listen(self, spec: ModuleSpec) -> None:
         loader: Any = spec.loader
         if not hasattr(loader, "exec_module"):
-            raise TypeError(f"{loader!r} loads {spec.name} in a way that cannot be listened to")
+            raise TypeError(f"{loader!r} of {spec.name} has no exec_module to wrap")
 
         # present if a later finder is a watch that waits for the same module
         before = vars(loader).get("exec_module")

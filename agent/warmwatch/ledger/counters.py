@@ -1,5 +1,5 @@
 """The counter store: the compile block's counters, when step 1 began, and what is read from
-PyTorch with each fact.
+PyTorch with each fact: its counters, graph breaks, memory, settings.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CounterStore:
         self.store = store
         self.on_begin: Callable[[], None] = lambda: None
 
-    def noted(self, event: str, now: int, values: Mapping[str, Any]) -> None:
+    def publish_with_line(self, event: str, now: int, values: Mapping[str, Any]) -> None:
         """Publish the counters, and write a line."""
         self.store.publish(self.block)
         self.store.note(event, now, values)
@@ -54,7 +54,7 @@ class CounterStore:
     def count(self, word: str, event: str, now: int, values: Mapping[str, Any]) -> None:
         """Increment one counter, and write a line."""
         self.block[AT[word]] += 1
-        self.noted(event, now, values)
+        self.publish_with_line(event, now, values)
 
 
 @cache
@@ -69,13 +69,13 @@ _BACKWARDS = AT["compilations"] + record.KINDS.index("backward")
 
 
 class FirstStep:
-    """When step 1 began: with the first activity after an evaluation and the first optimizer.
+    """When step 1 began: with the first activity after the last evaluation and the first optimizer.
 
-    Nothing marks the begin itself, and both may compile before it. Without an activity after the
-    evaluation, step 1 began with its end.
+    Nothing marks the begin of step 1, and what comes before these two may compile as well. Without
+    an activity after the evaluation, step 1 began with the end of that.
 
     Attributes:
-        began_ns: as known so far; 0 if nothing has compiled or evaluated.
+        began_ns: as known so far; 0 if there was no activity and no evaluation.
     """
 
     def __init__(self, block: array[int]) -> None:
@@ -92,7 +92,7 @@ class FirstStep:
         self._awaits_activity = True
 
     def optimizer_made(self) -> None:
-        """The first one was made. It may be made within step 1, after a backward."""
+        """The first optimizer was made. That may be within step 1, after a backward."""
         self._awaits_activity |= not self._block[_BACKWARDS]
 
     def _begins(self, now: int) -> None:

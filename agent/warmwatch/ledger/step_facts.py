@@ -200,7 +200,7 @@ class StepFacts:
         clean = not (touched or baseline)
         values = {"n": steps, "seconds": seconds, "clean": clean}
         if touched or steps == 1:
-            self._queue.post(self._counters.noted, "step", now, values)
+            self._queue.post(self._counters.publish_with_line, "step", now, values)
         else:
             self._queue.post(self._counters.store.publish, self._counters.block)
         return duration, rest
@@ -217,7 +217,7 @@ class StepFacts:
         """The baseline steps are over; ``median_ns``: the median of those that ran eagerly."""
         now = self._clock()
         values = {"steps": steps, "median_ns": median_ns}
-        self._queue.post(self._counters.noted, "baseline", now, values)
+        self._queue.post(self._counters.publish_with_line, "baseline", now, values)
 
     def long_step(
         self, steps: int, now: int, duration: int, usual: int, behind: Behind | None

@@ -34,9 +34,9 @@ MARGIN = 0.05
 # square, bfloat16), streams 0.84 to 0.92. So activity over this is about the share of their time.
 _TENSOR_PEAK, _DRAM_PEAK = 0.8, 0.92
 SATURATED = 0.5  # of the time; what takes less is not what a step mostly waits for
-_LEAD = 0.15  # of one share over the other, as they are known to so much; else both explain it
-_LITTLE = 0.3  # the resource explains nothing
-_ALL_SMS = 0.8  # so many SMs busy with neither: other arithmetic
+_LEAD = 0.15  # the accuracy of a share: if one exceeds the other by less, either may explain it
+_LITTLE = 0.3  # a resource that is used less explains nothing
+_ALL_SMS = 0.8  # so many SMs busy, tensor cores and memory little used: other arithmetic
 # NCCL's kernels run on about a quarter of the SMs, on two H200 by NVLink; tiny kernels on 2 %.
 _NCCL_SMS, _FEWEST_SMS = 0.25, 0.1
 NVLINK_BYTES = 40e9  # a second: a tenth of what the links of an H100 can do
@@ -110,7 +110,7 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
 
 
 def _slack(verdict: str, held: str | None) -> float:
-    """How much lower the limits of a verdict are that holds already: so it does not flap."""
+    """By how much the limits are lower for the verdict that holds now: it must not flap."""
     return MARGIN if verdict == held else 0.0
 
 
@@ -146,7 +146,7 @@ def _waiting(load: Load) -> float | None:
 
 
 def _idle(load: Load) -> float | None:
-    """The share in which surely no GPU of the rank runs a kernel: several may do so in turn.
+    """The share in which surely no GPU of the rank runs a kernel. Several may run them in turn.
 
     Saves and evaluations are left out, as in ``busy``.
     """
@@ -223,7 +223,7 @@ def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
     if load.others is not None and load.others >= OVERHEAD - _slack("shared", held):
         words = f"{USED_BY_OTHERS} {_percent(load.others)} of the time"
         yield LimitedBy(verdict="shared", share=load.others, evidence=(words,))
-    yield from _pipes(load, held)
+    yield from _by_gpm(load, held)
 
 
 def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
@@ -236,7 +236,7 @@ def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
     return LimitedBy(verdict="throttled", share=share, evidence=(words,))
 
 
-def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:
+def _by_gpm(load: Load, held: str | None) -> Iterator[LimitedBy]:
     """Arithmetic, memory bandwidth, or collectives, by GPM's activity."""
     if load.sm is None or load.tensor is None or load.dram is None or load.busy is None:
         return
@@ -248,7 +248,7 @@ def _pipes(load: Load, held: str | None) -> Iterator[LimitedBy]:
     )
     compute = sms if max(tensor, dram) < _LITTLE else tensor
     for verdict, share, other, evidence in (
-        ("compute", compute, dram, (measured, *_around(load))),
+        ("compute", compute, dram, (measured, *_mfu_and_power(load))),
         ("memory", dram, compute, (measured,)),
     ):
         slack = _slack(verdict, held)
@@ -284,7 +284,7 @@ def _kernels(load: Load) -> Iterator[str]:
     yield f"{moved}{_watts(load)}"
 
 
-def _around(load: Load) -> Iterator[str]:
+def _mfu_and_power(load: Load) -> Iterator[str]:
     if load.mfu is not None:
         yield f"MFU {_percent(load.mfu)}"
     if load.power is not None and load.power >= _NEAR_LIMIT:

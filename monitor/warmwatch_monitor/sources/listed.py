@@ -1,6 +1,6 @@
-"""The list of data sources, and how one is read.
+"""The list of data sources, and how one is read, also one that hangs.
 
-A source has a name, an interval, and a function that reads it; its :class:`Feed` has the last
+A source has a name, an interval, and a function that reads it. Its :class:`Feed` has the last
 reading and the health.
 """
 
@@ -46,8 +46,9 @@ class Source(Struct, Generic[T_co], frozen=True, kw_only=True):
         make: starts it, and returns the function that reads it.
         problem: why a reading lacks earlier data, so that the source counts as down although the
             rest of the reading is used; ``None`` if there is no problem.
-        unread: how much a reading leaves to the next reads: a command reads until it is none.
-        once_seconds: how long a command that reads it once waits for it, if not the default.
+        unread: how much is left for the next reads; a command reads until nothing is.
+        once_seconds: how long a command without a daemon waits for a reading; ``None``: the
+            default.
     """
 
     name: str

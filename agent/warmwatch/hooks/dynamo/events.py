@@ -52,10 +52,10 @@ def install(listener: Listener) -> Installed:
 
     def begin_compilation(event: str) -> None:
         of = being_compiled()
-        user = of.pop("unfused", None)
+        unfused = of.pop("unfused", None)
         listener.begin(event, of)
-        if user is not None:
-            listener.fallback({"setting": "flex_attention", **user})
+        if unfused is not None:
+            listener.fallback({"setting": "flex_attention", **unfused})
 
     def end(event: str) -> None:
         if ends.count > starts.count:
@@ -72,7 +72,7 @@ def install(listener: Listener) -> Installed:
 
 
 class _Wrap:
-    """Wraps one method of ``owner`` so that each event first calls a function with its name.
+    """Wraps one method of ``owner``: each event first calls a function with the event's name.
 
     ``count`` is the number of events.
     """
@@ -224,12 +224,12 @@ def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of
 def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code of the present compilation; empty if unknown.
 
-    ``fullgraph``: a graph break raises. ``instance``: the number of the module, if others with the
-    same code were compiled and this one was not. ``caller``: the user's line that called library
-    code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are dynamic, or
-    none; absent by default, where only changed sizes are. ``again``: it was compiled before, and
-    ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and line that
-    called ``flex_attention`` uncompiled, and the bytes of its scores.
+    ``fullgraph``: a graph break raises. ``instance``: the number of the module, if another one with
+    the same code was compiled before, but not this one. ``caller``: the user's line that called
+    library code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are
+    dynamic, or none; absent by default, where only changed sizes are. ``again``: it was compiled
+    before, and ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and
+    line that called ``flex_attention`` uncompiled, and the bytes of its scores.
     """
     try:
         known = _compiling()
@@ -251,8 +251,8 @@ def _compiling() -> Mapping[str, Any]:
     for _ in range(_MOST_FRAMES):
         if frame is None:
             break
-        is_it = frame.f_code.co_name == _FUNCTION
-        if is_it and frame.f_globals.get("__name__") == _MODULE:
+        is_named_so = frame.f_code.co_name == _FUNCTION
+        if is_named_so and frame.f_globals.get("__name__") == _MODULE:
             return frame.f_locals
         frame = frame.f_back
     return {}
@@ -310,8 +310,9 @@ def _dynamic() -> bool | None:
     return False if getattr(config, _AUTOMATIC, True) is False else None
 
 
-# Compiled entries live as long as the code object, so only a reset brings back a first id.
-_compiled: dict[int, tuple[weakref.ref[CodeType], str]] = {}  # with its hash
+# The code objects that Dynamo compiled, by id, with their hashes. Dynamo's cache entries live as
+# long as the code object: if one of these compiles as the first of its frame, a reset dropped them.
+_compiled: dict[int, tuple[weakref.ref[CodeType], str]] = {}
 
 
 def _remembered(code: CodeType) -> tuple[bool, str]:
@@ -371,9 +372,9 @@ _MOST_CODES = 4096
 
 
 class Compiling:
-    """What each thread compiles with Dynamo, as far as it is known at the begin.
+    """What each thread compiles with Dynamo, as known at the begin of the compilation.
 
-    Listeners join it with PyTorch's compilation record, so that all of them count alike.
+    Each listener combines it with PyTorch's compilation record here, so that their counts agree.
     """
 
     def __init__(self) -> None:

@@ -2,7 +2,8 @@
 
 A value that a device does not support is ``None``, for that call alone. A failure of the whole
 library is a :class:`DriverError`, a failure of one device a :class:`GpuLostError`. The caller
-starts again, or goes on without that device. A call may hang, so it runs on a thread of its own.
+starts again, or goes on without that device. A call may hang, so the source has a thread of
+its own, and ``Feed`` (``sources/listed.py``) reports a read without an answer.
 """
 
 from __future__ import annotations
