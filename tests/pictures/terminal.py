@@ -42,9 +42,9 @@ class Moment(NamedTuple):
 
 
 SHOWN = (
-    Moment("compiling", 43, "status", slice(0, 3)),
+    Moment("compiling", 43, "status", slice(0, 4)),
     Moment("warm", 20, "status", slice(0, 5)),
-    Moment("recompiling", 20, "status", slice(0, 3)),
+    Moment("recompiling", 20, "status", slice(0, 2)),
     Moment("warm", 20, "status", slice(0, 1)),
     Moment("warm", 0, "report gpt2 -v", "Recompiles"),
 )
@@ -67,7 +67,8 @@ THEME = TerminalTheme(
 def main(folder: Path) -> None:
     """Train, ask, and draw."""
     folder.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
+    # the compile workers may still write into their cache
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         environ = environment(Path(place))
         daemon = subprocess.Popen(
             program("serve", "--address", "127.0.0.1:0"),
