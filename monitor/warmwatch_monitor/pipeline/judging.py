@@ -35,7 +35,7 @@ from warmwatch_monitor.model import (
 )
 from warmwatch_monitor.model.causes import surroundings_of
 from warmwatch_monitor.model.machine import IDLE_RATIO, LOW_POWER_RATIO, WORKING_RATIO
-from warmwatch_monitor.pipeline import memory, speed
+from warmwatch_monitor.pipeline import memory, slowdown
 from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, is_present, retained
 from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
@@ -150,7 +150,7 @@ class _Followed(Struct, frozen=True, kw_only=True):
     """The state of one record between two polls."""
 
     work: Work
-    speed: speed.Speed
+    speed: slowdown.Speed
     memory: memory.MemoryHistory | None  # of a rank that was seen alive
     growth: MemoryGrowth | None = None
 
@@ -257,7 +257,7 @@ class Judging:
                 uses_gpus=bool(one.slot.identity.gpus),
             ),
             # an ended record has steps that no poll saw: its surroundings now do not explain them
-            speed=speed.follow(
+            speed=slowdown.follow(
                 known.speed if known else None,
                 one.slot,
                 partial(surroundings_of, one.slot, gpus, others.host) if one.alive else None,
@@ -319,7 +319,7 @@ def _with_periods(view: RankView, followed: Mapping[str, _Followed]) -> RankView
     known = followed[record.folder].speed
     if not known.periods:
         return view
-    periods = speed.slower_periods(known, record.slot.header, ended=not view.living)
+    periods = slowdown.slower_periods(known, record.slot.header, ended=not view.living)
     return replace(view, slower_periods=periods)
 
 
@@ -332,7 +332,7 @@ def _slower(
         now = followed[one.folder].speed
         if not now.slower:
             continue
-        known = speed.slower(now, cached_figures(one).steps.recent_seconds)
+        known = slowdown.slower(now, cached_figures(one).steps.recent_seconds)
         if known is not None:
             found[one.folder] = known
     return found

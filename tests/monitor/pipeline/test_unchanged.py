@@ -13,7 +13,7 @@ from support.values import replace
 from warmwatch.shared import record
 from warmwatch.shared.record import recent_lengths, sealed_blocks
 from warmwatch_monitor.model import Log, ProcessReading
-from warmwatch_monitor.pipeline import memory, speed
+from warmwatch_monitor.pipeline import memory, slowdown
 from warmwatch_monitor.pipeline.clean_steps import QueuedSteps
 from warmwatch_monitor.pipeline.energy import EnergyUsed, updated
 from warmwatch_monitor.pipeline.figures import cached_figures
@@ -80,17 +80,17 @@ def test_memory_is_followed_once_for_each_reading_of_processes_and_gpus() -> Non
 def test_the_speed_is_followed_once_for_each_two_seconds_or_sixteen_steps() -> None:
     record = b.GrowingRecord()
     record.mark(0.1)
-    known = speed.follow(None, record.slot())
+    known = slowdown.follow(None, record.slot())
     for _ in range(15):
         record.mark(0.1)
-        assert speed.follow(known, record.slot()) is known
+        assert slowdown.follow(known, record.slot()) is known
     record.mark(0.1)
-    assert (known := speed.follow(known, record.slot())).count == 17
+    assert (known := slowdown.follow(known, record.slot())).count == 17
     for _ in range(2):
         record.mark(0.1)
-        assert speed.follow(known, record.slot()) is known
+        assert slowdown.follow(known, record.slot()) is known
     record.mark(0.1)
-    assert len(speed.follow(known, record.slot()).blocks) == 1, "it is complete"
+    assert len(slowdown.follow(known, record.slot()).blocks) == 1, "it is complete"
 
 
 def test_steps_that_a_gpu_queues_are_measured_once_a_second_after_the_first_ones() -> None:

@@ -17,7 +17,7 @@ from support.values import replace
 from warmwatch_monitor.metrics import render
 from warmwatch_monitor.model import Host, Lengths, LongStep, RankView, Slower, SlowerPeriod
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
-from warmwatch_monitor.pipeline.speed import (
+from warmwatch_monitor.pipeline.slowdown import (
     Speed,
     first_poll,
     follow,
