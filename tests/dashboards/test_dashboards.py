@@ -28,8 +28,7 @@ from warmwatch_dashboards.__main__ import differing
 def _of_the_monitor() -> set[str]:
     lines = "\n".join(path.read_text() for path in golden.FOLDER.glob("metrics_*.txt"))
     reviewed = set(re.findall(r"^(\w+)[ {]", lines, re.MULTILINE))
-    # The golden ranks have no GPU, so what only ranks with one have is not in those files.
-    return reviewed | {series.name for series in RANK_SERIES} | {"warmwatch_rank_gpu_info"}
+    return reviewed | {series.name for series in RANK_SERIES}
 
 
 def _of_rules() -> set[str]:

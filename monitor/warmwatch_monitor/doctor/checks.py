@@ -318,7 +318,7 @@ def _agent(reading: RecordReading) -> Iterator[Finding]:
     if identity.missing:
         yield noted(
             f"{who}: its torch lacks {', '.join(identity.missing)}",
-            advice="figures that need those are missing; a newer torch has them",
+            advice="figures that need those are missing: update torch if it is old, else warmwatch",
             names=(identity.run,),
         )
     if errors:

@@ -412,8 +412,8 @@ def test_living_runs_have_a_row_each_and_ended_ones_collapse(
         page.until("document.getElementById('ranks').innerText.includes('old')")
         assert "old" in page.text("#ended")
         spark = "#runs li:first-child svg"
-        described = page.page.text_content(spark)
-        assert re.match(r"The last \d+ (s|min): no step without compilation; shaded", described)
+        described = r"/^The last \d+ (s|min): no step without compilation; shaded/"
+        page.until(f"{described}.test(document.querySelector('{spark}').textContent)")
         assert page.page.get_attribute(spark, "role") == "img"
         assert "compilation" in page.text("#runs + .keys")
         assert page.page.is_visible("#ranks thead .of-run")
