@@ -334,6 +334,7 @@ class Done(Struct, frozen=True, kw_only=True):
     code: str | None = None
     cache: str | None = None
     seconds: float | None = None
+    evaluating: bool = False
 
 
 class EarlierWarmup(Struct, frozen=True, kw_only=True):

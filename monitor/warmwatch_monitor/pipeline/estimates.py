@@ -76,7 +76,8 @@ def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     """The estimate of a recompile: earlier times of the same function, here or in earlier runs.
 
     If a cache had an earlier compilation of this run, it may have this one: no miss counts. An
-    evaluation compiles without gradients, often in a quarter of the time: no earlier one counts.
+    evaluation compiles without gradients, often in a quarter of the time: it has no estimate, and
+    its compilations do not count.
     The first compilation of a process never counts. It imports Inductor, builds headers and starts
     workers: a recompile took a third of it on a CPU, and with dynamic shapes half as long again on
     an H100.
@@ -86,7 +87,10 @@ def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     cached = any(one.cache == "hit" for one in now.own)
     mine = [one for one in now.own[1:] if one.cache != "hit"]
     known = (mine, *((*(each.compiled or ())[1:], *each.later) for each in earlier))
-    counted = ([one for one in each if not (cached and one.cache == "miss")] for each in known)
+    counted = (
+        [one for one in each if not (one.evaluating or (cached and one.cache == "miss"))]
+        for each in known
+    )
     took = [seconds for each in counted for seconds in _times(now.underway, each)]
     if not took:
         return None
@@ -246,8 +250,8 @@ def _rank(
     now_ns: int,
     histories: Mapping[str, RankHistory],
 ) -> RankView:
-    if not view.judgement.compiling:
-        return view
+    if not view.judgement.compiling or view.judgement.phase == "cache_load":
+        return view  # loading from a cache takes a fraction of what compiling took
     known = histories.get(view.record.folder, _NOTHING).same
     peers = [] if view.record.slot.compile.warmups else list(_peers(view, ranks))
     return replace(view, estimate=estimate(now_of(view, now_ns), (*peers, *known)))

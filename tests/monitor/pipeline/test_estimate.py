@@ -158,6 +158,8 @@ def test_a_recompile_is_estimated_from_the_same_function() -> None:
     assert estimate(replace(again, own=(hit,)), ()) is None
     assert estimate(replace(again, underway=Done()), [BEFORE]) is None
     assert estimate(replace(again, evaluating=True), ()) is None, "without gradients: another graph"
+    evaluated = first, replace(own[1], evaluating=True), first
+    assert estimate(replace(again, own=evaluated), ()) is None
 
 
 def test_the_first_compilation_of_a_process_is_no_measure_of_a_recompile() -> None:
@@ -532,6 +534,9 @@ def test_a_finished_peer_gives_the_estimate_of_a_compiling_rank() -> None:
     assert known is not None
     assert (known.of_rank, known.last_seconds) == (True, 60.0)
     assert run.ranks[0].estimate is None
+    loading = replace(slow, judgement=replace(slow.judgement, phase="cache_load"))
+    (run,) = with_estimates(b.runs(ready, loading), b.NOW)
+    assert run.ranks[1].estimate is None
     (alone,) = with_estimates(b.runs(slow), b.NOW)
     assert alone.ranks[0].estimate is None
 
