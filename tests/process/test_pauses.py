@@ -164,6 +164,25 @@ def test_a_compiled_function_that_saves_compiles_no_code_of_the_agent(
     assert result_of(records, COMPILED) == result_of(other, COMPILED, attach=False)
 
 
+ASKS = """
+from torch._dynamo.utils import counters
+def f(x):
+    x = x + warmwatch.is_warm()
+    with warmwatch.evaluating():
+        torch._dynamo.graph_break()
+        return x * 2
+torch.compile(f, backend="eager")(torch.ones(2))
+result(counters["frames"]["total"])
+"""
+
+
+def test_dynamo_compiles_no_more_than_the_api_if_a_compiled_function_calls_it(
+    records: Path,
+) -> None:
+    """It compiled some 100 functions of the agent."""
+    assert result_of(records, ASKS) < 20
+
+
 DECORATED = """
 for bracket in (warmwatch.evaluating(), warmwatch.saving(), warmwatch.allow_compilation()):
     @bracket

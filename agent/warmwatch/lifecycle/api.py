@@ -130,12 +130,15 @@ class AllowCompilation(_Decorator):
 
 
 def _with_agent(where: str, function: Callable[[Agent], T]) -> T | None:
-    """``function(agent)``; ``None`` if not attached, or if it raises, which is reported."""
+    """``function(agent)``; ``None`` if not attached, or if it raises, which is reported.
+
+    A compiled function may call it after a graph break: Dynamo is off meanwhile.
+    """
     if (found := attached) is None:
         return None
-    from warmwatch._guard import quietly
+    from warmwatch.hooks.points import untraced
 
-    result: T | None = quietly(where, lambda: function(found.agent))
+    result: T | None = untraced(where, lambda: function(found.agent))
     return result
 
 
