@@ -57,6 +57,10 @@ _RAISED = re.compile(
     r"\b(\w*(?:[Ee]xception|[Ee]rror)\b[^:]{0,100}|unhandled args[^:]{0,100}|python_constant): .*",
     re.DOTALL,
 )
+# What PyTorch's explanation of a graph break says that Dynamo cannot trace.
+_EXPLAINED = re.compile(
+    r"\b(?:[Oo]perator|method|function|breaks on|calling) `([A-Za-z_][\w.]{0,80})(?:\(\))?`"
+)
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
 # PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
@@ -101,12 +105,17 @@ def guard(line: str) -> str:
 
 @lru_cache(maxsize=1024)
 def graph_break(text: str) -> str:
-    """The reason of a graph break: the first line, which names what Dynamo cannot trace.
+    """The reason of a graph break: the first line, and the name of what Dynamo cannot trace.
 
-    Leaves out the message of an exception, if that is the reason.
+    From torch 2.7 on, the explanation below that line has the name: "Failed to trace builtin
+    operator", "... how to trace builtin operator `print` with ...". Leaves out the message of an
+    exception, if that is the reason.
     """
-    reduced, _ = _scanned(text.strip().partition("\n")[0][:_LOOKED_AT])
-    return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT)
+    first, _, explanation = text.strip().partition("\n")
+    reduced, _ = _scanned(first[:_LOOKED_AT])
+    named = _EXPLAINED.search(explanation[:_LOOKED_AT])
+    name = f" `{named[1]}`" if named and named[1] not in reduced else ""
+    return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name
 
 
 def error(raised: Exception) -> str:

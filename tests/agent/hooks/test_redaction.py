@@ -151,6 +151,34 @@ def test_the_full_text_remains_if_requested() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "explanation", "named"),
+    [
+        (
+            "Failed to trace builtin operator",
+            "Dynamo does not know how to trace builtin operator `print` with argument types",
+            "Failed to trace builtin operator `print`",
+        ),
+        (
+            "Unsupported method call",
+            "Dynamo does not know how to trace method `__new__` of class `type`",
+            "Unsupported method call `__new__`",
+        ),
+        (
+            "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+            "Dynamo does not support tracing `Tensor.item()` with config.capture_scalar_outputs",
+            "Unsupported Tensor.item() call with capture_scalar_outputs=False",
+        ),
+        ("Unsupported function call", f"when calling `{SECRET} x`", "Unsupported function call"),
+        ("Call of print", "how to trace builtin operator `print`", "Call of print"),
+    ],
+)
+def test_a_graph_break_has_the_name_that_its_explanation_gives(
+    first: str, explanation: str, named: str
+) -> None:
+    assert graph_break(f"{first}\n  Explanation: {explanation}\n  Hint: Avoid it.") == named
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "Dynamo doesn't know how to trace call_function",
