@@ -111,7 +111,7 @@ ACCEPTED: dict[str, dict[str, str]] = {
         },
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
-    "warmwatch_monitor.pipeline.poller": {
+    "warmwatch_monitor.sources.listed": {
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = None": "set before it is read",
         "Feed.__init__: self._began_ns = 0 -> self._began_ns = 1": "set before it is read",
         "Feed.current(awake_ns): 0 -> 1": _BOOT,

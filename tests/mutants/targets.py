@@ -28,8 +28,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "warmwatch.shared.record.counters": _RECORD,
     "warmwatch_monitor.pipeline.runs": _RUNS,
     "warmwatch_monitor.pipeline.energy": _SPENDING,
-    "warmwatch_monitor.pipeline.poller": ("monitor/pipeline/test_feed.py",),
+    "warmwatch_monitor.sources.listed": ("monitor/sources/test_feed.py",),
 }
 
 # Of these modules only the changes of one class, by the start of their names.
-PARTS: dict[str, str] = {"warmwatch_monitor.pipeline.poller": "Feed."}
+PARTS: dict[str, str] = {"warmwatch_monitor.sources.listed": "Feed."}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from mutants.__main__ import unaccounted
+import pytest
+
+from mutants.__main__ import _TESTS, _path, unaccounted
+from mutants.accepted import ACCEPTED
 from mutants.changes import changes
+from mutants.targets import PARTS, TARGETS
 
 DEFAULTS = """
 def view(reading, at=0, /, now=0, *, pause=0, since, long=0):
@@ -25,3 +29,14 @@ def test_an_accepted_name_covers_one_change_and_hides_no_other() -> None:
         [("twice", 5), ("twice", 8), ("not looked at", 9)],
         {"gone"},
     )
+
+
+@pytest.mark.parametrize("module", TARGETS)
+def test_a_target_is_a_module_with_its_part_and_has_tests(module: str) -> None:
+    part = PARTS.get(module, "").rstrip(".")
+    assert not part or f"\nclass {part}" in _path(module).read_text()
+    assert [test for test in TARGETS[module] if not (_TESTS / test).exists()] == []
+
+
+def test_only_targets_have_a_part_or_accepted_names() -> None:
+    assert {*ACCEPTED, *PARTS} <= {*TARGETS}
