@@ -6,6 +6,7 @@ pays for none of them.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -144,7 +145,7 @@ def answer_source(
     def fetch(seconds: float | None) -> tuple[Answer, Daemon | None]:
         found = None if dir is not None else from_daemon(settings, seconds)
         if found is None:
-            return read(None if until == float("inf") else until), None
+            return read(None if until == math.inf else until), None
         return found
 
     return AnswerSource(
@@ -232,9 +233,9 @@ def _reader(
         if not pollers:
             pollers.append(make_poller(settings, *_earlier_runs(settings)))
         if deadline is not None:
-            seconds: float | None = max(_LEAST_SECONDS, deadline - time.monotonic())
+            seconds = max(_LEAST_SECONDS, deadline - time.monotonic())
         else:  # one that hung when the settings were checked is given little more time
-            seconds = _LEAST_SECONDS if all(map(hangs, settings.directories)) else None
+            seconds = _LEAST_SECONDS if all(map(hangs, settings.directories)) else math.inf
         snapshot = pollers[0].poll_once(seconds)
         if on_read is not None:
             on_read(snapshot)

@@ -8,6 +8,7 @@ the source's health states the reason.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -84,7 +85,7 @@ class Poller:
         """Give ``follower`` each Snapshot as it is published, from the publisher's thread."""
         self._publisher.follow(follower)
 
-    def poll_once(self, seconds: float | None = None) -> Snapshot:
+    def poll_once(self, seconds: float = math.inf) -> Snapshot:
         """Read every source once and publish: for commands without a daemon.
 
         ``seconds``: time limit for all of them together, if less than usual.
@@ -94,9 +95,7 @@ class Poller:
         because the other sources need them, and again if those took long: otherwise the answer
         would report that no step was made in that time.
         """
-        end_ns = None
-        if seconds is not None:
-            end_ns = self._clock.monotonic_ns() + round(seconds * 1e9)
+        end_ns = self._clock.monotonic_ns() + seconds * 1e9
         read_ns = self._clock.monotonic_ns()
         for name in self._feeds:
             self._read_once(name, end_ns)
@@ -106,19 +105,16 @@ class Poller:
             self._read_once(RECORDS.name, end_ns)
         return self._publisher.publish()
 
-    def _read_once(self, name: str, end_ns: int | None) -> None:
+    def _read_once(self, name: str, end_ns: float) -> None:
         """Read one source while each read leaves less, until ``end_ns`` at most.
 
         The answer reports the remainder.
         """
         source, feed = self._sources[name], self._feeds[name]
-        seconds = source.once_seconds or _ONCE_SECONDS
-        if end_ns is not None:
-            seconds = min(seconds, max(0.0, (end_ns - self._clock.monotonic_ns()) / 1e9))
-        feed.read_within(seconds)
-        until_ns = self._clock.monotonic_ns() + _TO_ITS_END_NS
-        until_ns = until_ns if end_ns is None else min(until_ns, end_ns)
-        left = float("inf")
+        seconds = (end_ns - self._clock.monotonic_ns()) / 1e9
+        feed.read_within(min(source.once_seconds or _ONCE_SECONDS, max(0.0, seconds)))
+        until_ns = min(self._clock.monotonic_ns() + _TO_ITS_END_NS, end_ns)
+        left = math.inf
         while (now_ns := self._clock.monotonic_ns()) < until_ns:
             value, _ = feed.current(now_ns)
             still = 0 if value is None else source.unread(value)

@@ -74,6 +74,13 @@ def test_at_the_timeout_it_exits_124_with_the_current_state(tmp_path: Path) -> N
     assert "not warm after 0.5 s: gpt2: compiling" in result.stderr
 
 
+@pytest.mark.parametrize("seconds", ["1e300", "inf"])
+def test_a_timeout_may_be_longer_than_any_wait(tmp_path: Path, seconds: str) -> None:
+    with held(write_record(tmp_path, compiling())):
+        result = wait("--until", "compiling", "--dir", str(tmp_path), "--timeout", seconds)
+    assert result.exit_code == 0
+
+
 def test_a_run_that_is_killed_during_a_wait_ends_it_with_4(tmp_path: Path) -> None:
     with (
         held(write_record(tmp_path, compiling())) as training,
