@@ -91,6 +91,34 @@ def test_a_training_is_refused_from_its_first_warm_step_on(records: Path) -> Non
     assert found == [True, "warm"]
 
 
+ALLOWS_INSIDE = """
+def f(x):
+    x = x + 1
+    torch._dynamo.graph_break()
+    with warmwatch.allow_compilation():
+        torch._dynamo.graph_break()
+        x = x * 2
+    return x
+compiled = torch.compile(f, backend="eager", dynamic=False)
+compiled(torch.ones(2))
+warmwatch.ready()
+compiled(torch.ones(2))
+with warmwatch.allow_compilation(): allowed = attempt(3)
+late = attempt(4)
+warmwatch.detach()
+result([allowed, late, attempt(5), warned])
+"""
+
+
+def test_a_compiled_function_that_allows_compilation_leaves_the_stance_to_the_agent(
+    records: Path,
+) -> None:
+    """The agent lost it: nothing was allowed any more, and it stayed after ``detach()``."""
+    body = START.replace("MODE", repr("raise")) + ALLOWS_INSIDE
+    allowed, late, after, warned = result_of(records, body, attach=False)
+    assert (allowed, "fail_on_recompile" in late, after, warned) == ([3], True, [5], [])
+
+
 THREADS = """
 import threading
 compiled(torch.ones(2))
