@@ -88,6 +88,7 @@ def main() -> int:
             f"no such module: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}"
         )
     chosen = {name: TARGETS[name] for name in arguments.modules or TARGETS}
+    os.chdir(_TESTS.parent)  # pytest's names of tests are relative to it
     with tempfile.TemporaryDirectory() as compiled:
         _keep_compiled(compiled)
         _load_libraries({test for tests in chosen.values() for test in tests})
@@ -249,7 +250,9 @@ class Trial:
         limit = _SECONDS + _TIMES * sum(self._tests[test][0] for test in tests)
         signal.setitimer(signal.ITIMER_PROF, limit)  # whose signal ends the process
         signal.setitimer(signal.ITIMER_REAL, _BUSY * limit)
-        resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+        pages = int(Path("/proc/self/statm").read_text().split()[0])  # libraries map some GB
+        most = pages * resource.getpagesize() + _BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _silence() -> None:

@@ -112,8 +112,8 @@ ACCEPTED: dict[str, dict[str, str]] = {
         "facts: 1000000000.0 -> 1000000001.0": _BILLIONTH,
     },
     "warmwatch_monitor.sources.listed": {
-        "Feed.__init__: self._began_ns = 0 -> self._began_ns = None": "set before it is read",
-        "Feed.__init__: self._began_ns = 0 -> self._began_ns = 1": "set before it is read",
+        "Feed.__init__: self._began_ns, self._unanswered = (0, False) -> "
+        "self._began_ns, self._unanswered = (1, False)": "set before it is read",
         "Feed.current(awake_ns): 0 -> 1": _BOOT,
         "Feed.current: silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000000.0 -> "
         "silence = (now_ns - max(outcome.at_ns, awake_ns)) / 1000000001.0": _BILLIONTH,

@@ -48,11 +48,12 @@ class InPlace:
         os._exit(0)
 
     def _passes_unchanged(self, session: pytest.Session) -> bool:
-        """Whether it is the changes that a test fails of, and not being run here."""
+        """Whether tests fail because of the changes, and not because they run here, with limits."""
         if child := os.fork():
             return not os.waitpid(child, 0)[1]
         status = 1
         try:
+            self._limited([item.nodeid for item in session.items])
             status = _run(session, session.items)
         finally:
             os._exit(status)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+
+import pytest
 
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError
@@ -170,3 +173,28 @@ def test_a_source_is_read_at_its_interval_and_notifies_after_each_read() -> None
         one.follow(stopping, lambda outcomes=outcomes, one=one: outcomes.append(one._outcome.value))  # type: ignore[arg-type, misc]
         assert outcomes == ["a", "b"]
         assert stopping.pauses == [pause, pause]
+
+
+class Pauses(threading.Event):
+    """Set after one pause, whose length it keeps."""
+
+    seconds = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds = timeout or 0.0
+        self.set()
+        return True
+
+
+@pytest.mark.parametrize(
+    ("read", "also", "pause"),
+    [(0.0, 0.0, 0.1), (0.02, 0.01, 0.03 * (1 / 0.11 - 1)), (5.0, 0.0, 1.0)],
+    ids=["cheap", "a share of a core", "the longest"],
+)
+def test_the_pause_grows_with_the_cpu_time_of_a_read_and_of_the_work_after_it(
+    read: float, also: float, pause: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times, pauses = iter((7.0, 7.0 + read)), Pauses()
+    monkeypatch.setattr(time, "thread_time", lambda: next(times))
+    feed(Hands(), "all", interval=0.1).follow(pauses, also_spent=lambda: also)
+    assert pauses.seconds == pytest.approx(pause)
