@@ -181,10 +181,8 @@ def test_a_warm_cache_is_distinguished_from_a_cold_one(records: Path) -> None:
     verdicts = [compilations(folder)[0].get("cache") for folder in slots.folders(records)]
     assert verdicts == ([None, None] if "cache_verdicts" in TORCH.missing else ["miss", "hit"])
     took = [slots.read(folder).compile.phase_ns for folder in slots.folders(records)]
-    loading, compiling = map(record.PHASES.index, ("cache_load", "kernel_compile"))
+    loading = record.PHASES.index("cache_load")
     assert took[0][loading] == 0 < took[1][loading]
-    # 2.15 compiles the Python binding of each kernel again
-    assert took[1][compiling] < took[0][compiling]
 
 
 def test_a_failed_compilation_is_counted_and_its_exception_passes(records: Path) -> None:
