@@ -124,15 +124,22 @@ def chosen(snapshot: Snapshot, run: str | None) -> tuple[RunView, ...]:
     if run is None:
         return snapshot.runs
     found = tuple(view for view in snapshot.runs if view.run == run)
-    # an own name cannot pass for another user's run
-    called = "{0.name}@{0.owner}" if "@" in run else "{0.name}"
-    found = found or tuple(view for view in snapshot.runs if called.format(view.who) == run)
+    called = _full if "@" in run else _plain  # an own name cannot pass for another user's run
+    found = found or tuple(view for view in snapshot.runs if called(view) == run)
     if not found:
         known = tuple(view.run for view in snapshot.runs)
         if why := incomplete(snapshot) or why_left_out(snapshot, run):
             raise UnreadRunError(run, known, why)
         raise UnknownRunError(run, known)
     return found
+
+
+def _plain(view: RunView) -> str | None:
+    return view.who.name
+
+
+def _full(view: RunView) -> str | None:
+    return f"{view.who.name}@{view.who.owner}"
 
 
 def _observed(training: ObservedTraining) -> schema.Observed:

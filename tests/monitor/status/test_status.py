@@ -214,9 +214,13 @@ def test_the_answer_of_one_run_contains_only_that_run() -> None:
     assert answer["summary"] == answer["runs"][0]["summary"]
 
 
-def test_an_unknown_run_is_refused_with_the_known_names() -> None:
-    with pytest.raises(UnknownRunError, match=r"no run named 'x'; runs here: gpt2"):
-        status(b.snapshot(STATES["warm"]), "x")
+@pytest.mark.parametrize("name", ["x", "None"])
+def test_an_unknown_run_is_refused_with_the_known_names(name: str) -> None:
+    """A run from Prometheus may have no name of its own; that is not the name None."""
+    figures = STATES["warm"].figures
+    figures = replace(figures, who=replace(figures.who, name=None))
+    with pytest.raises(UnknownRunError, match=rf"no run named '{name}'; runs here: gpt2"):
+        status(b.snapshot(replace(STATES["warm"], figures=figures)), name)
 
 
 def test_directories_and_refusals_are_listed() -> None:
