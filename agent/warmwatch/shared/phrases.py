@@ -10,13 +10,16 @@ _RESUMED = r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\
 
 
 def duration(seconds: float) -> str:
-    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``12 min``, ``3 h 5 min``, ``2 d 4 h``."""
+    """A duration: ``116 ms``, ``2.1 s``, ``43 s``, ``2 min 29 s``, ``12 min``, ``3 h 5 min``."""
     if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if seconds < 119.5:
         return f"{seconds:.0f} s"
+    if seconds < 599.5:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     minutes = round(seconds / 60)
     if minutes < 120:
         return f"{minutes} min"
@@ -31,7 +34,7 @@ def step_length(seconds: float) -> str:
     """A step's length with the two digits that its bin can give: ``36 ms``, ``1.5 s``."""
     if seconds < 0.995:
         return f"{float(f'{seconds * 1e3:.2g}'):g} ms"
-    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds:.1f} s" if seconds < 9.95 else duration(seconds)
 
 
 def exact_length(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Formats step lengths, rates and other amounts, and PyTorch's texts. Pure.
 
-A sentence has "2 min" for progress; a report has "118 s" (:func:`took`) for a cost.
+A sentence has "12 min" for progress; a report has "12 min 5 s" (:func:`took`) for a cost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def took(seconds: float) -> str:
     if seconds < 99.95:
         return f"{seconds:.3g} s"
     whole = round(seconds)
-    if whole < 600:
+    if whole < 120:
         return f"{whole} s"
     if whole < 7200:
         return _two(whole, 60, "min", 1, "s")

@@ -27,6 +27,10 @@ function duration(value) {
   if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
   if (value < 9.95) return `${value.toFixed(1)} s`;
   if (value < 119.5) return `${value.toFixed(0)} s`;
+  if (value < 599.5) {
+    const seconds = Math.round(value), rest = seconds % 60;
+    return `${Math.floor(seconds / 60)} min${rest ? ` ${rest} s` : ""}`;
+  }
   const minutes = Math.round(value / 60);
   if (minutes < 120) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);

@@ -122,8 +122,10 @@ def _detail(rank: Rank) -> str:
 
 
 def brief(seconds: float) -> str:
-    """A duration of at most seven characters: ``43 s``, ``119 min``, ``3.2 h``, ``12 d``."""
+    """A duration of at most seven characters: ``149 s``, ``119 min``, ``3.2 h``, ``12 d``."""
     hours = seconds / 3600
+    if 119.5 <= seconds < 599.5:
+        return f"{seconds:.0f} s"
     if hours < 2:
         return duration(seconds)
     return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} d"

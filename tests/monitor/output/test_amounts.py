@@ -15,6 +15,8 @@ from warmwatch_monitor.output import amounts
         (0.0001, "0.1 ms"),
         (-0.0005, "-0.5 ms"),
         (-2.0, "-2 s"),
+        (118.0, "118 s"),
+        (149.0, "2 min 29 s"),
         (-754.0, "-12 min 34 s"),
         (754.0, "12 min 34 s"),
     ],

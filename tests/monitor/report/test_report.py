@@ -117,7 +117,7 @@ def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
     assert found["warm-up"] == pytest.approx(before["warm-up"] - 4.0)
     assert found["before the first step"] == pytest.approx(before["before the first step"] - 1.0)
     assert found["unaccounted"] == pytest.approx(before["unaccounted"] + 5.0)
-    words = "Warm-up: 120 s by the clock; 4 s of it counts as evaluation or saving."
+    words = "Warm-up: 2 min by the clock; 4 s of it counts as evaluation or saving."
     assert words in " ".join(text(within).split())
     assert "by the clock" not in text(whole)
 
@@ -770,7 +770,7 @@ def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> No
     bar, key, cost = output[1:4]
     assert len(bar) == 100
     assert bar.count("▒") == pytest.approx(120 / 288 * 100, abs=1)
-    assert key.startswith("288 s: ")
+    assert key.startswith("4 min 48 s: ")
     assert "▒ warm-up 41.7 %" in key
     names = [one.name for one in report(account).goodput.shares if one.ratio > 0]  # type: ignore[union-attr]
     assert sorted(names, key=key.index) == names  # in the order of the bar

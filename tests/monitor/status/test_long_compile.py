@@ -62,7 +62,7 @@ HELD_AGAINST = "the longest before took 62 s"
         (seen(IDLE, 4), ""),
         (
             seen(replace(IDLE, compilers=(CC1PLUS,))),
-            "; cc1plus (pid 4733) is busy (5 min of CPU): it works, or loops",
+            "; cc1plus (pid 4733) is busy (5 min 10 s of CPU): it works, or loops",
         ),
         (
             seen(replace(IDLE, compilers=(replace(CC1PLUS, busy=False, stopped=True),)), 240),
@@ -126,7 +126,7 @@ def test_a_hung_compilation_needs_attention_and_has_a_series() -> None:
 def test_a_busy_compiler_process_is_named_with_its_cpu_time() -> None:
     made = b.view(hanging(20), process=replace(IDLE, compilers=(CC1PLUS,)))
     (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
-    assert "cc1plus (pid 4733) is busy, 5 min of CPU so far" in rank["evidence"]
+    assert "cc1plus (pid 4733) is busy, 5 min 10 s of CPU so far" in rank["evidence"]
 
 
 def of_two(peer_ended: int) -> RankView:

@@ -451,6 +451,10 @@ def test_without_a_run_the_sentence_explains_how_to_attach() -> None:
         (9.96, "10 s"),
         (43, "43 s"),
         (119.4, "119 s"),
+        (119.5, "2 min"),
+        (149, "2 min 29 s"),
+        (599.4, "9 min 59 s"),
+        (599.5, "10 min"),
         (720, "12 min"),
         (7199, "2 h"),
         (11_100, "3 h 5 min"),
@@ -470,7 +474,7 @@ def test_durations_are_in_readable_units(seconds: float, text: str) -> None:
         (0.996, "1.0 s"),
         (1.523, "1.5 s"),
         (24.3, "24 s"),
-        (120.3, "120 s"),
+        (149.3, "2 min 29 s"),
     ],
 )
 def test_step_lengths_have_two_figures(seconds: float, text: str) -> None:

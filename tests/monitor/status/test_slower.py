@@ -32,7 +32,7 @@ from warmwatch_monitor.sources.records.source import RecordsReading
 from warmwatch_monitor.status.words.sentence import answer, summary
 from warmwatch_monitor.terminal.status import exit_code
 
-HOLDS = "slower_than_before"  # b.WARM's first warm-up took 120 s
+HOLDS = "slower_than_before"  # b.WARM's first warm-up took 2 min
 
 
 def judged(*earlier: float, slot: Any = b.WARM) -> RunView:
@@ -159,7 +159,7 @@ def test_changes_are_reported_with_their_cost() -> None:
     assert sentences(now, then) == (
         "Slower than last time",
         (
-            "warm-up took 120 s, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
+            "warm-up took 2 min, last time 30 s: inductor 68 s more in `forward` (model.py:31) "
             "(graph changed: 1,204 operators, was 1,180; its code changed); caches were empty "
             "at the start (before: not empty); compile threads 2, were 32"
         ),
@@ -172,7 +172,7 @@ def test_changes_are_reported_with_their_cost() -> None:
         (
             before(a.FORWARD, a.BACKWARD, seconds=118.0),
             "Since last time",
-            "warm-up took 120 s, last time 118 s",
+            "warm-up took 2 min, last time 118 s",
         ),
         (
             before(replace(a.FORWARD, seconds=180.0), a.BACKWARD, seconds=220.0, torch="2.12.0"),

@@ -256,7 +256,7 @@ _BACKENDS = {
 }
 NEAR = 0.5  # of the timeout: with more left, it is not shown
 _LITTLE = 0.3  # of the timeout: with less left, the clause names the setting
-_IN_WHOLE_SECONDS = 1000.0
+_IN_WHOLE_SECONDS = 119.5
 _LEAST_USABLE = 1.0  # seconds: less is too short to act in
 
 
@@ -285,7 +285,7 @@ def deadline(run: RunView, decisive: RankView) -> Deadline | None:
 
 
 def deadline_words(known: Deadline) -> Clause:
-    """``NCCL gives up in 505 s``; with the setting that raises it if little is left."""
+    """``NCCL gives up in 8 min 25 s``; with the setting that raises it if little is left."""
     name = _BACKENDS.get(known.backend or "", "their collective")
     left = known.left_seconds
     if not left:
