@@ -11,6 +11,7 @@ from warmwatch.notify.console import LONG_SECONDS, Announcer, is_logged
 from warmwatch.notify.stack_dumps import StackWriter
 from warmwatch.process.threads import ActivityWatch, Alarm, QuietWatch
 from warmwatch.shared import record
+from warmwatch.shared.record import STACKS
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
@@ -126,7 +127,7 @@ class ProcessState:
             stacks = StackWriter(
                 phase=lambda: counters[_PHASE],
                 threads=self.ledger.compiling,
-                place=lambda: writer.place,
+                opened=lambda flags: writer.opened(STACKS, flags),
             )
             alarms.append(Alarm(after=self._stacks_after, act=stacks.write, again=True))
         return alarms

@@ -12,15 +12,13 @@ import os
 import sys
 from _thread import get_ident
 from collections.abc import Callable, Collection
-from pathlib import Path
 from threading import main_thread
 from time import monotonic_ns
 from types import FrameType
 
 from warmwatch._guard import pass_on
-from warmwatch.recorder.descriptors import opened_high
 from warmwatch.recorder.files import room
-from warmwatch.shared.record import PHASES, STACKS
+from warmwatch.shared.record import PHASES
 from warmwatch.shared.record.stack_file import (
     MOST_THREADS,
     STACKS_LIMIT,
@@ -34,15 +32,13 @@ from warmwatch.shared.record.stack_file import (
 _DEEPEST = 10_000  # frames
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
 
-Place = tuple[Path, int]  # the record's folder, and the mode of its files
-
 
 class StackWriter:
     """Writes the stacks of an activity.
 
     Args:
         phase: 1 + the position of its phase in PHASES, or 0. threads: those that compile.
-        place: where to write; ``None`` if there is no record.
+        opened: opens the record's file of stacks with these flags; ``None`` if there is no record.
     """
 
     def __init__(
@@ -50,9 +46,9 @@ class StackWriter:
         *,
         phase: Callable[[], int],
         threads: Callable[[], Collection[int]],
-        place: Callable[[], Place | None],
+        opened: Callable[[int], int | None],
     ) -> None:
-        self._phase, self._compiling, self._place = phase, threads, place
+        self._phase, self._compiling, self._opened = phase, threads, opened
 
     def write(self, since: int, first: bool) -> None:
         """Write one dump. If the disk refuses it, the next one tries again.
@@ -60,15 +56,12 @@ class StackWriter:
         The file holds one activity: its ``first`` dump replaces older content. So does one too
         many.
         """
-        place = self._place()
-        if place is None:
-            return
-        folder, mode = place
         line = pack_stacks(self._look(since))
         try:
-            file = opened_high(folder / STACKS, _FLAGS, mode)
+            file = self._opened(_FLAGS)
+            if file is None:
+                return
             try:
-                os.fchmod(file, mode)  # regardless of the umask
                 most = room(file, STACKS_LIMIT)
                 if first or os.fstat(file).st_size + len(line) > most:
                     os.ftruncate(file, 0)

@@ -7,10 +7,11 @@ journal is appended to through such a descriptor.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warmwatch._guard import pass_on
@@ -23,6 +24,25 @@ _GET_FLAGS, _SET_FLAGS, _NO_COPY_ON_WRITE = 0x80086601, 0x40086602, 0x00800000
 def file_of(status: os.stat_result) -> File:
     """The device and inode of a file status."""
     return status.st_dev, status.st_ino
+
+
+@contextlib.contextmanager
+def own_folder(path: str | os.PathLike[str]) -> Iterator[int]:
+    """A descriptor of a folder of this user, to open files in it.
+
+    Another user may rename what is in a shared directory, so a path may lead to another folder at
+    its next use; a descriptor does not.
+
+    Raises:
+        OSError: there is none, or it is a link or another user's.
+    """
+    inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(inside).st_uid != os.geteuid():
+            raise PermissionError(f"{os.fspath(path)} is not a folder of this user's")
+        yield inside
+    finally:
+        os.close(inside)
 
 
 def leads_to(descriptor: int, file: File | None) -> bool:
@@ -49,9 +69,14 @@ def high_copy(descriptor: int) -> int:
     raise problem
 
 
-def opened_high(path: str | os.PathLike[str], flags: int, mode: int = 0) -> int:
-    """Open a file with a high number. Not for a locked file: closing the low number unlocks it."""
-    low = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+def opened_high(
+    path: str | os.PathLike[str], flags: int, mode: int = 0, *, inside: int | None = None
+) -> int:
+    """Open a file with a high number. Not for a locked file: closing the low number unlocks it.
+
+    ``inside``: the descriptor of the folder that a relative path starts from.
+    """
+    low = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=inside)
     try:
         return high_copy(low)
     finally:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 
 from warmwatch._guard import pass_on
 from warmwatch.recorder.descriptors import (
@@ -37,16 +36,16 @@ _file: File | None = None  # device and inode of the descriptor's file
 _is_registered = False  # with the C library
 
 
-def arm(path: Path, mode: int) -> None:
-    """Create ``path``, and have the exit status written to it.
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+
+
+def arm(made: int) -> None:
+    """Have the exit status written to the file ``made``, and close this descriptor.
 
     Raises:
         OSError, AttributeError, ImportError: the status cannot be determined on this system.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    made = os.open(path, flags, mode)
     try:
-        os.fchmod(made, mode)  # regardless of the umask
         if _descriptor < 0:
             _register(made)
         else:

@@ -11,7 +11,7 @@ import fcntl
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from warmwatch.recorder.descriptors import (
     leads_to,
     opened_high,
     overwrite_in_place,
+    own_folder,
 )
 from warmwatch.recorder.mapping import kind_of
 from warmwatch.recorder.other_records import folder_stem, free_run
@@ -84,6 +85,7 @@ def _mode(kind: int, readers: str) -> int:
 
 
 _NEW = os.O_CREAT | os.O_EXCL
+_OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SHARE = 64  # a file may take at most this fraction (1/64) of the free space
 
 
@@ -124,21 +126,27 @@ def create(directory: Path, image: bytes, identity: Identity, readers: str) -> F
     name = f"{stem}-r{identity.rank}-{identity.pid}-{secrets.token_hex(3)}"
     temporary = directory / f".{name}"
     temporary.mkdir(mode=0o700)
+    with own_folder(temporary) as inside:
+        return _create(directory / name, temporary, inside, image, readers)
+
+
+def _create(folder: Path, temporary: Path, inside: int, image: bytes, readers: str) -> Files:
+    """Create the files in ``temporary``, whose descriptor is ``inside``, and rename it."""
     slot = journal = -1
     cleanup_lock = CleanupLock(temporary)
     try:
-        slot = opened_high(temporary / record.SLOT, os.O_RDWR | _NEW, _mode(_SLOT, readers))
+        slot = opened_high(record.SLOT, os.O_RDWR | _NEW, _mode(_SLOT, readers), inside=inside)
         overwrite_in_place(slot)
         os.posix_fallocate(slot, 0, record.SIZE)
         os.pwrite(slot, image, 0)
         os.fchmod(slot, _mode(_SLOT, readers))  # regardless of the umask
         fcntl.lockf(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         flags = os.O_WRONLY | os.O_APPEND | _NEW
-        journal = opened_high(temporary / record.JOURNAL, flags, _mode(_OTHER, readers))
+        journal = opened_high(record.JOURNAL, flags, _mode(_OTHER, readers), inside=inside)
         os.fchmod(journal, _mode(_OTHER, readers))
-        temporary.chmod(_mode(_FOLDER, readers))
+        os.fchmod(inside, _mode(_FOLDER, readers))
         files = Files(
-            folder=directory / name,
+            folder=folder,
             slot=slot,
             journal=journal,
             slot_file=file_of(os.fstat(slot)),
@@ -152,7 +160,7 @@ def create(directory: Path, image: bytes, identity: Identity, readers: str) -> F
     except BaseException:
         cleanup_lock.release()
         with contextlib.suppress(FileNotFoundError):
-            discard(temporary, slot, journal)
+            _discard(temporary, inside, slot, journal)
         raise
     return files
 
@@ -165,15 +173,48 @@ def reopened(files: Files) -> int:
     Raises:
         OSError: the slot is gone or is another file.
     """
-    slot = files.folder / record.SLOT
-    status = slot.lstat()
-    if not stat.S_ISREG(status.st_mode) or file_of(status) != files.slot_file:
-        raise FileNotFoundError(f"{slot} is another file")
-    slot.chmod(stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # the slot is read-only for everybody
+    with _folder_of(files) as inside:
+        readable = os.open(record.SLOT, os.O_RDONLY | _OLD, dir_fd=inside)
+        try:
+            status = os.fstat(readable)
+            if file_of(status) != files.slot_file:
+                raise FileNotFoundError(f"{files.folder / record.SLOT} is another file")
+            os.fchmod(readable, stat.S_IMODE(status.st_mode) | stat.S_IWUSR)  # it is read-only
+            try:
+                return opened_high(record.SLOT, os.O_RDWR | _OLD, inside=inside)
+            finally:
+                os.fchmod(readable, stat.S_IMODE(status.st_mode))
+        finally:
+            os.close(readable)
+
+
+def opened_beside(files: Files, name: str, flags: int) -> int:
+    """A descriptor, with a high number, of another file of the record.
+
+    Raises:
+        OSError: the record's folder is gone or is another one.
+    """
+    with _folder_of(files) as inside:
+        descriptor = opened_high(name, flags, files.mode, inside=inside)
     try:
-        return opened_high(slot, os.O_RDWR | os.O_NONBLOCK)
-    finally:
-        slot.chmod(stat.S_IMODE(status.st_mode))
+        os.fchmod(descriptor, files.mode)  # regardless of the umask
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def _folder_of(files: Files) -> Iterator[int]:
+    """A descriptor of the record's folder, which is known by its slot.
+
+    The folder's own inode proves nothing: overlay filesystems may give it another one.
+    """
+    with own_folder(files.folder) as inside:
+        there = os.stat(record.SLOT, dir_fd=inside, follow_symlinks=False)
+        if file_of(there) != files.slot_file:
+            raise FileNotFoundError(f"{files.folder / record.SLOT} is another file")
+        yield inside
 
 
 def close_slot(files: Files, slot: int) -> None:
@@ -183,13 +224,14 @@ def close_slot(files: Files, slot: int) -> None:
     files.cleanup_lock.release()
 
 
-def discard(folder: Path, *descriptors: int) -> None:
+def _discard(folder: Path, inside: int, *descriptors: int) -> None:
     """Remove the folder of an incomplete record."""
     for descriptor in descriptors:
         if descriptor >= 0:
             os.close(descriptor)
     for name in (record.SLOT, record.JOURNAL):
-        (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=inside)
     folder.rmdir()
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warmwatch._guard import pass_on
-from warmwatch.recorder.descriptors import File, file_of
+from warmwatch.recorder.descriptors import File, file_of, own_folder
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity
 
@@ -60,12 +60,14 @@ def prune(directory: Path, *, own: File | None) -> None:
     ]
     for _, slot in sorted(found)[: max(0, len(found) + 1 - _MOST_RECORDS)]:
         with _skipping(OSError):  # another process may prune at the same time
-            with _opened(slot) as descriptor:
-                if not _is_over(descriptor):
-                    continue
-            for name in (record.JOURNAL, record.EXIT, record.STACKS):
-                (slot.parent / name).unlink(missing_ok=True)
-            slot.unlink()
+            with own_folder(slot.parent) as inside:
+                with _opened(record.SLOT, inside) as descriptor:
+                    if not _is_over(descriptor):
+                        continue
+                for name in (record.JOURNAL, record.EXIT, record.STACKS):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=inside)
+                os.unlink(record.SLOT, dir_fd=inside)
             slot.parent.rmdir()
 
 
@@ -98,14 +100,14 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(slot: Path) -> Iterator[int]:
+def _opened(slot: str | Path, inside: int | None = None) -> Iterator[int]:
     """A descriptor of another process's slot.
 
     Raises:
         OSError: it is not a regular file of this user, or is gone.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(slot, flags)
+    descriptor = os.open(slot, flags, dir_fd=inside)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not _is_ours(status):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from warmwatch._guard import pass_on, report, warn_once
@@ -28,6 +27,7 @@ from warmwatch.process.torch_state import (
     versions,
 )
 from warmwatch.recorder import exit_status
+from warmwatch.recorder.files import Files, opened_beside
 from warmwatch.recorder.writer import Writer
 from warmwatch.shared import places, record
 
@@ -198,9 +198,9 @@ class OwnRecord:
             record.store_identity(image, record.Identity(run="none"))
             return record.unpack(bytes(image))
 
-    def _arm_exit_status(self, folder: Path, mode: int) -> None:
+    def _arm_exit_status(self, files: Files) -> None:
         try:
-            exit_status.arm(folder / record.EXIT, mode)
+            exit_status.arm(opened_beside(files, record.EXIT, exit_status.FLAGS))
         except (OSError, AttributeError, ImportError) as error:
             pass_on(error)  # not supported by this C library or system: the status is unknown
 

@@ -31,7 +31,7 @@ from warmwatch._guard import pass_on, report, warn_once
 from warmwatch.process.threads import SerialQueue
 from warmwatch.recorder.descriptors import Journal, leads_to, line_of
 from warmwatch.recorder.disk_flusher import DiskFlusher
-from warmwatch.recorder.files import Files, RecordCreation, close_slot
+from warmwatch.recorder.files import Files, RecordCreation, close_slot, opened_beside
 from warmwatch.recorder.mapping import in_memory, mapped
 from warmwatch.recorder.other_records import prune
 from warmwatch.shared import record
@@ -50,11 +50,11 @@ class Writer:
 
     Args:
         readers: ``owner``, ``group`` or ``all``; ``None``: those of the directory.
-        made: called with the record's folder and the mode of its files once it exists.
+        made: called with the record's files once they exist.
     """
 
     def __init__(
-        self, *, readers: str | None = None, made: Callable[[Path, int], None] | None = None
+        self, *, readers: str | None = None, made: Callable[[Files], None] | None = None
     ) -> None:
         self.buffer: bytearray | mmap.mmap = record.blank()
         self.identity: Identity | None = None
@@ -74,13 +74,21 @@ class Writer:
     @property
     def folder(self) -> Path | None:
         """The record's folder; ``None`` if there is none."""
-        return self.place[0] if self.place else None
+        files = self._open_files
+        return files.folder if files else None
 
     @property
-    def place(self) -> tuple[Path, int] | None:
-        """The record's folder and the mode of its files; ``None`` if there is none."""
-        files = self._flusher.files if self._flusher else self._files
-        return (files.folder, files.mode) if files else None
+    def _open_files(self) -> Files | None:
+        return self._flusher.files if self._flusher else self._files
+
+    def opened(self, name: str, flags: int) -> int | None:
+        """A descriptor of another file of the record; ``None`` if there is no record.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        files = self._open_files
+        return opened_beside(files, name, flags) if files else None
 
     @property
     def dropped(self) -> int:
@@ -177,7 +185,7 @@ class Writer:
         """Report the new files to ``made``, and remove old records."""
         try:
             if self._on_made and not self._closed:
-                self._on_made(files.folder, files.mode)
+                self._on_made(files)
             prune(files.folder.parent, own=files.slot_file)
         except OSError as error:  # another process may prune at the same time
             pass_on(error)

@@ -14,7 +14,7 @@ from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, meas
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, note
-from warmwatch_monitor.output.files import place_of, write, write_whole
+from warmwatch_monitor.output.files import place_of, write
 from warmwatch_monitor.run.launched import check_name
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _update(request: _Request) -> int:
     if request.tolerance is not None:
         made = replace(made, tolerance=request.tolerance)
     text = baseline.written(made)
-    write_whole(place, text)
+    write(place, text)
     was = before or baseline.parsed(text)
     note(changes(str(place), compared(found, was), first=before is None))
     return 0

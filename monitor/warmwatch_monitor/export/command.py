@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError, WarmwatchError
-from warmwatch_monitor.output import options
+from warmwatch_monitor.output import options, safe_writing
 from warmwatch_monitor.output.console import as_json, note, say
 
 if TYPE_CHECKING:
@@ -132,6 +132,5 @@ def _trace(summary: RunSummary, path: str) -> str | None:
     if path == "-":
         say(text)
         return None
-    with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - one file needs no pathlib
-        file.write(text)
+    safe_writing.replace(path, text.encode())
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from warmwatch.shared.values import printable
 from warmwatch_monitor.errors import MissingExtraError
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import Compiled, RunSummary, Samples
+from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.report.assembly import line
 
 Value = str | int | float | None
@@ -92,10 +94,11 @@ def write_csv(tables: Sequence[Rows], folder: Path) -> list[Path]:
 
 def write_one_csv(table: Rows, path: Path) -> Path:
     """Write one table. Raises OSError."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(table.columns)
-        writer.writerows([_cell(value) for value in row] for row in table.rows)
+    made = io.StringIO(newline="")
+    writer = csv.writer(made)
+    writer.writerow(table.columns)
+    writer.writerows([_cell(value) for value in row] for row in table.rows)
+    safe_writing.replace(str(path), made.getvalue().encode("utf-8", "backslashreplace"))
     return path
 
 
@@ -118,8 +121,10 @@ def write_parquet(tables: Sequence[Rows], folder: Path) -> list[Path]:
     paths = []
     for table in tables:
         columns = {name: [row[at] for row in table.rows] for at, name in enumerate(table.columns)}
+        made = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns), made)
         paths.append(folder / f"{table.name}.parquet")
-        parquet.write_table(pyarrow.table(columns), paths[-1])
+        safe_writing.replace(str(paths[-1]), made.getvalue())
     return paths
 
 

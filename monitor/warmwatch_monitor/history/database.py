@@ -286,14 +286,24 @@ class Database:
         if not self._is_there():
             self._refuse_another_users()
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with contextlib.suppress(FileExistsError):  # another process of this user was faster
+                os.close(os.open(self.path, flags, 0o600))  # SQLite's other files take its mode
+            self._is_there()
 
     def _is_there(self) -> bool:
         try:
-            status = self.path.stat()
+            link = self.path.lstat()
+            if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+                raise StoreError(f"{self.path} is a link of user {link.st_uid}; {_ELSEWHERE}")
         except FileNotFoundError:
             return False
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            raise StoreError(
+                f"{self.path} is a link to a file that does not exist; remove it, or {_ELSEWHERE}"
+            ) from None
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would block until it has a writer
             what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise StoreError(f"{self.path} is {what}; remove it, or {_ELSEWHERE}")

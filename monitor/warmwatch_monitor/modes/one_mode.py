@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, TextIO
 
 from warmwatch.shared.record.loss_file import GUARDS, REQUEST, SUFFIX
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import note, plain, rewrite
 from warmwatch_monitor.run.launched import Launched, environment
 
@@ -163,7 +164,7 @@ def _output(place: Path | None) -> Iterator[IO[bytes] | int]:
         yield 2
         return
     try:
-        file = place.open("wb")
+        file = open(safe_writing.opened(str(place)), "wb")  # noqa: PTH123, SIM115
     except OSError as error:
         raise UsageError(f"--output: {place} cannot be written: {error.strerror}") from None
     with file:

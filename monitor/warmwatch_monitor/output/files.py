@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
 from pathlib import Path
 
 from warmwatch_monitor.errors import UsageError
+from warmwatch_monitor.output import safe_writing
 from warmwatch_monitor.output.console import say
 
 
@@ -31,66 +29,15 @@ def place_of(option: str, file: str | None) -> Path | None:
 
 
 def write(place: Path, text: str, *, append: bool = False) -> None:
-    """Write to the file, or to stdout if it is ``-``. Raises UsageError on failure."""
-    if str(place) == "-":
-        say(text.rstrip("\n"))
-        return
-    try:
-        with place.open("a" if append else "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise _unwritten(place, error) from None
-
-
-def write_whole(place: Path, text: str) -> None:
-    """Replace the file's content; the old content stays on failure, such as a full disk.
+    """Write the file, or to stdout if it is ``-``; the old content stays on failure.
 
     Raises UsageError on failure.
     """
+    if str(place) == "-":
+        say(text.rstrip("\n"))
+        return
+    data = text.encode("utf-8", "backslashreplace")
     try:
-        taken = _replaceable(place) and _replaced(place.resolve(), text)  # of a link: its file
+        (safe_writing.append if append else safe_writing.replace)(str(place), data)
     except OSError as error:
-        raise _unwritten(place, error) from None
-    if not taken:
-        write(place, text)
-
-
-def _replaceable(place: Path) -> bool:
-    """Whether the file may be replaced; a write-protected file may not.
-
-    A pipe or a dangling link may not either: writing through the link creates its file or fails.
-    """
-    if not place.exists():
-        return not place.is_symlink()
-    writable = (place, place.resolve().parent)
-    return place.is_file() and all(os.access(one, os.W_OK) for one in writable)
-
-
-def _replaced(whole: Path, text: str) -> bool:
-    """Write a temporary file next to it, then rename it with the same owner and mode.
-
-    ``False`` if that is impossible: another user owns it, or it is a mount point. Raises OSError
-    if the disk is full.
-    """
-    draft = whole.with_name(f".warmwatch-{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        with contextlib.suppress(OSError):
-            _as_is(whole, draft)
-            draft.replace(whole)
-            return True
-        return False
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _as_is(whole: Path, draft: Path) -> None:
-    """Copy owner, group and mode of ``whole``, if it exists."""
-    if whole.exists():
-        there = whole.stat()
-        os.chown(draft, there.st_uid, there.st_gid)
-        draft.chmod(stat.S_IMODE(there.st_mode))
-
-
-def _unwritten(place: Path, error: OSError) -> UsageError:
-    return UsageError(f"{place}: it cannot be written: {error.strerror}")
+        raise UsageError(f"{place}: it cannot be written: {error.strerror}") from None

@@ -173,9 +173,10 @@ def _write(path: str, text: str) -> None:
     if path == "-":
         say(text, end="")
         return
+    from warmwatch_monitor.output import safe_writing
+
     try:
-        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - no command loads pathlib
-            file.write(text)
+        safe_writing.replace(path, text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise WarmwatchError(
             f"{path} cannot be written ({error.strerror}); name another file"

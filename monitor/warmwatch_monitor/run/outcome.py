@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from warmwatch_monitor.errors import WarmwatchError
 from warmwatch_monitor.output.console import as_json, draw, is_terminal, note
-from warmwatch_monitor.output.files import write, write_whole
+from warmwatch_monitor.output.files import write
 from warmwatch_monitor.run.launched import NOTHING
 from warmwatch_monitor.status.schema.status import Run
 
@@ -42,7 +42,7 @@ class RunDocument(Struct, frozen=True, kw_only=True):
 def write_link(place: Path, command: Sequence[str], page: str) -> None:
     """Write what is known at the start. Stdout and a pipe take one document, at the end."""
     if place != Path("-") and (place.is_file() or not place.exists()):
-        write_whole(place, as_json(RunDocument(command=tuple(command), page=page)) + "\n")
+        write(place, as_json(RunDocument(command=tuple(command), page=page)) + "\n")
 
 
 def write_outcome(
@@ -68,7 +68,7 @@ def write_outcome(
     )
     text = as_json(made) + "\n"
     try:
-        (write if place == Path("-") else write_whole)(place, text)
+        write(place, text)
     except WarmwatchError as error:
         note(f"warmwatch: {error}")
 

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,18 +96,33 @@ def _listen_at(path: Path) -> socket.socket:
     """Raises OSError: the socket cannot be created, or another daemon listens there."""
     with contextlib.suppress(FileExistsError):
         path.parent.mkdir()
-        path.parent.chmod(0o755)  # whatever the umask
+        _set_mode(path.parent, stat.S_IFDIR, 0o755)  # whatever the umask
     with _locked(path.parent):
         _remove_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(str(path))
-            path.chmod(0o666)  # the guard decides who may read what
+            _set_mode(path, stat.S_IFSOCK, 0o666)  # the guard decides who may read what
             listener.listen(_BACKLOG)
         except OSError:
             listener.close()
             raise
     return listener
+
+
+def _set_mode(path: Path, kind: int, mode: int) -> None:
+    """Set the mode of what this daemon has just made, and of nothing else.
+
+    Another user may be able to put a link in its place. Raises OSError: it is not ours any more.
+    """
+    found = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        there = os.fstat(found)
+        if stat.S_IFMT(there.st_mode) != kind or there.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "another user replaced it", str(path))
+        os.chmod(f"/proc/self/fd/{found}", mode)  # noqa: PTH101 - ``fchmod`` refuses O_PATH
+    finally:
+        os.close(found)
 
 
 @contextlib.contextmanager

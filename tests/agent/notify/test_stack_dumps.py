@@ -19,6 +19,7 @@ from warmwatch.notify.stack_dumps import StackWriter
 from warmwatch.process import threads
 from warmwatch.process.settings import settings_from
 from warmwatch.process.threads import ActivityWatch, Alarm
+from warmwatch.recorder.descriptors import opened_high
 from warmwatch.shared.record import STACKS
 from warmwatch.shared.record.stack_file import Stacks, unpack_stacks
 
@@ -43,10 +44,13 @@ class Watched:
         stacks = StackWriter(
             phase=self.phase,
             threads=lambda: (threading.get_ident(), threading.main_thread().ident or 0),
-            place=lambda: (self.folder, 0o640) if self.folder else None,
+            opened=self.opened,
         )
         alarms = [Alarm(after=after, act=stacks.write, again=True)] if after else []
         self.watch = ActivityWatch(lambda: self.since, alarms)
+
+    def opened(self, flags: int) -> int | None:
+        return opened_high(self.folder / STACKS, flags, 0o600) if self.folder else None
 
     def phase(self) -> int:
         """Called at each poll."""
@@ -99,7 +103,6 @@ def test_stacks_of_a_long_activity_are_written_at_growing_intervals(tmp_path: Pa
         for t in dump.threads
         for f in t.frames
     )
-    assert (tmp_path / STACKS).stat().st_mode & 0o777 == 0o640
 
 
 def test_the_thread_ends_after_the_activity(

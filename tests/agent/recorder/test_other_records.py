@@ -13,6 +13,7 @@ import pytest
 
 from support import builders
 from support.records import ended, environment, held, live_slot, slot_bytes, warm, write_record
+from warmwatch.recorder.files import create, opened_beside, reopened
 from warmwatch.recorder.other_records import free_run, prune
 from warmwatch.shared import record
 from warmwatch.shared.record import Identity
@@ -192,3 +193,67 @@ def test_a_link_to_another_place_is_not_followed_when_records_are_pruned(
     attached(records)
     assert (precious / record.SLOT).exists()
     (records / "link").unlink()
+
+
+def replaced_by_link(folder: Path, target: Path) -> None:
+    """As another user does who may rename what is in the directory."""
+    folder.rename(folder.with_name("moved away"))
+    folder.symlink_to(target)
+
+
+def test_a_folder_that_is_replaced_while_it_is_pruned_costs_no_other_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, other = tmp_path / "records", tmp_path / "other"
+    monkeypatch.setattr("warmwatch.recorder.other_records._MOST_RECORDS", 1)
+    folder = write_record(records, ended(live_slot(), "finished"), name="gpt2-r0")
+    other.mkdir()
+    for name in (record.SLOT, record.JOURNAL):
+        (other / name).write_text("another program's")
+
+    def is_over(_descriptor: int) -> bool:
+        replaced_by_link(folder, other)
+        return True
+
+    monkeypatch.setattr("warmwatch.recorder.other_records._is_over", is_over)
+    prune(records, own=None)
+    assert {one.name for one in other.iterdir()} == {record.SLOT, record.JOURNAL}
+
+
+def test_a_folder_that_is_replaced_while_it_is_made_leads_to_no_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, other = tmp_path / "records", tmp_path / "other"
+    records.mkdir()
+    other.mkdir(mode=0o700)
+    allocate = os.posix_fallocate
+
+    def replacing(descriptor: int, offset: int, length: int) -> None:
+        replaced_by_link(next(records.glob(".*")), other)
+        allocate(descriptor, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", replacing)
+    create(records, slot_bytes(live_slot()), Identity(run="gpt2"), "all")
+    assert (other.stat().st_mode & 0o777, list(other.iterdir())) == (0o700, [])
+
+
+def test_files_of_a_record_are_opened_in_its_folder_only(tmp_path: Path) -> None:
+    records, other = tmp_path / "records", tmp_path / "other"
+    records.mkdir()
+    other.mkdir()
+    (other / record.STACKS).write_text("another program's")
+    files = create(records, slot_bytes(live_slot()), Identity(run="gpt2"), "owner")
+    os.close(opened_beside(files, record.STACKS, os.O_WRONLY | os.O_CREAT))
+    replaced_by_link(files.folder, other)
+    for act in (
+        lambda: opened_beside(files, record.STACKS, os.O_WRONLY | os.O_TRUNC),
+        lambda: reopened(files),
+    ):
+        with pytest.raises(OSError):  # noqa: PT011 - of a link
+            act()
+    files.folder.unlink()
+    files.folder.mkdir()
+    (files.folder / record.SLOT).write_text("another program's")
+    with pytest.raises(FileNotFoundError, match="slot is another file"):
+        reopened(files)
+    assert (other / record.STACKS).read_text() == "another program's"

@@ -21,6 +21,7 @@ from support import stored_runs as a
 from support.filesystems import MEMORY
 from support.reported import SLOWER
 from support.stored_runs import BEGAN
+from support.users import MALLORY
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history import database
 from warmwatch_monitor.history.database import MIGRATIONS, kind_of
@@ -642,6 +643,25 @@ def test_a_pipe_in_place_of_a_sqlite_side_file_does_not_block(tmp_path: Path, en
             StoreError, match=f"history.db{ending} is not a regular file; remove it"
         ):
             act()
+
+
+def test_a_link_in_place_of_the_database_creates_no_other_file(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (tmp_path / "history.db").symlink_to(other)
+    with pytest.raises(StoreError, match="is a link to a file that does not exist; remove it"):
+        a.store(tmp_path).save([a.run_summary()])
+    assert not other.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_a_link_of_another_user_in_place_of_the_database_is_refused(tmp_path: Path) -> None:
+    other = a.store(tmp_path / "other")
+    other.save([])
+    link = tmp_path / "history.db"
+    link.symlink_to(tmp_path / "other" / "history.db")
+    os.lchown(link, MALLORY, MALLORY)
+    with pytest.raises(StoreError, match=f"is a link of user {MALLORY}; set WARMWATCH_STATE"):
+        a.store(tmp_path).save([a.run_summary()])
 
 
 def test_a_pipe_in_place_of_the_database_does_not_block(tmp_path: Path) -> None:

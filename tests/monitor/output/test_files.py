@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from support.records import environment
-from support.users import ALICE
+from support.users import ALICE, MALLORY
 from warmwatch_monitor.errors import UsageError
-from warmwatch_monitor.output.files import write_whole
+from warmwatch_monitor.output.files import write
 
 _WRITE = """
 import sys
 from pathlib import Path
-from warmwatch_monitor.output.files import write_whole
+from warmwatch_monitor.output.files import write
 from warmwatch_monitor.errors import UsageError
 try:
-    write_whole(Path(sys.argv[1]), "new" * 1000)
+    write(Path(sys.argv[1]), "new" * 1000)
 except UsageError as error:
     sys.exit(str(error))
 """
@@ -36,7 +36,7 @@ exec "$3" -c "$4" "$2"
 _PROTECTED = """
 import os, sys
 from pathlib import Path
-from warmwatch_monitor.output.files import write_whole
+from warmwatch_monitor.output.files import write
 from warmwatch_monitor.errors import UsageError
 import warmwatch_monitor.output.console
 place = Path(sys.argv[1])
@@ -44,7 +44,7 @@ os.setgroups([]); os.setgid({uid}); os.setuid({uid})
 place.write_text("old")
 place.chmod(0o444)
 try:
-    write_whole(place, "new")
+    write(place, "new")
 except UsageError as error:
     print(error)
 """
@@ -68,7 +68,7 @@ def test_a_file_is_unchanged_if_the_new_text_does_not_fit_on_the_disk(
         place.symlink_to(held)
     done = subprocess.run(
         [sys.executable, "-c", _WRITE, str(place)],
-        env=environment(),
+        env=environment(PYTHONDONTWRITEBYTECODE="1"),  # the limit would cut it off
         capture_output=True,
         text=True,
         check=False,
@@ -84,10 +84,10 @@ def test_a_file_is_replaced_with_its_mode_and_through_a_link(tmp_path: Path) -> 
     held.write_text("a long old text")
     held.chmod(0o640)
     link.symlink_to("held.toml")
-    write_whole(link, "new")
+    write(link, "new")
     assert (held.read_text(), stat.S_IMODE(held.stat().st_mode)) == ("new", 0o640)
     assert link.is_symlink()
-    write_whole(tmp_path / "first.toml", "first")
+    write(tmp_path / "first.toml", "first")
     assert (tmp_path / "first.toml").read_text() == "first"
     assert len([*tmp_path.iterdir()]) == 3
 
@@ -98,7 +98,7 @@ def test_a_replaced_file_retains_its_owner(tmp_path: Path) -> None:
     held = tmp_path / "held.toml"
     held.write_text("old")
     os.chown(held, ALICE, ALICE)
-    write_whole(held, "new")
+    write(held, "new")
     assert (held.read_text(), held.stat().st_uid, held.stat().st_gid) == ("new", ALICE, ALICE)
 
 
@@ -140,16 +140,73 @@ def test_a_file_that_is_a_mount_point_is_written_in_place(tmp_path: Path) -> Non
 def test_a_dangling_link_is_written_through_or_refused(tmp_path: Path) -> None:
     ahead, round_ = tmp_path / "ahead.toml", tmp_path / "round.toml"
     ahead.symlink_to("made.toml")
-    write_whole(ahead, "new")
+    write(ahead, "new")
     assert (tmp_path / "made.toml").read_text() == "new"
     round_.symlink_to("round.toml")
     with pytest.raises(UsageError, match="Too many levels of symbolic links"):
-        write_whole(round_, "new")
+        write(round_, "new")
     assert ahead.is_symlink()
     assert round_.is_symlink()
 
 
 def test_a_file_name_of_the_maximum_length_is_written(tmp_path: Path) -> None:
     place = tmp_path / ("n" * 255)
-    write_whole(place, "new")
+    write(place, "new")
     assert [one.read_text() for one in tmp_path.iterdir()] == ["new"]
+
+
+_PLANTED = """
+import os, sys
+from pathlib import Path
+os.setgroups([]); os.setgid({uid}); os.setuid({uid})
+folder, secret, pids = Path(sys.argv[1]), sys.argv[2], range(*map(int, sys.argv[3:]))
+(folder / "out.json").write_text("bait")
+(folder / "out.json").chmod(0o666)
+for pid in pids:  # every name that could be guessed
+    (folder / f".warmwatch-{{pid}}").symlink_to(secret)
+(folder / "link.json").symlink_to(secret)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has files that others want")
+def test_no_link_of_another_user_leads_to_a_file_of_roots() -> None:
+    """In a directory of that user: links at guessable names, and at the name of the output."""
+    with tempfile.TemporaryDirectory() as made:
+        top = Path(made)
+        top.chmod(0o755)
+        folder, secret = top / "theirs", top / "secret"
+        folder.mkdir()
+        os.chown(folder, MALLORY, MALLORY)
+        secret.write_text("secret")
+        secret.chmod(0o600)
+        pids = (str(os.getpid()), str(os.getpid() + 2000))
+        planting = _PLANTED.format(uid=MALLORY)
+        program = [sys.executable, "-c", planting, str(folder), str(secret), *pids]
+        subprocess.run(program, check=True)
+        for name in ("out.json", "link.json"):
+            done = subprocess.run(
+                [sys.executable, "-c", _WRITE, str(folder / name)],
+                env=environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            refused = f"link.json: it cannot be written: it is a link of user {MALLORY}"
+            assert (refused in done.stderr) == (name == "link.json"), done.stderr
+            assert (folder / "out.json").read_text() == "new" * 1000
+            there = secret.stat()
+            assert secret.read_text() == "secret"
+            assert (there.st_uid, stat.S_IMODE(there.st_mode)) == (0, 0o600)
+
+
+def test_output_goes_through_a_link_of_proc(tmp_path: Path) -> None:
+    """``/dev/stdout``, where it is a file: it is appended to, and stays the shell's file."""
+    file = tmp_path / "log"
+    program = _WRITE.replace('"new" * 1000', '"new"')
+    with file.open("ab") as output:
+        output.write(b"before ")
+        output.flush()
+        command = [sys.executable, "-c", program, "/dev/stdout"]
+        subprocess.run(command, env=environment(), stdout=output, check=True)
+    assert file.read_text() == "before new"
+    assert [*tmp_path.iterdir()] == [file]

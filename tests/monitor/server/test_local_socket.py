@@ -199,13 +199,51 @@ def test_a_stale_socket_is_replaced_and_an_active_one_is_an_error(tmp_path: Path
     assert path.read_text() == "a file"
 
 
+@pytest.mark.parametrize("what", ["socket", "directory"])
+def test_a_link_in_the_place_of_what_the_daemon_made_changes_no_other_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """As of another user who may rename what is in the directory."""
+    path, other = tmp_path / "own" / "socket", tmp_path / "other"
+    other.touch(0o600) if what == "socket" else other.mkdir(0o700)
+    before = other.stat().st_mode
+
+    def replaced(made: Path) -> None:
+        made.rename(tmp_path / "moved away")
+        made.symlink_to(other)
+
+    class Replaced(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            replaced(path)
+
+    make = Path.mkdir
+
+    def making(directory: Path) -> None:
+        make(directory)
+        if what == "directory":
+            replaced(directory)
+
+    if what == "socket":
+        monkeypatch.setattr("warmwatch_monitor.server.listening.socket.socket", Replaced)
+    monkeypatch.setattr(Path, "mkdir", making)
+    settings = load({"WARMWATCH_SOCKET": str(path)}, os.geteuid(), {})
+    with pytest.raises(DaemonError, match="cannot listen on"), local_listener(settings):
+        pass
+    assert other.stat().st_mode == before
+
+
 @pytest.mark.parametrize("call", ["os.open", "fcntl.flock"])
 def test_a_daemon_listens_in_a_directory_that_it_cannot_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """As in a directory that is writable and not readable, and on a filesystem without locks."""
 
-    def refuse(*_: object) -> int:
+    opens = os.open
+
+    def refuse(what: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if call == "os.open" and flags & os.O_PATH:  # this needs no permission to read
+            return opens(what, flags, *rest, **named)
         raise PermissionError
 
     settings = load({"WARMWATCH_SOCKET": str(tmp_path / "socket")}, os.geteuid(), {})
