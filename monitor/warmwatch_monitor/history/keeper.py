@@ -86,7 +86,7 @@ class Keeper:
         with self._lock:
             snapshot, now = self._latest, self._now()
             if now - self._failed >= _RETRY_SECONDS and now >= self._rests_until:
-                runs = () if snapshot is None else snapshot.runs
+                runs = () if snapshot is None else _all_runs(snapshot)
                 due = [run for run in runs if self._is_due(run, now)]
                 self._write(snapshot, due, HISTORY_SECONDS)
             if self._problem is not None:
@@ -102,7 +102,7 @@ class Keeper:
         with self._lock:
             if (snapshot := self._latest) is not None:
                 now = self._now()
-                due = [one for one in snapshot.runs if one.living or self._is_due(one, now)]
+                due = [one for one in _all_runs(snapshot) if one.living or self._is_due(one, now)]
                 self._write(snapshot, due)
 
     def _is_due(self, run: RunView, now: float) -> bool:
@@ -165,15 +165,18 @@ class Keeper:
 
     def _forget(self, snapshot: Snapshot) -> None:
         """Drop the state of runs that are not visible any more."""
-        there = {id_of(run) for run in snapshot.runs}
+        runs = _all_runs(snapshot)
+        there = {id_of(run) for run in runs}
         self._written = {id: one for id, one in self._written.items() if id in there}
         self._traces.forget_others(there)
-        self._journals.forget_others(
-            {view.record.folder for run in snapshot.runs for view in run.ranks}
-        )
+        self._journals.forget_others({view.record.folder for run in runs for view in run.ranks})
 
     def _now(self) -> float:
         return self._clock.monotonic_ns() / 1e9
+
+
+def _all_runs(snapshot: Snapshot) -> tuple[RunView, ...]:
+    return (*snapshot.runs, *snapshot.earlier_starts)
 
 
 def _end(run: RunView) -> Hashable:

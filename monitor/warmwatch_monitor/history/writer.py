@@ -27,7 +27,7 @@ class HistoryWriter:
         """Collect the runs that have ended. No others: a command may run for weeks."""
         from msgspec.structs import replace
 
-        for run in snapshot.runs:
+        for run in (*snapshot.runs, *snapshot.earlier_starts):
             if not run.living:
                 self._ended[run.run, run.attached_at] = run, replace(snapshot, runs=(run,))
 

@@ -281,6 +281,7 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
 class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was known at one moment, on both clocks. Runs are in order of their names.
 
+    ``earlier_starts``: ended starts of ``runs`` that are not the latest, for the history.
     ``more_refusals`` is how many there are beyond ``refusals``. ``unread``: how many records were
     not read yet, ``unread_beyond`` of them of users who exceed a limit. ``left_out_runs``: uid and
     name of runs that were read and are left out. ``left_out``: what is beyond a budget now, by kind
@@ -295,6 +296,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     epoch: float
     now_ns: int
     runs: tuple[RunView, ...] = ()
+    earlier_starts: tuple[RunView, ...] = ()
     gpus: tuple[GpuReading, ...] = ()
     observed: tuple[ObservedTraining, ...] = ()
     host: Host | None = None

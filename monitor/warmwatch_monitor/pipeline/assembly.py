@@ -67,6 +67,7 @@ class Assembly:
             epoch=epoch,
             now_ns=now_ns,
             runs=runs,
+            earlier_starts=analysed.earlier if analysed else (),
             refusals=shown,
             more_refusals=len(refusals) - len(shown) + unlisted,
             unread=found.unread if found else 0,

@@ -40,7 +40,14 @@ from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, is_present, re
 from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
-from warmwatch_monitor.pipeline.runs import Known, Start, group, numbered_conflicts, owned
+from warmwatch_monitor.pipeline.runs import (
+    Known,
+    Start,
+    earlier_starts,
+    group,
+    numbered_conflicts,
+    owned,
+)
 from warmwatch_monitor.settings import Settings
 
 if TYPE_CHECKING:
@@ -53,9 +60,13 @@ _NOTHING: tuple[tuple[RunView, ...], tuple[Refusal, ...]] = ((), ())
 
 
 class Analysed(Struct, frozen=True, kw_only=True):
-    """The runs, the records that cannot be judged, and the problems, one sentence each."""
+    """The runs, the records that cannot be judged, and the problems, one sentence each.
+
+    ``earlier``: ended starts of ``runs`` that are not the latest.
+    """
 
     runs: tuple[RunView, ...] = ()
+    earlier: tuple[RunView, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -96,7 +107,12 @@ class Analysis:
         runs = isolated.run(
             "estimating the time left", partial(with_estimates, runs, now_ns, histories), runs
         )
-        return Analysed(runs=runs, refusals=unjudged, problems=tuple(isolated.problems))
+        return Analysed(
+            runs=runs,
+            earlier=self._judging.earlier,
+            refusals=unjudged,
+            problems=tuple(isolated.problems),
+        )
 
 
 class _IsolatedSteps:
@@ -159,18 +175,23 @@ class _Judged(Struct, frozen=True, kw_only=True):
     """The runs, and the state for the next poll."""
 
     runs: tuple[RunView, ...]
+    earlier: tuple[RunView, ...]
     followed: Mapping[str, _Followed]
     names: Mapping[Start, str]
 
 
 class Judging:
-    """Judges the records of each poll; see ``Facts`` for ``long_compile_ns``."""
+    """Judges the records of each poll; see ``Facts`` for ``long_compile_ns``.
+
+    ``earlier``: ended starts of the last poll's runs that are not the latest.
+    """
 
     def __init__(self, long_compile_ns: int = LONG_COMPILE_NS) -> None:
         self._long_compile_ns = long_compile_ns
         self._followed: Mapping[str, _Followed] = {}
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
+        self.earlier: tuple[RunView, ...] = ()
 
     def of(
         self,
@@ -193,6 +214,10 @@ class Judging:
             for folder, one in {**self._followed, **judged.followed}.items()
             if is_present(folder, present)
         }
+        self.earlier = tuple(
+            run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
+            for run in judged.earlier
+        )
         runs = self._with_ooms(judged.runs, others.oom_killed)
         return tuple(
             run.with_ranks(_with_periods(view, judged.followed) for view in run.ranks)
@@ -236,7 +261,9 @@ class Judging:
             slower=_slower(records, followed),
             growing={folder: one.growth for folder, one in followed.items() if one.growth},
         )
-        return _Judged(runs=group(records, known), followed=followed, names=names)
+        runs = group(records, known)
+        earlier = earlier_starts(records, runs, known, self.earlier)
+        return _Judged(runs=runs, earlier=earlier, followed=followed, names=names)
 
     def _follow(
         self, one: RecordReading, gpus: tuple[GpuReading, ...], others: OtherReadings

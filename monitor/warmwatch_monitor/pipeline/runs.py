@@ -67,6 +67,39 @@ def group(readings: Iterable[RecordReading], known: Known) -> tuple[RunView, ...
     )
 
 
+def earlier_starts(
+    readings: Iterable[RecordReading],
+    runs: Iterable[RunView],
+    known: Known,
+    before: Iterable[RunView] = (),
+) -> tuple[RunView, ...]:
+    """Starts that are over and of which ``runs`` shows a later one: the history stores them.
+
+    ``before``: those of the last poll. One whose records have not changed is not judged again.
+    """
+    shown = {(run.run, view.record.start) for run in runs for view in run.ranks}
+    over: dict[tuple[str, tuple[str, int]], list[RecordReading]] = {}
+    for reading in readings:
+        start = reading.slot.identity.run, reading.start
+        if start not in shown:
+            over.setdefault(start, []).append(reading)
+    judged = {(run.run, run.ranks[0].record.start): run for run in before}
+    return tuple(
+        run
+        for start, records in over.items()
+        if not any(one.alive for one in records)
+        for run in _unchanged(judged.get(start), records) or group(records, known)
+    )
+
+
+def _unchanged(run: RunView | None, records: Sequence[RecordReading]) -> tuple[RunView, ...]:
+    """``run`` if it was made of just these records, which have ended."""
+    if run is None:
+        return ()
+    read = {id(one) for one in records}
+    return (run,) if all(id(view.record) in read for view in run.ranks) else ()
+
+
 def present(readings: Sequence[RecordReading]) -> Sequence[RecordReading]:
     """The ranks of the latest start of a run; ranks of earlier starts are dropped.
 

@@ -1,0 +1,52 @@
+"""Starts of one name that ended before any monitor ran, or while a later one was shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.daemon import completed, daemon_process
+from support.records import wait_until
+from support.trainings import environment, run
+
+
+def _start(records: Path, steps: int) -> None:
+    run(records, f"model = make()\ntrain(model, torch.optim.SGD(model.parameters(), .1), {steps})")
+
+
+def _steps(records: Path, env: dict[str, str], run: str) -> int:
+    report = completed("report", run, "--json", env=env)
+    assert report.returncode == 0, report.stderr
+    steps: int = json.loads(report.stdout)["steps"]
+    return steps
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["no status", "status in between"])
+def test_every_ended_start_is_in_the_history(records: Path, tmp_path: Path, asked: bool) -> None:
+    env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
+    _start(records, 4)
+    if asked:
+        assert completed("status", env=env).returncode == 0
+    _start(records, 5)
+    _start(records, 6)
+    assert [one["steps"] for one in _listed(env)] == [6, 5, 4]
+    assert [_steps(records, env, name) for name in ("train", "train~1", "train~2")] == [6, 5, 4]
+    assert completed("compare", "train~2", "train", env=env).returncode == 0
+
+
+def test_a_daemon_stores_starts_that_ended_before_it_started(records: Path, tmp_path: Path) -> None:
+    env = environment(records, WARMWATCH_STATE=str(tmp_path / "state"))
+    _start(records, 4)
+    _start(records, 5)
+    state = str(tmp_path / "state")
+    with daemon_process(WARMWATCH_DIR=str(records), WARMWATCH_STATE=state):
+        wait_until(lambda: len(_listed(env)) == 2)
+    assert [one["steps"] for one in _listed(env)] == [5, 4]
+
+
+def _listed(env: dict[str, str]) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(completed("runs", "--json", env=env).stdout)["runs"]
+    return listed
