@@ -131,9 +131,11 @@ def _demo() -> int:
     import importlib.util
     import subprocess
 
+    from warmwatch_monitor.interpreter import python
+
     if importlib.util.find_spec("torch") is None:
         return _refuse("the demo trains with PyTorch; install it with: pip install torch")
     sys.stdout.write(f"The agent's own messages. The live view: {_EXTRA}\n")
     sys.stdout.flush()
     environ = {**os.environ, "WARMWATCH_SAY": "1", "WARMWATCH_RUN": "demo"}
-    return subprocess.call([sys.executable, "-m", "warmwatch_monitor.demo.train"], env=environ)
+    return subprocess.call(python("warmwatch_monitor.demo.train"), env=environ)

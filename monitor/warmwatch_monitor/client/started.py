@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from warmwatch.shared.variables import PREFIX
 from warmwatch_monitor.errors import DaemonError
+from warmwatch_monitor.interpreter import python
 from warmwatch_monitor.settings import Address
 
 ANY_PORT = "127.0.0.1:0"
@@ -30,7 +30,7 @@ def started_daemon(
     It writes no log: the file for its errors would grow for as long as it runs.
     ``awaits``: id of the launch whose first record it waits for.
     """
-    command = [sys.executable, "-m", "warmwatch_monitor", "serve", "--until-stdin-ends"]
+    command = [*python("warmwatch_monitor"), "serve", "--until-stdin-ends"]
     command += ["--address", address]
     command += [] if awaits is None else ["--awaits", awaits]
     with (

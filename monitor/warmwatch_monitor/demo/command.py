@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from warmwatch.shared.variables import PREFIX
 from warmwatch_monitor.client.daemon import Answer, Daemon, query_daemon
 from warmwatch_monitor.client.started import started_daemon
 from warmwatch_monitor.errors import DaemonError, WarmwatchError
+from warmwatch_monitor.interpreter import python
 from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.output.amounts import a_step
 from warmwatch_monitor.output.console import as_json, draw, note, plain, reader_left, say
@@ -96,7 +96,7 @@ def _check() -> None:
 
 @contextlib.contextmanager
 def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "warmwatch_monitor.demo.train"]
+    command = python("warmwatch_monitor.demo.train")
     with (
         Path(place, "output").open("wb") as output,
         subprocess.Popen(command, env=environ, stdout=output, stderr=output) as training,

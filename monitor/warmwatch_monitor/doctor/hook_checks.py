@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 from warmwatch_monitor.doctor.checks import Finding, Mark, fine, trouble
+from warmwatch_monitor.interpreter import python
 
-_PROGRAM = ("-m", "warmwatch.testing.hook_check")
 _SECONDS = 600.0
 _IN_PLACE = "in place"
 _MARKS = {"ok": Mark.FINE, _IN_PLACE: Mark.FINE, "skipped": Mark.NOTE}
@@ -39,7 +38,7 @@ def hooks(environ: Mapping[str, str], *, counts: bool = False) -> Iterator[Findi
         }
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(
-                [sys.executable, *_PROGRAM],
+                python("warmwatch.testing.hook_check"),
                 env={**inherited, **ours, **caches},
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 import time
 from importlib import metadata
 from pathlib import Path
@@ -259,7 +260,9 @@ for hook, result in [("callbacks", "ok"), ("locks", "in place"), ("cells", "in p
 def test_hooks_that_are_in_place_but_not_compared_share_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("warmwatch_monitor.doctor.hook_checks._PROGRAM", ("-c", REPORTS))
+    monkeypatch.setattr(
+        "warmwatch_monitor.doctor.hook_checks.python", lambda _: [sys.executable, "-c", REPORTS]
+    )
     shown = CliRunner().invoke(cli, ["doctor", "--hooks"])
     assert shown.output.splitlines() == [
         "ok    hook callbacks: ok: its words",
