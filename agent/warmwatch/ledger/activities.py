@@ -20,9 +20,12 @@ _PHASE, _ACCOUNTED, _PHASE_NS = AT["active_phase"], AT["accounted_ns"], AT["phas
 _SINCE = AT["active_since_ns"]
 _OTHER = PHASES.index("other")
 _WARM_UP_GAPS = 4  # times `quiet_ns`: a longer gap separates two warm-ups
-# The longest pause between two activities of one story. A forward takes 5 to 76 ms between its own
-# compilation and that of its backward; a whole evaluation may follow the compilation in it.
+# The longest pause within "compiling for" of a process without steps, such as a server. A forward
+# takes 5 to 76 ms between its own compilation and that of its backward; requests may take minutes.
 _SHORT_PAUSE_NS = 10**9
+# What ends a stretch of compiling, besides a step: an evaluation, other cells of a notebook, and
+# the end of a warm-up without steps.
+_MARKS = ("evaluations", "evaluating_since_ns", "between_cells_until_ns", "settled")
 _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 
 
@@ -39,6 +42,7 @@ class Activities:
         self._thread_ended = False  # whether the activity in progress has ended on one thread
         self._opened_episode = False  # the activity in progress reopened a warm rank
         self._paused = 0  # time of pauses when the last activity ended
+        self._mark: tuple[int, ...] = ()  # of the last step or evaluation before this stretch
 
     def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         block = self._block
@@ -52,8 +56,7 @@ class Activities:
                 block[_SINCE] = now  # before the count: see ``judge_irregular`` in ``steps.py``
                 block[AT["begun"]] += 1
                 self._counters.on_begin()  # after the count, so that the callback sees it
-                if now - block[AT["last_end_ns"]] > _SHORT_PAUSE_NS:
-                    block[AT["compiling_since_ns"]] = now
+                self._continue_or_begin(now)
                 block[AT["first_begin_ns"]] = block[AT["first_begin_ns"]] or now
                 self._first_step.activity_began(now)
                 self._opened_episode = not block[AT["episode_began_ns"]]
@@ -74,6 +77,21 @@ class Activities:
         stack.append((event, phase))
         if phase != around and self._account(now):
             self._store.publish(block, renew_lock=False)
+
+    def _continue_or_begin(self, now: int) -> None:
+        """Continue the present stretch of compiling; begin one if a step or an evaluation ended it.
+
+        Other ranks may compile in a pause of this one, so pauses do not end it: only where no step
+        is to be expected does a long one.
+        """
+        block = self._block
+        mark = self._store.steps(), *(block[AT[name]] for name in _MARKS)
+        steps = mark[0] or block[AT["optimizers"]]
+        paused = not steps and now - block[AT["last_end_ns"]] > _SHORT_PAUSE_NS
+        if paused or mark != self._mark:
+            self._mark = mark
+            block[AT["compiling_since_ns"]] = now
+            block[AT["compiling_before_ns"]] = self.total_ns()
 
     def end(self, thread: int, event: str, now: int) -> None:
         stack = self._background.get(thread) or self._stacks.get(thread) or []

@@ -255,13 +255,29 @@ def open_since_ns(facts: Facts) -> int | None:
 
 
 def compiling_since_ns(facts: Facts) -> int | None:
-    """Since when a compiling rank compiles, with no step and only short pauses since.
+    """When the first activity since its last step or evaluation began; ``None`` without one.
 
-    Unlike its present work, that does not include the batches between two compilations of an
-    evaluation. Older agents do not store it.
+    Pauses do not end this stretch: another rank may compile in them.
     """
-    opened = open_since_ns(facts)
-    return None if opened is None else max(opened, facts.compile.compiling_since_ns)
+    opened, since = open_since_ns(facts), facts.compile.compiling_since_ns
+    if opened is not None:
+        return max(opened, since)
+    return since if since and since >= advanced_ns(facts) else None
+
+
+def advanced_ns(facts: Facts) -> int:
+    """The last step, or the end of an evaluation or of a wait for a notebook's user, if later.
+
+    Activity before it is over. 0: there was none.
+    """
+    steps, compile = facts.steps, facts.compile
+    return max(
+        steps.last_step_ns,
+        compile.evaluated_ns,
+        evaluating_since_ns(steps, compile),
+        compile.between_cells_until_ns,
+        compile.settled_ns,
+    )
 
 
 def stall_after_ns(facts: Facts) -> int:

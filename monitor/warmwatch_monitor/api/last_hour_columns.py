@@ -107,6 +107,7 @@ def _run(view: RunView) -> SampledRun:
         state=view.state,
         state_words=state_words(decisive),
         decisive_rank=decisive.rank,
+        compiling_since=stretch.began_at if (stretch := view.stretch) else None,
         summary=words.summary,
         details=list(words.details),
     )

@@ -29,6 +29,7 @@ from warmwatch_monitor.model import (
     Pauses,
     Progress,
     Steps,
+    Stretch,
     Warmups,
     WarmupSpan,
     Who,
@@ -60,7 +61,7 @@ def figures(
             stall_limit_seconds=series.value("stall_limit_seconds"),
             batch_quiet_seconds=_ago(series.value("last_batch_timestamp_seconds"), epoch),
             open_seconds=opened,
-            compiling_seconds=opened,
+            stretch=_stretch(series, judgement, epoch),
             compile_limit_seconds=series.value("compile_limit_seconds"),
             last_step_age_seconds=series.value("last_step_age_seconds"),
         ),
@@ -215,12 +216,19 @@ def _warmups(series: RankSeries, judgement: Judgement) -> Warmups:
 def _open_seconds(
     series: RankSeries, judgement: Judgement, stepped: float | None, epoch: float
 ) -> float | None:
-    """Like ``compiling_since_ns`` of the verdict, as far as it is known: of a compiling state."""
+    """Like ``open_since_ns`` of the verdict, as far as it is known: of a compiling state."""
     began = series.value("state_start_timestamp_seconds")
     active = series.value("compile_start_timestamp_seconds")
     if not judgement.compiling or began is None or active is None:
         return None
     return max(0.0, epoch - min(active, max(began, stepped or 0.0)))
+
+
+def _stretch(series: RankSeries, judgement: Judgement, epoch: float) -> Stretch | None:
+    began = series.value("compiling_start_timestamp_seconds")
+    if began is None or judgement.state in ENDED:
+        return None
+    return Stretch(began_at=began, seconds=max(0.0, epoch - began))
 
 
 def _life(series: RankSeries, judgement: Judgement) -> Life:

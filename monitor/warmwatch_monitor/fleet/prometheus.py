@@ -23,6 +23,7 @@ from warmwatch_monitor.model import Sample
 _RANK_NAMES = (
     *("state_start_timestamp_seconds", "clean_steps", "attach_timestamp_seconds", "world_size"),
     *("compile_start_timestamp_seconds", "compile_end_timestamp_seconds"),
+    "compiling_start_timestamp_seconds",
     *("compile_seconds_total", "compilations_total", "graphs_total", "graph_breaks_total"),
     *("compile_failures_total", "compile_fallbacks_total", "recompiles_total"),
     *("recompiles_after_warm_total", "compile_cache_hits_total", "compile_cache_misses_total"),

@@ -75,6 +75,12 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         _start,
     ),
     gauge(
+        "warmwatch_compiling_start_timestamp_seconds",
+        "When the first compile activity since the last step or evaluation of the rank began; "
+        "absent where none has.",
+        lambda view: one.began_at if (one := view.figures.progress.stretch) else None,
+    ),
+    gauge(
         "warmwatch_compile_end_timestamp_seconds",
         "When the last compile activity ended; absent where none has.",
         lambda view: view.figures.compile.last_end_at,

@@ -230,7 +230,10 @@ def _gpu_info(ranks: Ranks) -> Family:
 
 
 def end_families(snapshot: Snapshot) -> Iterator[Family]:
-    """How ranks and runs ended. Labels are closed lists: exceptions have no text."""
+    """How ranks and runs ended, and since when a run compiles.
+
+    Labels are closed lists: exceptions have no text.
+    """
     ended = Family(
         name="warmwatch_end",
         help="How the rank ended; its exit code where it is known.",
@@ -247,7 +250,15 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
         "none has, and where that is not known.",
         type="gauge",
     )
+    compiling = Family(
+        name="warmwatch_run_compiling_start_timestamp_seconds",
+        help="Since when the run compiles: the first compile activity of any of its ranks, without "
+        "a step or an evaluation since; absent while no rank compiles.",
+        type="gauge",
+    )
     for run in snapshot.runs:
+        stretch = run.stretch
+        compiling.add(Labels({"run": run.run}), stretch.began_at if stretch else None)
         together.add(Labels({"run": run.run}), run.ended_together)
         for view in run.ranks:
             who = {"run": run.run, "rank": str(view.rank)}
@@ -257,6 +268,7 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
     yield ended
     yield killed
     yield together
+    yield compiling
 
 
 def _exit_code(view: RankView) -> str:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         OpenActivity,
         Progress,
         RankHistory,
+        Stretch,
         Underway,
         Who,
         beyond_steady_seconds,

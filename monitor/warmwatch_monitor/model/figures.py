@@ -195,6 +195,18 @@ class Who(Struct, frozen=True, kw_only=True):
     collective_backend: str | None = None
 
 
+class Stretch(Struct, frozen=True, kw_only=True):
+    """The compile activities of a rank since its last step or evaluation, with the pauses between.
+
+    ``began_at``: the first one; ``seconds``: since then. ``compiler_seconds``: without the pauses;
+    ``None`` if not known.
+    """
+
+    began_at: float
+    seconds: float
+    compiler_seconds: float | None = None
+
+
 class Progress(Struct, frozen=True, kw_only=True):
     """Progress of the rank.
 
@@ -204,8 +216,9 @@ class Progress(Struct, frozen=True, kw_only=True):
         ended; ``None`` where none has. stall_limit_seconds: how long it may stay quiet before it
         counts as stalled. batch_quiet_seconds: since the last batch was handed out.
         open_seconds: of a rank that compiles, since its warm-up began, or since the last step
-        where that is later: another rank may have waited so long for it. compiling_seconds: the
-        same, but since the last pause in which nothing compiled, unless it was short.
+        where that is later: another rank may have waited so long for it.
+        stretch: what it compiled since its last step or evaluation; ``None`` if nothing, or if that
+        is not known.
         last_step_age_seconds: of a living rank, since its last step. gap_seconds: since the last
         step that came far later than usual, 0 if the next one does so now; ``None`` if that is long
         ago or not known.
@@ -219,7 +232,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     stall_limit_seconds: float | None = None
     batch_quiet_seconds: float | None = None
     open_seconds: float | None = None
-    compiling_seconds: float | None = None
+    stretch: Stretch | None = None
     compile_limit_seconds: float | None = None
     compile_precedent_seconds: float | None = None
     last_step_age_seconds: float | None = None

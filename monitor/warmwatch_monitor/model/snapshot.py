@@ -27,7 +27,7 @@ from warmwatch_monitor.published import (
 
 if TYPE_CHECKING:
     from warmwatch.shared.verdict import Judgement
-    from warmwatch_monitor.model.figures import Figures, Who
+    from warmwatch_monitor.model.figures import Figures, Stretch, Who
     from warmwatch_monitor.model.records import RecordReading
     from warmwatch_monitor.model.steps import Utilization
 
@@ -200,6 +200,30 @@ class RunView(Struct, frozen=True, kw_only=True):
     @property
     def living(self) -> tuple[RankView, ...]:
         return tuple(view for view in self.ranks if view.living)
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """For how long it compiles, without a step or an evaluation; ``None`` if no rank compiles.
+
+        Ranks compile in turns: one waits in a collective while another compiles. So the earliest
+        begin of all ranks counts, whether they compile at this moment or not. Ranks that others
+        have left behind by more than a step do not wait for each other.
+        """
+        living = self.living
+        if not any(view.judgement.compiling for view in living):
+            return None
+        furthest = max(view.figures.steps.count for view in living)
+        counted = [
+            one
+            for view in living
+            if view.judgement.compiling or view.figures.steps.count >= furthest - 1
+            if (one := view.figures.progress.stretch) is not None
+        ]
+        if not counted:
+            return None
+        known = [one.compiler_seconds for one in counted if one.compiler_seconds is not None]
+        first = max(counted, key=lambda one: one.seconds)
+        return replace(first, compiler_seconds=max(known, default=None))
 
     def with_ranks(self, ranks: Iterable[RankView]) -> RunView:
         """The run with these versions of its ranks; the same object if none of them changed."""

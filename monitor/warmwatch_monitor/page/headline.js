@@ -23,14 +23,15 @@ export function shadeOf(run) {
 // state and its most important figure, of the rank that the sentence describes: so both agree
 export function worded(run, newest) {
   const rank = newest.ranks.find((one) => one.run === run.run && one.rank === run.decisive_rank);
-  const figure = rank ? figureOf(run.state, rank, newest.at) : "";
+  const figure = rank ? figureOf(run, rank, newest.at) : "";
   if (!figure) return run.state_words;
   return `${run.state_words}${/^(?:for|after) /.test(figure) ? "" : ","} ${figure}`;
 }
 
-function figureOf(state, rank, at) {
+function figureOf({ state, compiling_since }, rank, at) {
   if (ENDED.has(state)) return `after ${rank.steps} ${rank.steps === 1 ? "step" : "steps"}`;
   if (BUSY.has(state) && rank.left_seconds >= 1) return `about ${as.duration(rank.left_seconds)} left`;
+  if (BUSY.has(state) && compiling_since) return `for ${as.duration(Math.max(0, at - compiling_since))}`;
   if (STEPPING.has(state)) {
     if (rank.silent) return `no step for ${as.duration(rank.last_step_age_seconds)}`;
     // of a warming one too few clean steps for a speed: the sentence has the last one

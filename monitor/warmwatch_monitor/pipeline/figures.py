@@ -33,6 +33,7 @@ from warmwatch_monitor.model import (
     Progress,
     RecordReading,
     Steps,
+    Stretch,
     Underway,
     VaryingDim,
     Warmups,
@@ -83,11 +84,25 @@ def _progress(reading: RecordReading, facts: Facts, judgement: Judgement, now_ns
         stall_limit_seconds=verdict.stall_after_ns(facts) / 1e9,
         batch_quiet_seconds=_ago(slot.steps.last_batch_ns, now_ns),
         open_seconds=_ago(verdict.open_since_ns(facts), now_ns),
-        compiling_seconds=_ago(verdict.compiling_since_ns(facts), now_ns),
+        stretch=_stretch(slot, facts, now_ns) if judgement.state not in ENDED else None,
         compile_limit_seconds=seconds(verdict.compile_limit_ns(facts)),
         compile_precedent_seconds=seconds(verdict.compile_precedent_ns(facts)),
         last_step_age_seconds=_ago(stepped, max(now_ns, stepped)),
         gap_seconds=_since_gap(reading, facts.usual_step_ns, now_ns) if stepped else None,
+    )
+
+
+def _stretch(slot: Slot, facts: Facts, now_ns: int) -> Stretch | None:
+    since, counts = verdict.compiling_since_ns(facts), slot.compile
+    if since is None:
+        return None
+    spent = sum(counts.phase_ns) - counts.compiling_before_ns
+    if counts.active_since_ns:
+        spent += max(0, now_ns - counts.accounted_ns)
+    return Stretch(
+        began_at=slot.header.epoch_seconds(since),
+        seconds=max(0, now_ns - since) / 1e9,
+        compiler_seconds=min(spent, now_ns - since) / 1e9 if counts.compiling_since_ns else None,
     )
 
 

@@ -55,7 +55,7 @@ _FX = "inductor_fx"
 
 def run_document(view: RunView) -> status_schema.Run:
     missing = view.missing_ranges
-    words, decisive = run_answer(view), decisive_rank(view)
+    words, decisive, stretch = run_answer(view), decisive_rank(view), view.stretch
     return status_schema.Run(
         run=view.run,
         name=view.who.name,
@@ -65,6 +65,9 @@ def run_document(view: RunView) -> status_schema.Run:
         state_words=state_words(decisive),
         decisive_rank=decisive.rank,
         compiling=any_compiling([view]),
+        compiling_since=stretch.began_at if stretch else None,
+        compiling_seconds=stretch.seconds if stretch else None,
+        compiler_seconds=stretch.compiler_seconds if stretch else None,
         warm=all_warm([view]),
         summary=words.summary,
         details=list(words.details),

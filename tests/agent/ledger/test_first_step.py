@@ -40,12 +40,16 @@ def test_an_evaluation_before_it_is_no_part_of_step_1(evaluations: int) -> None:
     assert first(rank) == (11, 20 * evaluations)
 
 
-@pytest.mark.parametrize(("pause", "since"), [(0.5, 0.0), (3.6, 23.6)])
-def test_a_short_pause_is_part_of_the_time_for_which_it_compiles(
-    pause: float, since: float
+@pytest.mark.parametrize(
+    ("pause", "trains", "since"),
+    [(0.5, False, 0.0), (3.6, False, 23.6), (3.6, True, 0.0)],
+)
+def test_a_pause_is_part_of_the_time_for_which_it_compiles(
+    pause: float, trains: bool, since: float
 ) -> None:
-    """The forward runs before its backward compiles; an evaluation runs all its batches."""
+    """The forward runs before its backward compiles; a server without steps handles requests."""
     rank = Rank()
+    rank.pytorch.has_optimizer = trains
     began = rank.now
     compile(rank, 20)
     rank.wait(pause)

@@ -312,13 +312,13 @@ def test_the_compiling_function_is_named_from_the_begin_of_its_compilation() -> 
     assert summary(b.snapshot(later)) == (
         "gpt2: compiling for 43 s (inductor), now `forward` (train.py:31)"
     )
-    # one that takes too long is judged by its own time
+    # one that takes too long has its own time as well
     slow = replace(counts, active_since_ns=b.ago(4000), episode_began_ns=b.ago(4100))
     began = {"beginning": Beginning(at_ns=b.ago(4000), what="dynamo", **FRAME)}
     long = b.view(replace(b.COMPILING, compile=slow), journal=began)
-    assert "compiling for 67 min (inductor), now `forward` (train.py:31)" in summary(
-        b.snapshot(long)
-    )
+    words = summary(b.snapshot(long))
+    assert "compiling for 68 min (inductor), now `forward` (train.py:31)" in words
+    assert "; one compilation takes 67 min, the limit is 60 min" in words
 
 
 def test_the_duration_in_a_later_step_begins_with_that_step() -> None:

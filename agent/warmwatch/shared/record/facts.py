@@ -186,8 +186,9 @@ class CompileCounts(NamedTuple):
             another module before.
         before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
             if that step is not marked.
-        compiling_since_ns: begin of the activity in progress, or of the first one before it with
-            only short pauses between, as a backward is compiled after its forward has run.
+        compiling_since_ns: begin of the first activity since the last step or evaluation, as a
+            backward is compiled after its forward has run; compiling_before_ns: compile time
+            before it. In a process without steps, only short pauses are between it and the last.
         paused_before_ns: saves and evaluations before the first activity, or before the end of step
             1 if that came earlier. paused_warmup_ns: those between the activities of the first
             warm-up.
@@ -285,6 +286,7 @@ class CompileCounts(NamedTuple):
     compiling_since_ns: int = 0
     paused_before_ns: int = 0
     paused_warmup_ns: int = 0
+    compiling_before_ns: int = 0
 
 
 class Identity(NamedTuple):

@@ -187,6 +187,8 @@ class SampledRun(Struct, frozen=True, kw_only=True):
     """As in `/status`."""
     decisive_rank: int | None = None
     """As in `/status`."""
+    compiling_since: Epoch | None = None
+    """As in `/status`."""
     summary: str
     """As in `/status`."""
     details: list[str] = []

@@ -92,6 +92,14 @@ class Run(Struct, frozen=True, kw_only=True):
     """
     compiling: bool | None = None
     """Whether any living rank compiles; null if none lives."""
+    compiling_since: Epoch | None = None
+    """Since when it compiles: the first compile activity of any rank, without a step or an
+    evaluation of the run since. Ranks may compile in turns, with pauses. Null if no rank compiles.
+    """
+    compiling_seconds: Seconds | None = None
+    """The time since `compiling_since`, as in `summary`."""
+    compiler_seconds: Seconds | None = None
+    """How much of `compiling_seconds` the compiler of one rank worked, the most of all ranks."""
     warm: bool | None = None
     """Whether all living ranks are warm; null if none lives."""
     summary: str

@@ -41,10 +41,12 @@ def long_compile(view: RankView) -> str:
 
 
 def too_long(view: RankView) -> str:
-    """The same after a head with the duration: ``too long: the longest before...``.
-
-    Both use the same clock, see ``states.elapsed``.
+    """The same after a head with a duration: ``too long: the longest before...``, if that is the
+    duration of this compilation.
     """
+    activity, shown = view.figures.compile.open, view.figures.progress.stretch
+    if activity and shown and duration(shown.seconds) != duration(activity.seconds):
+        return long_compile(view)
     return "; ".join(filter(None, [f"too long: {_against(view)}", at_work(view)]))
 
 

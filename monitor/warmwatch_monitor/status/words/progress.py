@@ -96,9 +96,9 @@ def _other(known: Estimate) -> str:
 
 def _clock(known: Estimate, figures: Figures) -> str:
     """What the estimate covers, if it is not the time at the start of the sentence."""
-    shown = figures.progress.compiling_seconds
-    if shown is None:
+    if figures.progress.stretch is None:
         return ""
+    shown = figures.progress.stretch.seconds
     if known.of == "warmup":
         return "the whole warm-up" if known.so_far_seconds - shown > _SAME_SECONDS else ""
     return "this compilation" if shown - known.so_far_seconds > _SAME_SECONDS else ""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec import structs
+
 from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.model import (
@@ -57,10 +59,19 @@ from warmwatch_monitor.status.words.states import (
 def run_answer(run: RunView) -> Headline:
     """What ``run`` does, for how long, which rank holds it back; then the other clauses."""
     decisive = decisive_rank(run)
-    head, of_state = describe_state(decisive)
+    head, of_state = describe_state(_with_stretch(run, decisive))
     sources = _SOURCES_OF_ENDED if run.state in ENDED else SOURCES
     others = (clause for source in sources for clause in source(run, decisive))
     return headline(run.run, f"{head}{_which(run, decisive)}", [*of_state, *others])
+
+
+def _with_stretch(run: RunView, decisive: RankView) -> RankView:
+    """``decisive``, compiling for as long as its run does."""
+    figures, stretch = decisive.figures, run.stretch
+    if stretch is None or stretch is figures.progress.stretch:
+        return decisive
+    progress = structs.replace(figures.progress, stretch=stretch)
+    return structs.replace(decisive, figures=structs.replace(figures, progress=progress))
 
 
 def run_sentence(run: RunView) -> str:
@@ -120,7 +131,7 @@ def _meanwhile(run: RunView, decisive: RankView) -> Iterator[Clause]:
         since = min((one for one in known if one is not None), default=None)
         yield Clause(gpus.training(gpus.of_run(run), since), Importance.CONTEXT)
     elif decisive.judgement.compiling:
-        yield Clause(left(decisive), Importance.WAIT)
+        yield Clause(left(_with_stretch(run, decisive)), Importance.WAIT)
         activity = decisive.figures.compile.open
         since = activity.seconds if activity else 0.0
         if decisive.gpus:
@@ -251,7 +262,7 @@ def brief(run: RunView) -> str:
     decisive = decisive_rank(run)
     if not decisive.judgement.compiling:
         return run.state.value
-    return f"{run.state.value} for {elapsed(decisive)}"
+    return f"{run.state.value} for {elapsed(_with_stretch(run, decisive))}"
 
 
 _LISTED = 8

@@ -43,6 +43,7 @@ StateText = tuple[str, tuple[Clause, ...]]
 _PAUSE_SECONDS = 10.0
 # Start times this close count as the same: half of the last digit shown.
 _SAME_SECONDS = 0.05
+_OTHER_WORK = 2.0  # seconds without compilation that are not worth a clause
 
 
 # state -> the condition that qualifies it before any other but ``silent``
@@ -100,15 +101,12 @@ def _slower(view: RankView) -> StateText:
 def elapsed(view: RankView) -> str:
     """How long it has been compiling, and in which phase: ``43 s (inductor)``.
 
-    It includes short pauses, and no step.
-    For a compilation that takes too long it is the time of that compilation alone.
+    It includes pauses, in which another rank may compile, and no step.
     """
     phase = f" ({view.judgement.phase})" if view.judgement.phase else ""
-    activity, progress = view.figures.compile.open, view.figures.progress
-    seconds = progress.compiling_seconds
-    if activity and (seconds is None or "long_compile" in view.judgement.conditions):
-        seconds = activity.seconds
-    return duration(seconds or 0.0) + phase
+    stretch, activity = view.figures.progress.stretch, view.figures.compile.open
+    known = stretch or activity
+    return duration(known.seconds if known else 0.0) + phase
 
 
 def _starting(view: RankView) -> StateText:
@@ -125,11 +123,21 @@ def _compiling(view: RankView) -> StateText:
 def _at_work(verb: str, view: RankView) -> StateText:
     """The time may be of several compilations; a later one of them is introduced by ``now``."""
     now, far = view.figures.log.underway, _how_far(view)
+    clauses = (*_why(now), *_compiler_share(view))
     if now is not None and now.backward:
-        return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", _why(now)
+        return f"{verb} for {elapsed(view)}, now {_backward_of(now)}{far}", clauses
     if (verb == "compiling" or _is_later(view)) and _target(now):
-        return f"{verb} for {elapsed(view)}, now{_target(now)}{far}", _why(now)
-    return f"{verb}{_target(now)} for {elapsed(view)}{far}", _why(now)
+        return f"{verb} for {elapsed(view)}, now{_target(now)}{far}", clauses
+    return f"{verb}{_target(now)} for {elapsed(view)}{far}", clauses
+
+
+def _compiler_share(view: RankView) -> Iterator[Clause]:
+    """``compiled 3.0 s of that``, if other work took more than half of the time."""
+    stretch = view.figures.progress.stretch
+    if stretch is None or stretch.compiler_seconds is None:
+        return
+    if stretch.seconds > _OTHER_WORK + 2 * stretch.compiler_seconds:
+        yield Clause(f"compiled {duration(stretch.compiler_seconds)} of that", Importance.WAIT)
 
 
 def _target(of: Underway | Compilation | None) -> str:
@@ -146,9 +154,8 @@ def _backward_of(of: Underway) -> str:
 
 def _is_later(view: RankView) -> bool:
     """Whether the time in the sentence began before the activity in progress."""
-    activity, whole = view.figures.compile.open, view.figures.progress.compiling_seconds
-    alone = "long_compile" in view.judgement.conditions  # see ``elapsed``
-    return bool(activity and whole and not alone and whole - activity.seconds > _SAME_SECONDS)
+    activity, whole = view.figures.compile.open, view.figures.progress.stretch
+    return bool(activity and whole and whole.seconds - activity.seconds > _SAME_SECONDS)
 
 
 def _how_far(view: RankView) -> str:
