@@ -83,9 +83,12 @@ class Listener:
     def evaluation_began(self, model: Any) -> bool:  # noqa: ARG002 - for those that override it
         """``model`` was put into evaluation mode; returns whether an evaluation begins.
 
-        ``pause_ended("evaluating")`` follows if so, as the model is put back into training mode.
+        :meth:`evaluation_ended` follows if so.
         """
         return False
+
+    def evaluation_ended(self) -> None:
+        """A model was put back into training mode, after :meth:`evaluation_began`."""
 
     def fallback(self, values: Mapping[str, Any]) -> None:
         """A frame hit the recompile limit."""

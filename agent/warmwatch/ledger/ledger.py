@@ -230,10 +230,13 @@ class Ledger:
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
         self._queue.post(self.pausing.began, what, thread, now, steps, by_eval)
 
-    def pause_ended(self, what: str) -> None:
-        """The calling thread ended the last pause of this kind that it began."""
+    def pause_ended(self, what: str, *, by_train: bool = False) -> None:
+        """The calling thread ended the last pause of this kind that it began.
+
+        ``by_train``: ``model.train()`` did, which ends only what ``model.eval()`` began.
+        """
         thread, now, steps = threading.get_ident(), self._clock(), self._store.steps()
-        self._queue.post(self.pausing.ended, what, thread, now, steps)
+        self._queue.post(self.pausing.ended, what, thread, now, steps, by_train)
 
     def compile_called(self, way: Mapping[str, Any], *, trains: bool) -> None:
         """The user's program called ``torch.compile`` with these arguments."""

@@ -70,12 +70,15 @@ class PauseCounters:
             return self._background.began(thread, now)
         return self._kinds[what].began(thread, now, training, steps, by_eval)
 
-    def ended(self, what: str, thread: int, now: int, steps: int) -> bool:
+    def ended(self, what: str, thread: int, now: int, steps: int, by_train: bool = False) -> bool:
         """``thread`` ended the pause that it began last; returns whether a counter changed.
 
-        If ``steps`` rose since, it was over already, and its end is unknown.
+        If ``steps`` rose since, it was over already, and its end is unknown. ``by_train`` ends no
+        evaluation that a framework or the user reported: that has an end of its own.
         """
         kind = self._kinds[what]
+        if by_train and not kind.by_eval:
+            return False
         if what == SAVING and self._background.holds(thread):
             return self._background.ended(thread, now)
         if kind.is_over(steps):
@@ -131,7 +134,11 @@ class _Background:
 
 
 class _Pause:
-    """The pauses of one kind."""
+    """The pauses of one kind.
+
+    Attributes:
+        by_eval: whether ``model.eval()`` began the present one.
+    """
 
     def __init__(
         self, block: array[int], total: str, since: str, until: str, count: str | None
@@ -141,7 +148,7 @@ class _Pause:
         self._count = None if count is None else AT[count]
         self._thread: int | None = None
         self._depth = self._steps = 0
-        self._by_eval = False
+        self.by_eval = False
         self._latest = 0, 0  # step count at the begin of the latest ones, and their length
 
     def began(self, thread: int, now: int, training: int | None, steps: int, by_eval: bool) -> bool:
@@ -150,12 +157,12 @@ class _Pause:
         if self._thread == thread:
             # A framework that has called ``eval()`` ends what it reports itself: Lightning restores
             # the mode without ``train()``.
-            self._depth += not self._by_eval
-            self._by_eval = False
+            self._depth += not self.by_eval
+            self.by_eval = False
             return False
         if self._thread is not None or training not in (None, thread):
             return False
-        self._thread, self._depth, self._steps, self._by_eval = thread, 1, steps, by_eval
+        self._thread, self._depth, self._steps, self.by_eval = thread, 1, steps, by_eval
         self._block[self._since] = now
         return True
 
@@ -216,9 +223,9 @@ class Pausing:
             self._before = block[AT["ended"]], self._store.batches(), block[AT["evaluating_ns"]]
         self._paused(changed)
 
-    def ended(self, what: str, thread: int, now: int, steps: int) -> None:
+    def ended(self, what: str, thread: int, now: int, steps: int, by_train: bool = False) -> None:
         evaluations = self._block[AT["evaluations"]]
-        if changed := self.pauses.ended(what, thread, now, steps):
+        if changed := self.pauses.ended(what, thread, now, steps, by_train):
             self._counters.on_begin()  # the step around it is not regular
             if self._block[AT["evaluations"]] > evaluations:
                 self._first_step.evaluated(now)

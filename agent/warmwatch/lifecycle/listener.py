@@ -142,6 +142,9 @@ class HookListener(Listener):
         process.ledger.pause_began("evaluating", by_eval=True)
         return True
 
+    def evaluation_ended(self) -> None:
+        self._process.ledger.pause_ended("evaluating", by_train=True)
+
     def fallback(self, values: Mapping[str, Any]) -> None:
         self._process.ledger.fallback(values)
         self._process.announcer.fallback(values)

@@ -1,9 +1,14 @@
 """Evaluations of plain loops: from ``model.eval()`` to ``model.train()``, or to the next step.
 
-Only ``Module.eval`` is wrapped, which runs once for a whole model: for each submodule it calls
-``train(False)``. ``Module.train`` is wrapped from then to its next call, so submodules cost
-nothing. Dynamo inlines the originals (``_torchdynamo_inline``, as for PyTorch's own wrappers):
-graphs, graph breaks and guards stay the same.
+``Module.eval`` and ``Module.train`` are each wrapped once, until the agent is detached. ``eval()``
+calls ``train(False)`` of each submodule, and ``train()`` calls itself: its wrapper only reads a
+variable unless an evaluation is in progress, which costs 1 to 2 % of the call. Replacing a method
+at each evaluation instead would cost more: CPython 3.13 and later cache no attribute of a class
+that was modified a thousand times, nor of its subclasses. Another tool that patches the methods for
+some time and restores what it found would also stack up our wrappers.
+
+Dynamo inlines the originals (``_torchdynamo_inline``, as for PyTorch's own wrappers): graphs, graph
+breaks and guards stay the same.
 
 The listener decides whether the module is the one that trains: ``eval()`` of a frozen backbone
 or of a teacher begins no evaluation.
@@ -12,7 +17,7 @@ or of a teacher begins no evaluation.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from _thread import get_ident
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -26,52 +31,39 @@ def install(listener: Listener) -> Installed:
         from torch._dynamo.variables import functions
         from torch.nn import Module
 
-        original = Module.eval
+        original_eval, original_train = Module.eval, Module.train
         traced = functions.UserFunctionVariable.__init__.__code__
     if _INLINED not in traced.co_consts:  # Dynamo would trace our wrappers
         raise HookPointAbsentError(_INLINED)
-    evaluations = _Evaluations(listener, Module)
-    evaluations.wrap_eval(original)
-    return Installed(uninstall=evaluations.remove)
+    replaced = Replaced()
+    thread = 0  # that is in an evaluation
 
+    def ended() -> None:
+        nonlocal thread
+        if get_ident() == thread:
+            thread = 0
+            listener.evaluation_ended()
 
-class _Evaluations:
-    """Wrappers of ``module``'s methods."""
+    @functools.wraps(original_train)
+    def train(model: Any, mode: bool = True) -> Any:
+        if thread and mode:
+            quietly("hooks.evaluations", ended)
+        return original_train(model, mode)
 
-    def __init__(self, listener: Listener, module: Any) -> None:
-        self._listener, self._module = listener, module
-        self._eval, self._train = Replaced(), Replaced()
-        self._listening = True
+    @functools.wraps(original_eval)
+    def eval(model: Any) -> Any:
+        nonlocal thread
+        done = original_eval(model)
+        if replaced.listening and quietly("hooks.evaluations", listener.evaluation_began, model):
+            thread = get_ident()
+        return done
 
-    def wrap_eval(self, original: Callable[..., Any]) -> None:
-        @functools.wraps(original)
-        def eval(model: Any) -> Any:
-            self._train.undo()
-            done = original(model)
-            if self._listening and quietly(
-                "hooks.evaluations", self._listener.evaluation_began, model
-            ):
-                quietly("hooks.evaluations", self._await_train)
-            return done
+    def uninstall() -> None:
+        nonlocal thread
+        thread = 0
+        replaced.undo()
 
-        setattr(eval, _INLINED, original)
-        self._eval.put(self._module, "eval", eval)
-
-    def _await_train(self) -> None:
-        original = self._module.train
-
-        @functools.wraps(original)
-        def train(model: Any, mode: bool = True) -> Any:
-            if mode:
-                self._train.undo()
-                if self._listening:
-                    quietly("hooks.evaluations", self._listener.pause_ended, "evaluating")
-            return original(model, mode)
-
-        setattr(train, _INLINED, original)
-        self._train.put(self._module, "train", train)
-
-    def remove(self) -> None:
-        self._listening = False
-        self._train.undo()
-        self._eval.undo()
+    setattr(eval, _INLINED, original_eval)
+    setattr(train, _INLINED, original_train)
+    replaced.put_all([(Module, "eval", eval), (Module, "train", train)])
+    return Installed(uninstall=uninstall)
