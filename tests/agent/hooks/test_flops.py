@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from importlib import import_module
 from types import ModuleType
@@ -199,8 +200,11 @@ def test_calls_that_keep_differing_are_unknown() -> None:
 class CompiledFxGraph:
     """Stands in for Inductor's class, which is found by its name."""
 
+    def __init__(self) -> None:
+        self.current_callable = lambda: None
+
     def __call__(self) -> None:
-        pass
+        self.current_callable()
 
 
 class Steps:
@@ -219,7 +223,6 @@ class Steps:
 
 def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None:
     steps, graph = Steps(), CompiledFxGraph()
-    original = CompiledFxGraph.__call__
     counting = GraphCalls(steps, {}, lambda function: function)
 
     def train() -> None:
@@ -228,13 +231,42 @@ def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None
             steps.marked += 1
 
     counting.after(graph, Counted(10))
-    ours = CompiledFxGraph.__call__
-    CompiledFxGraph.__call__ = lambda self: ours(self)  # type: ignore[method-assign]
-    other = CompiledFxGraph.__call__
+    ours = graph.current_callable
+    graph.current_callable = other = lambda: ours()
     train()
-    assert CompiledFxGraph.__call__ is other
+    assert graph.current_callable is other
     counting.after(graph, Counted(10))  # compiled again
     train()
     assert steps.found == [10, 10]
-    assert CompiledFxGraph.__call__ is other
-    CompiledFxGraph.__call__ = original  # type: ignore[method-assign]
+    assert graph.current_callable is other
+
+
+def test_counting_restores_each_graph_and_never_modifies_the_class() -> None:
+    steps, graphs = Steps(), [CompiledFxGraph() for _ in range(3)]
+    originals, members = [one.current_callable for one in graphs], dict(vars(CompiledFxGraph))
+    counting = GraphCalls(steps, {}, lambda function: function)
+    for one in graphs:
+        counting.after(one, Counted(10))
+    assert all(vars(one)["current_callable"] not in originals for one in graphs)
+    for _ in range(ALIKE + 2):
+        for one in graphs:
+            one()
+        steps.marked += 1
+    assert steps.found == [30]
+    assert [one.current_callable for one in graphs] == originals
+    counting.after(graphs[0], Counted(10))
+    assert graphs[1].current_callable is not originals[1], "a step calls earlier graphs, too"
+    counting.end()
+    assert [one.current_callable for one in graphs] == originals
+    assert dict(vars(CompiledFxGraph)) == members
+
+
+def test_graphs_that_are_gone_are_dropped() -> None:
+    """Without a callback in Python: it could lose the ``KeyboardInterrupt`` of a training."""
+    steps = Steps()
+    counting = GraphCalls(steps, {}, lambda function: function)
+    for _ in range(2_000):
+        graph = CompiledFxGraph()
+        counting.after(graph, Counted(1))
+        assert all(one.__callback__ is None for one in weakref.getweakrefs(graph))
+    assert len(counting._graphs) <= 600

@@ -311,6 +311,43 @@ def test_an_event_is_counted_once_if_another_tool_wraps_our_hook_while_it_compil
     ]
 
 
+MOCKED_OFTEN = """
+import sys, warmwatch
+import torch._dynamo
+from unittest import mock
+from torch._dynamo import utils
+from warmwatch.lifecycle import api as _current
+
+class Logger:
+    def log_event_start(self, name): self.depth = len(list(frames(sys._getframe())))
+    def log_event_end(self, name): pass
+    def log_instant_event(self, *args): pass
+
+def frames(frame):
+    while frame: yield frame; frame = frame.f_back
+utils.ChromiumEventLogger = Logger
+warmwatch.attach()
+ledger, heard = _current.attached.agent.ledger, []
+ledger.begin = lambda event, of=None: heard.append(event)
+logger = Logger()
+logger.log_event_start("first"); logger.log_event_end("first")
+depth = logger.depth
+for number in range(50):
+    with mock.patch.object(Logger, "log_event_start", lambda self, name: None):
+        logger.log_event_start("lost"); logger.log_event_end("lost")
+        logger.log_event_start("with the tool"); logger.log_event_end("with the tool")
+    logger.log_event_start("later"); logger.log_event_end("later")
+result([heard, logger.depth - depth])
+"""
+
+
+@pytest.mark.training
+def test_a_tool_that_replaces_the_method_for_some_time_stacks_no_wrappers(records: Path) -> None:
+    heard, deeper = result_of(records, MOCKED_OFTEN, attach=False)
+    assert heard == ["first", *["with the tool", "later"] * 50]
+    assert deeper == 0
+
+
 def test_the_draft_for_pytorch_names_only_functions_that_the_hooks_use() -> None:
     draft = (ROOT / "docs/design/upstream-compile-events.md").read_text()
     table = draft.partition("| what is needed |")[2].partition("\n\n")[0]

@@ -3,9 +3,9 @@
 PyTorch calls ``ChromiumEventLogger.log_event_start`` and ``log_event_end`` for each event, also for
 autotuning and recording at run time (torch 2.6 and later). The methods are wrapped on the class.
 Their signatures grew over the versions, so arguments are passed through. Another tool may wrap them
-too and later restore what it found, which removes our wrapper. More ends than begins show that, and
-the begin is wrapped again. The earlier wrapper may still be called, inside another tool's: only the
-newest one reports.
+too and later restore what it found, which removes our wrapper. More ends than begins show that no
+wrapper of ours is called any more, and the begin is wrapped again. An earlier wrapper may come back
+inside another tool's, or around it: of several, the outermost one reports.
 
 At run time Dynamo would trace the agent's frames. ``torch.compiler.disable`` costs as much as the
 agent itself. So Dynamo skips the wrapper, which turns Dynamo off for the agent's part alone.
@@ -22,6 +22,7 @@ import contextlib
 import functools
 import sys
 import weakref
+from _thread import get_ident
 from collections.abc import Callable, Mapping
 from math import prod
 from types import CodeType, FrameType
@@ -74,7 +75,10 @@ def install(listener: Listener) -> Installed:
 class _Wrap:
     """Wraps one method of ``owner``: each event first calls a function with the event's name.
 
-    ``count`` is the number of events.
+    Of wrappers that call each other, only the outermost one reports.
+
+    Attributes:
+        count: the number of events.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class _Wrap:
         self._owner, self._method = owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
+        self._inside: set[int] = set()  # the threads that are in one of the wrappers
         self.count = 0
 
     def put(
@@ -98,8 +103,7 @@ class _Wrap:
         self._wrap()
 
     def renew(self) -> None:
-        """Wrap the present method, unless it is ours. Uses a new wrapper: it may contain the old
-        one."""
+        """Wrap the present method, which calls no wrapper of ours: so they never stack up."""
         if self._listening and getattr(self._owner, self._method) is not self._ours:
             self._wrap()
 
@@ -111,12 +115,16 @@ class _Wrap:
 
     def _wrap(self) -> None:
         original = getattr(self._owner, self._method)
-        callback, special = self._callback, self._special
+        callback, special, inside = self._callback, self._special, self._inside
         set_eval_frame = self._set_eval_frame
 
         @functools.wraps(original, updated=())
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._listening and self._ours is wrapper:
+            thread = get_ident()
+            if thread in inside or not self._listening:
+                return original(logger, *args, **kwargs)
+            try:
+                inside.add(thread)
                 traces = set_eval_frame(None)
                 try:
                     self.count += 1
@@ -127,7 +135,9 @@ class _Wrap:
                 finally:
                     if traces is not None:
                         set_eval_frame(traces)
-            return original(logger, *args, **kwargs)
+                return original(logger, *args, **kwargs)
+            finally:
+                inside.discard(thread)
 
         self._original, self._ours = original, wrapper
         setattr(self._owner, self._method, self._skip(wrapper))

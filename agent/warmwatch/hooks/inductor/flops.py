@@ -7,10 +7,10 @@ Inductor import themselves. Operations without a formula (Triton kernels of the 
 higher-order operations) are left out and named. Of a graph from AOTAutograd's cache, which never
 gets there, they are counted in its text (``graph_text.py``).
 
-Calls are counted in a few steps after a compilation: ``CompiledFxGraph.__call__`` is wrapped until
-three complete steps in a row called the same graphs equally often, and then restored. So later
-steps cost nothing. A graph without a count makes the number unknown, and so do steps that keep
-differing, and sizes that vary: a count is of one size only.
+Calls are counted in a few steps after a compilation: what each ``CompiledFxGraph`` calls, its
+``current_callable``, is wrapped until three complete steps in a row called the same graphs equally
+often, and then restored. So later steps cost nothing. A graph without a count makes the number
+unknown, and so do steps that keep differing, and sizes that vary: a count is of one size only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from typing import Any, NamedTuple
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.inductor import graph_text
 from warmwatch.hooks.inductor.graph_text import Call, UnknownSizeError
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 
 _MODULE = "torch._inductor.compile_fx"
-_COMPILE, _GRAPH, _CALL = "_compile_fx_inner", "CompiledFxGraph", "__call__"
+_COMPILE, _GRAPH, _CALL = "_compile_fx_inner", "CompiledFxGraph", "current_callable"
 ALIKE, _MOST_STEPS, MOST_CALLS = 3, 64, 100_000  # a server calls graphs and marks no steps
 _MOST_CALLS = 100_000  # of operations in one graph
 _MOST_NAMES = 8
+_SWEEP = 256  # graphs
 # Namespaces whose operations without a formula need next to no arithmetic.
 _CHEAP = frozenset({"aten", "prims", "inductor", "_c10d_functional", "c10d", "c10d_functional"})
 # Matrix products of ``aten`` without a formula in PyTorch, or not in all versions.
@@ -195,17 +196,62 @@ class Calls:
         return Counter() if steps - self._since > _MOST_STEPS else None
 
 
+class _Graph:
+    """A compiled graph, and the function that counts its calls while calls are counted.
+
+    The function replaces the graph's own ``current_callable``, so the class is never modified, and
+    a graph that is not counted costs nothing. There is one such function for each graph: if another
+    tool has wrapped it, it is not placed a second time.
+    """
+
+    def __init__(self, compiled: Any, counted: Counted, called: Callable[[int], None]) -> None:
+        self._compiled = weakref.ref(compiled)
+        self.counted = counted
+        self._key, self._called = id(compiled), called
+        self._original: Any = None
+        self._ours: Any = None
+
+    def there(self) -> Any:
+        """The compiled graph; ``None`` once it is gone."""
+        return self._compiled()
+
+    def count(self, skip: Callable[[Any], Any]) -> None:
+        """Count its calls from now on."""
+        compiled = self._compiled()
+        present = getattr(compiled, _CALL, None)
+        if present is None:
+            return
+        if self._ours is None:
+            self._original, self._ours = present, skip(self._counting(present))
+        if present is self._original:
+            setattr(compiled, _CALL, self._ours)
+
+    def restore(self) -> None:
+        """Count no more: the graph calls its code directly."""
+        compiled = self._compiled()
+        if self._ours is not None and getattr(compiled, _CALL, None) is self._ours:
+            setattr(compiled, _CALL, self._original)
+
+    def _counting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        called, key = self._called, self._key
+
+        def count_call(*args: Any, **kwargs: Any) -> Any:
+            called(key)
+            return original(*args, **kwargs)
+
+        return count_call
+
+
 class GraphCalls:
     """Counts graphs as they are compiled, and their calls for a few steps after that."""
 
     def __init__(self, listener: Listener, formulas: Any, skip: Callable[[Any], Any]) -> None:
         self._listener, self._formulas, self._skip = listener, formulas, skip
-        self._graphs: dict[int, tuple[weakref.ref[Any], Counted]] = {}
+        self._graphs: dict[int, _Graph] = {}
+        self._sweep_at = _SWEEP
         self._calls: Calls | None = None
-        self._owner: Any = None
-        self._original: Any = None
-        self._ours: Any = None  # the newest wrapper; another tool may have put its own around it
         self.listening = True
+        skip(type(self)._called)
 
     def before(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Counted:
         module = args[0] if args else kwargs["gm"]
@@ -214,49 +260,44 @@ class GraphCalls:
         return counted
 
     def after(self, compiled: Any, counted: Counted) -> None:
-        """``compiled`` has these operations; its calls are counted from now on."""
+        """``compiled`` has these operations; the calls of all graphs are counted from now on."""
         if not self.listening or type(compiled).__name__ != _GRAPH:
             return  # of ahead-of-time compilation
-        key = id(compiled)
-        gone = weakref.ref(compiled, lambda _: self._graphs.pop(key, None))
-        self._graphs[key] = gone, counted
-        self._begin(type(compiled))
-
-    def loaded(self, compiled: Any, text: str) -> None:
-        """AOTAutograd's cache has loaded ``compiled``, the code of a graph with this text."""
-        quietly("hooks.flops", self._loaded, compiled, text)
-
-    def _loaded(self, compiled: Any, text: str) -> None:
-        self.after(compiled, operations_of_text(text, self._formulas))
-
-    def _begin(self, owner: type[Any]) -> None:
+        if len(self._graphs) >= self._sweep_at:
+            self._sweep()
+        graph = self._graphs.get(id(compiled))
+        if graph is None or graph.there() is None:
+            graph = self._graphs[id(compiled)] = _Graph(compiled, counted, self._called)
+        graphs = (graph,) if self._calls is not None else tuple(self._graphs.values())
         self._calls = Calls(self._listener.steps_marked())
-        present = vars(owner).get(_CALL)
-        if present is not None and present is not self._ours:
-            self._owner, self._original, self._ours = owner, present, self._counted(present)
-            setattr(owner, _CALL, self._ours)
+        for one in graphs:
+            one.count(self._skip)
 
-    def _counted(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A wrapper around ``original``, which may contain older ones: only the newest counts."""
+    def _sweep(self) -> None:
+        """Drop graphs that are gone. A callback of a weak reference would do it sooner, but lose a
+        ``KeyboardInterrupt`` that arrives while it runs.
+        """
+        for key, graph in tuple(self._graphs.items()):
+            if graph.there() is None:
+                self._graphs.pop(key, None)
+        self._sweep_at = max(_SWEEP, 2 * len(self._graphs))
 
-        @functools.wraps(original, updated=())
-        def __call__(graph: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+    def loaded(self, found: Iterable[tuple[Any, str]]) -> None:
+        """AOTAutograd's cache has loaded these: the code of a graph, and its text."""
+        for compiled, text in found:
+            self.after(compiled, operations_of_text(text, self._formulas))
+
+    def _called(self, key: int) -> None:
+        """A graph is called, within the user's call."""
+        if self._calls is not None:
             try:
-                if self._ours is ours:
-                    self._called(id(graph))
+                self._count(self._calls, key)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 self.end()
                 report("hooks.flops", error)
-            return original(graph, *args, **kwargs)
 
-        ours: Callable[..., Any] = self._skip(__call__)
-        return ours
-
-    def _called(self, graph: int) -> None:
-        calls = self._calls
-        if calls is None:
-            return
-        found = calls.called(graph, self._listener.steps_marked())
+    def _count(self, calls: Calls, key: int) -> None:
+        found = calls.called(key, self._listener.steps_marked())
         if found is None:
             return
         self.end()
@@ -266,18 +307,18 @@ class GraphCalls:
     def _of_step(self, calls: Counter[int]) -> tuple[int | None, tuple[str, ...]]:
         total: int | None = 0 if calls else None
         excluded: dict[str, None] = {}
-        for graph, count in calls.items():
-            _, known = self._graphs.get(graph, (None, Counted(None)))
+        for key, count in calls.items():
+            graph = self._graphs.get(key)
+            known = Counted(None) if graph is None else graph.counted
             excluded.update(dict.fromkeys(known.excluded))
             total = None if total is None or known.flops is None else total + count * known.flops
         return total, tuple(excluded)[:_MOST_NAMES]
 
     def end(self) -> None:
-        """Restore the call, so that it costs nothing from now on."""
+        """Restore all graphs, so that their calls cost nothing from now on."""
         self._calls = None
-        if self._owner is not None and vars(self._owner).get(_CALL) is self._ours:
-            setattr(self._owner, _CALL, self._original)
-            self._ours = None
+        for graph in tuple(self._graphs.values()):
+            graph.restore()
 
 
 def install(listener: Listener) -> Installed:
@@ -294,6 +335,9 @@ def install(listener: Listener) -> Installed:
         module: Any = sys.modules[_MODULE]
         with look_up():
             original = getattr(module, _COMPILE)
+            fields = getattr(module, _GRAPH).__dataclass_fields__
+        if _CALL not in fields:
+            raise HookPointAbsentError(f"{_GRAPH}.{_CALL}")
         counting.append(GraphCalls(listener, flop_registry, skip))
         replaced.put(module, _COMPILE, skip(_compiling(counting[0], original)))
         if (entry := graph_text.entry_class()) is not None:
@@ -328,11 +372,13 @@ def _loading(counting: GraphCalls, original: Callable[..., Any]) -> Callable[...
     def wrap_post_compile(entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not counting.listening:
             return original(entry, *args, **kwargs)
-        end = quietly("hooks.flops", graph_text.notice, entry, counting.loaded)
+        found: list[tuple[Any, str]] = []
+        end = quietly("hooks.flops", graph_text.notice, entry, found)
         try:
             return original(entry, *args, **kwargs)
         finally:
             if end is not None:
                 quietly("hooks.flops", end)
+                quietly("hooks.flops", counting.loaded, found)
 
     return wrap_post_compile

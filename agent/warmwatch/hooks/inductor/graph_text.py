@@ -50,8 +50,11 @@ def entry_class() -> Any:
     return None
 
 
-def notice(entry: Any, loaded: Callable[[Any, str], None]) -> Callable[[], None]:
-    """Call ``loaded(code, text)`` for each graph that ``entry`` loads; the result ends that."""
+def notice(entry: Any, loaded: list[tuple[Any, str]]) -> Callable[[], None]:
+    """Append code and text of each graph that ``entry`` loads to ``loaded``; the result ends that.
+
+    PyTorch completes the code after it has loaded it.
+    """
     outputs = [
         (output, output.load, text)
         for name, of_text in _TEXTS
@@ -69,11 +72,11 @@ def notice(entry: Any, loaded: Callable[[Any, str], None]) -> Callable[[], None]
 
 
 def _noticing(
-    load: Callable[..., Any], text: str, loaded: Callable[[Any, str], None]
+    load: Callable[..., Any], text: str, loaded: list[tuple[Any, str]]
 ) -> Callable[..., Any]:
     def noticed(*args: Any, **kwargs: Any) -> Any:
         code = load(*args, **kwargs)
-        loaded(code, text)
+        loaded.append((code, text))
         return code
 
     return noticed
