@@ -3,7 +3,7 @@
 An error of the agent must neither surface in the training nor be lost. Every broad catch ends in
 :func:`report`, which counts the error in the slot and writes it to the journal; the monitor shows
 both. Only ``Exception`` is ever caught: ``KeyboardInterrupt``, ``SystemExit`` and exceptions that a
-signal handler raises belong to the training.
+signal handler or another thread raises in the agent's code belong to the training.
 
 Errors that the user can correct are reported once each through ``warnings``, at the user's line.
 """
@@ -17,12 +17,14 @@ import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FrameType
+from opcode import opmap
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 _logger = logging.getLogger("warmwatch")
 _sink: Callable[[str, Exception], None] | None = None
 _warned: set[str] = set()
+_MOST_WARNED = 256
 
 
 def connect(sink: Callable[[str, Exception], None] | None) -> None:
@@ -54,8 +56,8 @@ def report(where: str, error: Exception) -> None:
     """Count and journal an error of the agent that happened in ``where``.
 
     Raises:
-        Exception: ``error`` itself, if a signal handler of the training raised it while the
-            agent's code ran.
+        Exception: ``error`` itself, if a signal handler or another thread of the training raised
+            it while the agent's code ran.
     """
     pass_on(error)
     _log(logging.DEBUG, f"swallowed in {where}", error)
@@ -85,7 +87,7 @@ def quietly(where: str, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def pass_on(error: Exception) -> None:
-    """Raise ``error`` if a signal handler of the training raised it.
+    """Raise ``error`` if a signal handler or another thread of the training raised it.
 
     Call it wherever an expected error is caught: the ``TimeoutError`` of a training's alarm is an
     ``OSError``, too.
@@ -93,7 +95,7 @@ def pass_on(error: Exception) -> None:
     Raises:
         Exception: ``error`` itself.
     """
-    if _is_from_signal_handler(error):
+    if _is_from_signal_handler(error) or _is_from_another_thread(error):
         raise error
 
 
@@ -107,6 +109,33 @@ def _is_from_signal_handler(error: Exception) -> bool:
     return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
+_RAISES = frozenset(opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
+# Built-in types that C code raises without arguments.
+_BARE = (StopIteration, StopAsyncIteration, MemoryError)
+# Packages whose C code may raise exceptions of their own in the agent's code.
+_OWN_TYPES = (frozenset(sys.stdlib_module_names) | {"warmwatch", "torch", "triton"}) - {"__main__"}
+
+
+def _is_from_another_thread(error: Exception) -> bool:
+    """Whether another thread raised ``error`` here with ``PyThreadState_SetAsyncExc``.
+
+    Timeouts of libraries and of notebooks do that. Python raises such an exception between two
+    instructions, where no ``raise`` is, and creates it from its type, without arguments: only an
+    ``__init__`` of its own can add some.
+    """
+    at, kind = error.__traceback__, type(error)
+    if at is None or (error.args and not isinstance(kind.__init__, FunctionType)):
+        return False
+    while at.tb_next is not None:
+        at = at.tb_next
+    if at.tb_frame.f_code.co_code[at.tb_lasti] in _RAISES:
+        return False
+    package = kind.__module__.partition(".")[0]
+    if package == "builtins":
+        return not issubclass(kind, _BARE)
+    return package not in _OWN_TYPES
+
+
 def _code_of(handler: object) -> CodeType | None:
     """The code that a handler runs first; ``None`` if it is not Python code."""
     while isinstance(handler, partial):
@@ -117,8 +146,11 @@ def _code_of(handler: object) -> CodeType | None:
 
 
 def warn_once(message: str) -> None:
-    """Issue a Python warning at the user's line, once per message and process."""
-    if message in _warned:
+    """Issue a Python warning at the user's line, once per message and process.
+
+    After ``_MOST_WARNED`` messages there are no more.
+    """
+    if message in _warned or len(_warned) >= _MOST_WARNED:
         return
     _warned.add(message)
     text = f"warmwatch: {message}"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import logging
 import signal
-from collections.abc import Iterator
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 
 import pytest
@@ -62,3 +68,83 @@ def test_an_exception_of_a_signal_handler_during_error_counting_reaches_the_trai
             _guard.report("here", KeyError("ours"))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+class TimeIsUpError(Exception):
+    """A library's own, such as a task queue's."""
+
+
+class WithMessageError(Exception):
+    def __init__(self) -> None:
+        super().__init__("the task took longer than 180 s")
+
+
+def own_code() -> None:
+    while True:
+        pass
+
+
+def calls_of_c_code() -> None:
+    while True:
+        json.dumps({"a": [1, {"b": 2}]})
+
+
+@pytest.mark.parametrize("work", [own_code, calls_of_c_code])
+@pytest.mark.parametrize("kind", [TimeIsUpError, WithMessageError, TimeoutError, RuntimeError])
+def test_an_exception_that_another_thread_raises_in_the_agent_reaches_the_training(
+    kind: type[Exception], work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Timeouts do that with ``PyThreadState_SetAsyncExc``."""
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, error: reported.append(f"{where}: {error}"))
+    this = ctypes.c_ulong(threading.get_ident())
+
+    def time_out() -> None:
+        time.sleep(0.05)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(this, ctypes.py_object(kind))
+
+    other = threading.Thread(target=time_out)
+    other.start()
+    with pytest.raises(kind):
+        _guard.quietly("here", work)
+    other.join()
+    assert reported == []
+
+
+def _raises(kind: type[Exception]) -> None:
+    raise kind
+
+
+def _asserts(value: bool) -> None:
+    assert value
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        lambda: _raises(ValueError),
+        lambda: _raises(TimeIsUpError),  # by a ``__repr__`` of the user
+        lambda: _asserts(False),
+        lambda: next(iter(())),
+        lambda: {}["absent"],
+        lambda: int("x"),
+        lambda: bytearray(2**62),
+        lambda: Path("/absent").read_text(),
+    ],
+)
+def test_an_error_of_the_agent_never_reaches_the_training(
+    failing: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setattr(_guard, "_sink", lambda where, _: reported.append(where))
+    _guard.quietly("here", failing)
+    assert reported == ["here"]
+
+
+def test_the_memory_of_warnings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_guard, "_warned", set())
+    shown: list[str] = []
+    monkeypatch.setattr(warnings, "warn", lambda text, **_: shown.append(text))
+    for number in range(10_000):
+        _guard.warn_once(f"file {number} is unreadable")
+    assert len(_guard._warned) == len(shown) == _guard._MOST_WARNED

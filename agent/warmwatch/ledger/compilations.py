@@ -16,6 +16,7 @@ from typing import Any
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.counters import CounterStore, PytorchState
 from warmwatch.shared import record
+from warmwatch.shared.bounded import Bounded
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 ROOM = 512 * 1024  # of packed components in a process's journal
@@ -86,6 +87,7 @@ def _differences(first: Mapping[str, str], parts: Mapping[str, str]) -> dict[str
 
 _MOST_SKIPS = 100  # written at most: PyTorch reports one for each graph
 _MOST_SPILLS = 100
+_MOST_AT_LIMIT = 4096  # frames
 
 
 class Compilations:
@@ -97,7 +99,7 @@ class Compilations:
         self._written_keys = WrittenKeys()
         self._reported_skips = self._reported_spills = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
-        self._at_limit: set[Any] = set()
+        self._at_limit: Bounded[Any, bool] = Bounded(_MOST_AT_LIMIT)
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         block = self._block
@@ -144,7 +146,7 @@ class Compilations:
         frame, _, _ = str(values.get("id") or "").rpartition("/")
         key = (frame, *(values.get(of) for of in ("name", "file", "line")))
         if key not in self._at_limit:
-            self._at_limit.add(key)
+            self._at_limit[key] = True
             self._counters.count(
                 "fallbacks", "fallback", now, {**values, "steps": self._store.steps()}
             )

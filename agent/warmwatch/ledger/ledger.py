@@ -23,6 +23,7 @@ from warmwatch.ledger.step_facts import StepFacts
 from warmwatch.process.ending import End
 from warmwatch.process.threads import SerialQueue
 from warmwatch.shared import record
+from warmwatch.shared.bounded import MOST_THREADS, Bounded
 from warmwatch.shared.record import COMPILE_INDEX as AT
 
 if TYPE_CHECKING:
@@ -101,9 +102,11 @@ class Ledger:
         self._run = Run(counters, state)
         self.marks = StepFacts(counters, state, self.pausing, first_step, self._queue, clock)
         self._compiling = Compiling()
-        self._kernels: dict[int, int] = {}  # by thread: waited for in its compilation
-        self._flops: dict[int, dict[str, Any]] = {}  # by thread: of the graphs in its compilation
-        self._cudagraphs: dict[int, dict[str, int]] = {}  # by thread: events since its last record
+        # by thread: kernels waited for in its compilation, operations of the graphs in it, and
+        # events of CUDA graphs since its last record; a thread may end before the compilation does
+        self._kernels: Bounded[int, int] = Bounded(MOST_THREADS)
+        self._flops: Bounded[int, dict[str, Any]] = Bounded(MOST_THREADS)
+        self._cudagraphs: Bounded[int, dict[str, int]] = Bounded(MOST_THREADS)
 
     def on_begin(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` when activity has begun, on any thread."""
@@ -123,8 +126,8 @@ class Ledger:
         if of and "id" in of:
             self._compiling.begun(thread, of)
         if (field := _OF_GRAPHS.get(event)) is not None:
-            counts = self._cudagraphs.setdefault(thread, {})
-            counts[field] = counts.get(field, 0) + 1
+            counts = self._cudagraphs.get(thread, {})
+            self._cudagraphs[thread] = {**counts, field: counts.get(field, 0) + 1}
         self._queue.post(self._activities.begin, thread, event, now, of or {})
 
     def end(self, event: str) -> None:
@@ -188,9 +191,10 @@ class Ledger:
 
     def graph_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
         """The calling thread compiles a graph with these floating-point operations."""
-        known = self._flops.setdefault(threading.get_ident(), {"flops": 0})
+        thread = threading.get_ident()
+        known = self._flops.get(thread, {"flops": 0})
         both = None if flops is None or known["flops"] is None else known["flops"] + flops
-        known["flops"] = both
+        self._flops[thread] = known = {**known, "flops": both}
         if excluded:
             known["excluded"] = list(dict.fromkeys((*known.get("excluded", ()), *excluded)))[:8]
 

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from warmwatch.shared.bounded import OfObjects
 from warmwatch.steps.attribution import StepAttribution
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from warmwatch.steps.steps import Steps
 
 
+_MOST_OPTIMIZERS = 4096
 _MOST_MODELS = 100  # models in the cache of ``trains``
 
 
@@ -43,7 +45,7 @@ class StepSource:
             lambda optimizer: self.steps.lead(optimizer), process.steps, parameters.add_optimizer
         )
         self._explicit = False
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._optimizers: OfObjects[bool] = OfObjects(_MOST_OPTIMIZERS)
         self._models: dict[int, tuple[weakref.ref[Any], bool]] = {}  # by id: whether it trains
 
     def step(self) -> None:
@@ -100,13 +102,13 @@ class StepSource:
 
     def _holds_all(self, model: Any) -> bool:
         held = {id(parameter) for parameter in model.parameters()}
-        groups = [getattr(one, "param_groups", ()) for one in self._optimizers]
+        groups = [getattr(one, "param_groups", ()) for one in self._optimizers.living()]
         stepped = [{id(p) for group in one for p in group["params"]} for one in groups]
         return any(ids and ids <= held for ids in stepped)
 
     def _meet(self, optimizer: Any) -> None:
-        if optimizer is not None and optimizer not in self._optimizers:
-            self._optimizers.add(optimizer)
+        if optimizer is not None and not self._optimizers.get(optimizer):
+            self._optimizers.set(optimizer, True)
             self._models.clear()
 
     def renew(self) -> None:

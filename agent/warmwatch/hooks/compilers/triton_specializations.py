@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-from weakref import ref
 
 from warmwatch.hooks.redaction import HIDDEN
+from warmwatch.shared.bounded import OfObjects
 
 _TYPE = re.compile(r"[\w*<>\[\](), .:-]{1,80}")
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_MOST_KERNELS = 4096
 _MOST_COMPARED = 64  # specializations of a kernel to compare a new one with
 _ABSENT = "absent"
 _MOST_REPORTED = 8  # differences to report
@@ -70,24 +71,21 @@ class Memory:
     """The specializations of each kernel in this process."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, list[Specialization]]] = {}
+        self._known: OfObjects[list[Specialization]] = OfObjects(_MOST_KERNELS)
 
     def changed(self, owner: Any, now: Specialization) -> tuple[str, str] | None:
         """Reason and category of a recompile; ``None`` the first time.
 
         Compares with the earlier specialization that differs least.
         """
-        key = id(owner)
-        _, before = self._known.setdefault(key, (ref(owner, lambda _: self._forget(key)), []))
+        if (before := self._known.get(owner)) is None:
+            self._known.set(owner, before := [])
         nearest = min((_difference(one, now) for one in before), key=len, default=[])
         before.append(now)
         del before[:-_MOST_COMPARED]
         return (
             _as_reason(nearest) if nearest else None
         )  # else the same specialization, for example for another device
-
-    def _forget(self, key: int) -> None:
-        self._known.pop(key, None)
 
 
 _ORDER = ("dtype", "shape", "python_value")

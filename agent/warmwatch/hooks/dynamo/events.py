@@ -30,6 +30,7 @@ from typing import Any
 
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.shared.bounded import MOST_THREADS, Bounded
 from warmwatch.shared.user_code import is_library, nearest, of_code, place
 
 _NAME = "event_name"
@@ -388,8 +389,8 @@ class Compiling:
     """
 
     def __init__(self) -> None:
-        self._begun: dict[int, Mapping[str, Any]] = {}
-        self._reasons: dict[int, dict[str, str]] = {}
+        self._begun: Bounded[int, Mapping[str, Any]] = Bounded(MOST_THREADS)
+        self._reasons: Bounded[int, dict[str, str]] = Bounded(MOST_THREADS)
         self._codes: dict[str, str] = {}  # by compile id
 
     def begun(self, thread: int, of: Mapping[str, Any]) -> None:

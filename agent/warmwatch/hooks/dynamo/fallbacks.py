@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import weakref
-from types import CodeType
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -30,10 +28,12 @@ from warmwatch.hooks.points import (
     first_of,
     look_up,
 )
+from warmwatch.shared.bounded import OfObjects
 
 # Names of the function, newest first. Torch 2.6 has the second; both return the same pair.
 NAMES = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
 _NO_PLACE = ("code", "unfused")
+_MOST_CODES = 4096
 
 
 def install(listener: Listener) -> Installed:
@@ -43,7 +43,7 @@ def install(listener: Listener) -> Installed:
         name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
     replaced = Replaced()
-    hit: weakref.WeakSet[CodeType] = weakref.WeakSet()
+    hit: OfObjects[bool] = OfObjects(_MOST_CODES)
 
     def report_limit(decision: tuple[bool, str]) -> None:
         exceeded, setting = decision
@@ -51,9 +51,9 @@ def install(listener: Listener) -> Installed:
             return
         code = code_being_compiled()
         if code is not None:
-            if code in hit:
+            if hit.get(code):
                 return
-            hit.add(code)
+            hit.set(code, True)
         limit = getattr(config, setting, None)
         where = {key: value for key, value in being_compiled().items() if key not in _NO_PLACE}
         listener.fallback({"setting": setting, "limit": limit, **where})

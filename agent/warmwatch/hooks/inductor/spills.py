@@ -15,16 +15,17 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.shared.bounded import OfObjects
 
 _MODULE, _KERNELS = "torch._inductor.async_compile", "torch._inductor.runtime.triton_heuristics"
 _CLASS, _WAIT = "AsyncCompile", "wait"
 _KERNEL, _BENCHMARK = "CachingAutotuner", "benchmark_all_configs"
+_MOST_KERNELS = 10_000
 _TUNED_FURTHER = ("coordinate_descent_tuning", "combo_tuning_groups")
 
 
@@ -33,7 +34,7 @@ class Spills:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._several: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._several: OfObjects[str] = OfObjects(_MOST_KERNELS)
 
     def compiled(self, kernels: Mapping[str, Any], kind: type[Any]) -> None:
         """The kernels of a graph, those of class ``kind`` among other values."""
@@ -45,11 +46,11 @@ class Spills:
             if len(kernel.launchers) == 1:
                 self._report(name, kernel.launchers[0], None)
             else:
-                self._several[kernel] = name
+                self._several.set(kernel, name)
 
     def benchmarked(self, kernel: Any, milliseconds: Mapping[Any, float]) -> None:
         """The launchers of ``kernel`` were measured: it keeps the fastest, as PyTorch chooses."""
-        name = self._several.pop(kernel, None)
+        name = self._several.pop(kernel)
         if name is not None and milliseconds:
             best = min(milliseconds, key=milliseconds.__getitem__)
             took = milliseconds[best]
