@@ -58,7 +58,7 @@ def _in_progress() -> timeseries.Panel:
             "collectives give up in which other ranks wait for it.",
             unit=units.Seconds,
             width=12,
-            none="nothing compiles",
+            none="no compile activity",
         ),
         Query(least_advanced(f"max by (rank) (time() - {began})"), "so far, rank {{rank}}"),
         Query(least_advanced(f"max by (rank) ({limit})"), "too long, rank {{rank}}"),

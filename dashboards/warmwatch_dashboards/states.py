@@ -33,6 +33,7 @@ PHASES = {
     "cudagraph": "#8bc36a",
     "cache_load": "#8c2e81",
     "other": "#a8a8a8",
+    "outside": "#f2d0b0",
 }
 NUMBERS = {state: number for number, state in enumerate(COLOURS, start=1)}
 

@@ -183,7 +183,8 @@ class LimitedBy(Struct, frozen=True, kw_only=True):
     verdict: Annotated[str, Meta(extra_json_schema={"enum": list(LIMITS)})]
     """`input`: waiting for batches. `host`: gaps between kernels. `compute`, `memory`: arithmetic
     or bandwidth of the GPU. `communication`: collectives. `throttled`: reduced clocks. `shared`:
-    other programs, or too few CPUs. `saving`, `evaluation`: time between steps.
+    other programs, or too few CPUs. `saving`, `evaluation`: time between steps. `waiting`: neither
+    its processes nor its GPUs work, and no batch is awaited.
     """
     share: Number | None = None
     """Share of the time, 0 to 1; null where only the limit is known."""

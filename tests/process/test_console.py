@@ -73,8 +73,8 @@ def test_warm_is_announced_once_for_any_number_of_callbacks(records: Path) -> No
 def test_functions_compiled_before_it_attached_are_not_reported_as_eager(records: Path) -> None:
     late = "train(compiled, optimizer, 2)\nwarmwatch.attach()\ntrain(compiled, optimizer, 8)\n"
     warm, ended = console_lines(records, TRAINS + late + "result(None)", attach=False)
-    assert warm.startswith("warm since step 3: nothing compiled since the agent was attached; ")
-    assert "nothing compiled since the agent was attached" in ended
+    assert warm.startswith("warm since step 3: no compile event since the agent was attached; ")
+    assert "no compile event since the agent was attached" in ended
 
 
 @pytest.mark.long  # test_helper_processes.py has spawned ranks, and how they end

@@ -160,7 +160,7 @@ def answer(slot: Slot, state: str, steps_before: int = 0, compiled: float = 0.0)
     if slot.steps.steps < baseline:
         return baseline_words(slot.steps.steps, baseline)
     if not slot.steps.steps:
-        return f"nothing compiles at this moment; {duration(_spent(slot))} of compiling so far"
+        return f"no compile event is in progress; {duration(_spent(slot))} of compiling so far"
     clean = max(0, slot.steps.steps - slot.compile.clean_after)
     if clean >= slot.header.warm_steps:  # for example a stalled one
         return f"{state}; {steps}" + (speed and f", {speed}")

@@ -69,12 +69,14 @@ _BY_SUBSTRING: tuple[tuple[str, str], ...] = (
 TRITON_COMPILE, TRITON_TUNE = "triton compile", "triton tune"
 EXTENSION_BUILD, EXTENSION_CHECK = "cpp_extension", "cpp_extension check"
 CUSTOM = "custom"
+OUTSIDE = "outside"  # a wait for a compiler in a process of its own
 _OTHER_COMPILERS = {
     TRITON_COMPILE: "kernel_compile",
     TRITON_TUNE: "autotune",
     EXTENSION_BUILD: "kernel_compile",
     EXTENSION_CHECK: "cache_load",
     CUSTOM: "other",
+    OUTSIDE: "outside",
 }
 _EXACT = {
     name: PHASES.index(phase) for name, phase in {"dynamo": "dynamo", **_OTHER_COMPILERS}.items()

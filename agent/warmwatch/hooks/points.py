@@ -49,6 +49,14 @@ class Listener:
     def end(self, event: str) -> None:
         """A compile event ended on this thread."""
 
+    def outside_began(self, program: str) -> bool:  # noqa: ARG002 - for those that override it
+        """This thread begins to wait for a compiler that it started as a process.
+
+        Returns whether that is an activity of its own: no compile event is in progress, and the
+        thread may hold up the training. ``end`` follows if so.
+        """
+        return False
+
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:
         """This thread begins a recompile; ``reason`` is PyTorch's text.
 

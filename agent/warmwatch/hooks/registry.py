@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.compilers import cpp_extension, triton_kernels
+from warmwatch.hooks.compilers import child_processes, cpp_extension, triton_kernels
 from warmwatch.hooks.dynamo import (
     compilations,
     compile_calls,
@@ -64,6 +64,7 @@ POINTS: tuple[tuple[str, Install], ...] = (
     ("cudagraph_skips", cudagraph_skips.install),
     ("flops", flops.install),
     ("spills", spills.install),
+    ("child_processes", child_processes.install),
 )
 
 # Installed with the agent: code that was compiled ahead of time needs no Dynamo.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from warmwatch.lifecycle.process_state import ProcessState
 
 # The other kinds are compiled as a consequence of these.
-_REPORTED = frozenset({"forward", "triton", "cpp_extension", "custom"})
+_REPORTED = frozenset({"forward", "triton", "cpp_extension", "custom", "outside"})
 
 
 class _Allowed(threading.local):
@@ -62,7 +62,7 @@ class Recompile:
     """A compilation after the warm-up, as ``warmwatch.on_recompile`` reports it.
 
     Attributes:
-        kind: ``forward``, ``triton``, ``cpp_extension`` or ``custom``.
+        kind: ``forward``, ``triton``, ``cpp_extension``, ``custom`` or ``outside``.
         function, file, line: the compiled function; ``None`` if unknown.
         reason: PyTorch's reason; ``None`` if the function was not compiled before.
         category: category of the reason, such as ``shape``.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from warmwatch.hooks.phases import is_tracing, phase_of
+from warmwatch.hooks.phases import OUTSIDE, is_tracing, phase_of
 from warmwatch.hooks.points import Listener
 from warmwatch.process.process_tree import child_name
 from warmwatch.shared.record import COMPILE_INDEX, PHASES
@@ -84,6 +85,18 @@ class HookListener(Listener):
         if self._without_event:
             phase = phase_of(event)
             self._without_event.discard("" if phase is None else PHASES[phase])
+
+    def outside_began(self, program: str) -> bool:
+        """A thread that marks no steps builds beside the training, unless no step was marked yet.
+
+        What waits within another compile event is counted by that event.
+        """
+        ledger = self._process.ledger
+        training = ledger.pausing.training
+        if ledger.block[_SINCE] or training not in (None, get_ident()):
+            return False
+        self.begin(OUTSIDE, {"name": program, "kind": OUTSIDE})
+        return True
 
     def end(self, event: str) -> None:
         process = self._process

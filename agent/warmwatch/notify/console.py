@@ -140,7 +140,7 @@ def _warm(slot: Slot) -> str:
         return f"warm: {why_settled(slot)}{speed}"
     if not counts.begun:
         step = slot.header.warm_steps
-        return f"warm since step {step}: nothing compiled since the agent was attached{speed}"
+        return f"warm since step {step}: no compile event since the agent was attached{speed}"
     span = counts.last_warmup
     seconds = (span.ended_ns - span.began_ns) / 1e9
     again = "again " if counts.warmups > 1 else ""
@@ -156,7 +156,7 @@ def why_settled(slot: Slot) -> str:
     if SETTLED_BY[counts.settled_by] != "quiet":
         return "ready() was called"
     since = max(counts.last_end_ns, slot.header.attached_ns)
-    return f"nothing has compiled for {duration((counts.settled_ns - since) / 1e9)}"
+    return f"no compile event for {duration((counts.settled_ns - since) / 1e9)}"
 
 
 def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
@@ -197,7 +197,7 @@ def _summary(slot: Slot, end: End) -> str:
 
     counts, steps = slot.compile, slot.steps.steps
     spent = sum(counts.phase_ns) / 1e9
-    nothing = "nothing compiled" + " since the agent was attached" * (counts.graphs_before > 0)
+    nothing = "no compile event" + " since the agent was attached" * (counts.graphs_before > 0)
     parts = [f"{duration(spent)} of compiling" if counts.begun else nothing]
     if recompiles := sum(counts.recompiles):
         parts.append(counted(recompiles, "recompile"))

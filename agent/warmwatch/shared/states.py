@@ -79,6 +79,7 @@ CONDITIONS = tuple(Conditions.__annotations__)
 #   input, host, compute, memory, communication: what the step waits for
 #   throttled  reduced GPU clocks; shared: other programs on its GPU or its CPUs
 #   saving, evaluation: time between steps
+#   waiting    neither its processes nor its GPUs work, and no batch is awaited
 LIMITS = (
     "input",
     "host",
@@ -89,6 +90,7 @@ LIMITS = (
     "shared",
     "saving",
     "evaluation",
+    "waiting",
 )
 NEEDS_ATTENTION = frozenset({"nothing_captured", "long_compile", "never_compiled"})
 MAY_NEVER_END = frozenset({"long_compile"})  # a waiting client is notified, and may stop

@@ -472,8 +472,36 @@ def _held_up(facts: Facts, now_ns: int) -> bool:
     """
     if not facts.compile.background_since_ns:
         return False
-    median = int(HELD_UP_MEDIANS * (facts.median_step_ns or 0))
-    return now_ns - facts.steps.last_step_ns > max(HELD_UP_FLOOR_NS, median)
+    return now_ns - facts.steps.last_step_ns > _held_up_after_ns(facts.median_step_ns)
+
+
+def _held_up_after_ns(median_step_ns: float | None) -> int:
+    return max(HELD_UP_FLOOR_NS, int(HELD_UP_MEDIANS * (median_step_ns or 0)))
+
+
+def outside_since_ns(
+    steps: StepCounts,
+    compile: CompileCounts,
+    median_step_ns: float | None,
+    compilers_since_ns: int,
+    now_ns: int,
+) -> int:
+    """Begin of the activity of busy compilers below a rank, of which its agent knows nothing; or 0.
+
+    ``compilers_since_ns``: since when they run. It is none beside a training that steps, takes
+    batches, pauses or has activity of its own. As in the background, the time without a step
+    decides; without any step so far, nothing shows that the training goes on.
+    """
+    paused = max(
+        saving_since_ns(steps, compile),
+        evaluating_since_ns(steps, compile),
+        between_cells_since_ns(steps, compile),
+    )
+    moved = max(steps.last_step_ns, steps.last_batch_ns if steps.steps else 0)
+    limit = _held_up_after_ns(median_step_ns) if steps.steps else 0
+    if compile.active_since_ns or paused or now_ns - moved <= limit:
+        return 0
+    return max(compilers_since_ns, steps.last_step_ns, compile.last_end_ns)
 
 
 def _ended(facts: Facts) -> Judgement | None:

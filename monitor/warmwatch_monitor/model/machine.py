@@ -16,6 +16,7 @@ from warmwatch_monitor.published import GpuValues, Process, WorkersMemory
 IDLE_RATIO, WORKING_RATIO = 0.05, 0.5
 # A GPU that spins in a collective shows full utilization at a fraction of what computing draws.
 LOW_POWER_RATIO = 0.4
+WORKER = "compile worker"  # the name of a process of Inductor's pool among the compilers
 # Throttle reasons of a healthy GPU under load.
 HARMLESS = frozenset({"sw_power_cap", "applications_clocks", "sync_boost"})
 
@@ -113,6 +114,10 @@ class ProcessReading(Process, frozen=True, kw_only=True):
         memory_left_bytes: until its cgroup is at its limit; ``None`` without a limit.
         queued_seconds: in which its main thread could run and had no CPU, since it began.
         queued_ratio: the same as a share of the time, lately. cpus: that it may run on.
+        compiling_since_ns: since when compilers run below it, if one of them is busy now; compile
+        workers are none. below_cpu_ratio: cores that the processes below it use, lately.
+        tree_read: whether the processes below it were read.
+        opens_devices: whether it has a device file open, as each user of an accelerator has.
     """
 
     pid: int
@@ -122,6 +127,10 @@ class ProcessReading(Process, frozen=True, kw_only=True):
     queued_seconds: float | None = None
     queued_ratio: float | None = None
     cpus: int | None = None
+    compiling_since_ns: int | None = None
+    below_cpu_ratio: float | None = None
+    opens_devices: bool | None = None
+    tree_read: bool = False
 
 
 class Signs(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ PHASE_STYLES: Mapping[str, str] = {
     "cudagraph": "green",
     "cache_load": "bright_black",
     "other": "white",
+    "outside": "yellow",
 }
 _ORDER = {state: place for place, state in enumerate(STYLES)}
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}

@@ -20,6 +20,7 @@ const WIDE = 20; // times the median: a wider range makes an axis logarithmic
 // order of legend entries: phases and states as a run passes through them
 const ORDER = [
   "dynamo", "aot_autograd", "inductor", "kernel_compile", "autotune", "cudagraph", "cache_load", "other",
+  "outside",
   "starting", "compiling", "recompiling", "warming", "warm", "eager", "stalled", "finished", "failed", "lost",
 ];
 const MARKS = [["▼", "recompile"], ["E", "evaluation"], ["S", "saving"], ["▁", "slower"]];

@@ -40,6 +40,7 @@ from warmwatch_monitor.pipeline.energy import EnergyUsed, charge, is_present, re
 from warmwatch_monitor.pipeline.estimates import with_estimates
 from warmwatch_monitor.pipeline.figures import cached_figures, forget_others
 from warmwatch_monitor.pipeline.limits import Windows, with_limits
+from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import (
     Known,
     Start,
@@ -192,6 +193,7 @@ class Judging:
         self._names: Mapping[Start, str] = {}
         self._pids: Mapping[str, int] = {}
         self.earlier: tuple[RunView, ...] = ()
+        self._outside = OutsideActivity()
 
     def of(
         self,
@@ -205,6 +207,7 @@ class Judging:
         of records that cannot be read now, but may exist, is preserved.
         """
         records = [_with_death(one, others.histories.get(one.folder)) for one in records]
+        records = self._outside.of(records, others.processes, others.gpus, others.now_ns, present)
         judged, refused = self._judge_all(records, others)
         forget_others(records)
         if present is not None:

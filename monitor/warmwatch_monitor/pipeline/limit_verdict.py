@@ -3,8 +3,9 @@
 Pure. In this order:
 
 1. Overheads: time in which the GPU could have worked and did not. Saving, evaluation, waiting for
-   batches, and gaps between kernels (``host``); without a GPU, waiting for a CPU (``shared``). The
-   largest one of at least OVERHEAD decides, unless waiting in collectives takes longer.
+   batches, and gaps between kernels (``host``); without a GPU, waiting for a CPU (``shared``); and
+   ``waiting``, in which nothing of the training works. The largest one of at least OVERHEAD
+   decides, unless waiting in collectives takes longer.
 2. Else the GPU is what the training waits for, and one thing must explain that: reduced clocks,
    another program on it, waiting in collectives, arithmetic, or memory bandwidth.
 
@@ -53,13 +54,15 @@ class Load(Struct, frozen=True, kw_only=True):
         waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
         and evaluation that rest on a single pause, or on too little time.
         fetched_ahead: whether another thread fetches the batches, so that waits are not known.
+        batches: of a DataLoader so far. accelerated: whether it may use an accelerator that is not
+        among its GPUs.
         busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
         power: of the limit. watts, limit_watts: the same in watts. throttled: shares of the time
-        by reason. cpu: cores that the process uses. cpus: that it may run on. queued: share of the
-        time in which its main thread could run and had no CPU. crowded: runnable threads for each
-        CPU.
+        by reason. cpu: cores that the process uses; below: that the processes below it use. cpus:
+        that it may run on. queued: share of the time in which its main thread could run and had no
+        CPU. crowded: runnable threads for each CPU.
         gpus: how many it uses. ranks: of the run. cudagraphs: ``on``, ``off`` or ``skipped``.
         mfu: Model FLOPs utilization.
     """
@@ -69,6 +72,8 @@ class Load(Struct, frozen=True, kw_only=True):
     evaluating: float | None = None
     by_chance: Collection[str] = ()
     fetched_ahead: bool = False
+    batches: int | None = None
+    accelerated: bool | None = None
     busy: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -80,6 +85,7 @@ class Load(Struct, frozen=True, kw_only=True):
     limit_watts: float | None = None
     throttled: Mapping[str, float] = {}
     cpu: float | None = None
+    below: float | None = None
     cpus: int | None = None
     queued: float | None = None
     crowded: float | None = None
@@ -131,6 +137,11 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
     if (queued := _queued(load)) is not None:
         evidence = (*_shortage(load), _cores(load))
         yield LimitedBy(verdict="shared", share=queued, evidence=evidence)
+    if (waits := _at_rest(load)) is not None:
+        where = "neither a process nor a GPU of it works" if load.gpus else "no process of it works"
+        words = f"{where} in {_percent(waits)} of the time or more, and no batch is awaited"
+        busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
+        yield LimitedBy(verdict="waiting", share=waits, evidence=(words, *busy, _cores(load)))
 
 
 def _waiting(load: Load) -> float | None:
@@ -152,8 +163,7 @@ def _idle(load: Load) -> float | None:
     """
     if load.busy is None:
         return None
-    paused = (load.saving or 0.0) + (load.evaluating or 0.0)
-    return max(0.0, 1.0 - load.busy * max(1, load.gpus)) * max(0.0, 1.0 - paused)
+    return max(0.0, 1.0 - load.busy * max(1, load.gpus)) * max(0.0, 1.0 - _paused(load))
 
 
 def _gaps(load: Load) -> float | None:
@@ -175,9 +185,28 @@ def _queued(load: Load) -> float | None:
     """
     if load.gpus or load.queued is None or load.cpu is None or not load.cpus:
         return None
-    paused = (load.saving or 0.0) + (load.evaluating or 0.0)
     used_by_others = max(0.0, 1.0 - load.cpu / load.cpus)
-    return min(load.queued * max(0.0, 1.0 - paused), used_by_others)
+    return min(load.queued * max(0.0, 1.0 - _paused(load)), used_by_others)
+
+
+def _at_rest(load: Load) -> float | None:
+    """The share in which nothing of the training works, and nothing measured explains that.
+
+    A sleep, a socket, an object store, a reward server. Whether CPU and GPU work at the same time
+    or in turns is not known, so this is the least that it can be.
+    """
+    waited = load.waiting if load.batches else 0.0
+    known = None not in (load.cpu, load.below, load.queued, load.batches, waited)
+    idle = _idle(load) if load.gpus else max(0.0, 1.0 - _paused(load))
+    unseen = load.accelerated is not False and not load.gpus  # what that does is not known
+    if not known or idle is None or unseen or load.fetched_ahead:
+        return None
+    used = (load.cpu or 0.0) + (load.below or 0.0) + (load.queued or 0.0)
+    return max(0.0, idle - used - (waited or 0.0))
+
+
+def _paused(load: Load) -> float:
+    return (load.saving or 0.0) + (load.evaluating or 0.0)
 
 
 def _shortage(load: Load, least: float = 0.0) -> Iterator[str]:

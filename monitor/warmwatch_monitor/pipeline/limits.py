@@ -111,6 +111,9 @@ def follow(
     ):
         if took > 0 and used is not None and before is not None:
             _add(means, name, (used - before) / took, took, window)
+    below = view.process.below_cpu_ratio if view.process else None
+    if took > 0 and below is not None:
+        _add(means, "below", below, took, window)
     return replace(now, means=means, throttled=throttled, verdict=known.verdict)
 
 
@@ -299,6 +302,8 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         cpus=view.process.cpus if view.process else None,
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
+        batches=view.figures.steps.batches,
+        accelerated=view.process.opens_devices if view.process else None,
         gpus=len(who.reported_gpus),
         ranks=who.world_size or 1,
         cudagraphs="skipped" if compile.cudagraph_skips else graphs,
@@ -321,6 +326,7 @@ def with_limits(
     """
     windows, judged = {}, []
     for run in runs:
+        ranks: Sequence[RankView]
         ranks, pids = [], {one.record.pid for one in run.ranks}
         for view in run.ranks:
             folder = view.record.folder
@@ -338,7 +344,8 @@ def with_limits(
                 if window.verdict is not None and "silent" not in view.judgement.conditions:
                     view = replace(view, limited_by=window.verdict)
             ranks.append(view)
-        judged.append(run.with_ranks(with_laggard(_without_mutual_waits(ranks, windows))))
+        ranks = _without_lone_waits(_without_mutual_waits(ranks, windows))
+        judged.append(run.with_ranks(with_laggard(ranks)))
     return windows, tuple(judged)
 
 
@@ -353,3 +360,14 @@ def _without_mutual_waits(ranks: Sequence[RankView], windows: Windows) -> Sequen
     if moves or not waiting or len(waiting) < max(one.figures.who.world_size or 1 for one in ranks):
         return ranks
     return [replace(one, limited_by=None) for one in ranks]
+
+
+def _without_lone_waits(ranks: Sequence[RankView]) -> Sequence[RankView]:
+    """``ranks``, without ``waiting`` unless all ranks of the run wait.
+
+    Each may wait for another one, in a collective on the CPU: that one's limit is the run's.
+    """
+    waiting = [one for one in ranks if one.limited_by and one.limited_by.verdict == "waiting"]
+    if not waiting or len(waiting) >= max(one.figures.who.world_size or 1 for one in ranks):
+        return ranks
+    return [replace(one, limited_by=None) if one in waiting else one for one in ranks]

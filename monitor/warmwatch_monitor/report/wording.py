@@ -186,7 +186,7 @@ def _baseline(baseline: Mapping[str, Any] | None) -> str:
 
 def _compiling(report: Report) -> str:
     if not report.compile_seconds:
-        return "nothing compiled" + " since it was attached" * bool(report.graphs_before)
+        return "no compile event" + " since it was attached" * bool(report.graphs_before)
     graphs = f" in {compilations(report)}" if report.compilations else ""
     parts = [(name, spent) for name, spent in report.phases.items() if spent >= _SEEN]
     phases = ", ".join(f"{name} {took(spent)}" for name, spent in parts)

@@ -142,6 +142,9 @@ class _Followed:
         self._cpus: int | None = None
         self._compilers = Compilers()
         self._busiest: tuple[Compiler, ...] = ()
+        self._below: tuple[int, Totals, float] | None = None
+        self._below_ratio: float | None = None
+        self._opens_devices: bool | None = None
 
     def read(
         self,
@@ -158,9 +161,10 @@ class _Followed:
         self._cpu = (now_ns, cpu)
         queued = proc.queued_seconds(self._pid)
         if children is not None:
-            self._read_pool(now_ns, children)
+            self._read_pool(now_ns, children, stat.waited_seconds)
             use = limit(self._group)
             self._memory_left = max(0, use.limit - use.used) if use else None
+            self._opens_devices = proc.opens_devices(self._pid)
             self._read_scheduling(queued, now_ns / 1e9, stat)
         busy, idle = self._workers
         return ProcessReading(
@@ -179,6 +183,10 @@ class _Followed:
             queued_seconds=queued,
             queued_ratio=self._queued_ratio,
             cpus=self._cpus,
+            compiling_since_ns=self._compilers.since_ns,
+            below_cpu_ratio=self._below_ratio,
+            opens_devices=self._opens_devices,
+            tree_read=self._pool is not None,
         )
 
     def _read_scheduling(self, queued: float | None, now: float, stat: proc.Stat) -> None:
@@ -190,11 +198,12 @@ class _Followed:
         self._queued_ratio = min(1.0, (queued - before) / (now - then)) if now > then else None
         self._queued = queued, now
 
-    def _read_pool(self, now_ns: int, children: Children) -> None:
+    def _read_pool(self, now_ns: int, children: Children, waited: float) -> None:
         children = cached(children)
         workers = compile_workers(self._pid, children)
         below = with_descendants(self._pid, children)[1:]
         self._busiest = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)
+        self._read_below(now_ns, below, waited)
         totals = {worker: sum(map(_cpu_seconds, pids)) for worker, pids in workers.items()}
         if self._pool is not None:
             elapsed = (now_ns - self._pool[0]) / 1e9
@@ -202,6 +211,21 @@ class _Followed:
         self._pool = (now_ns, totals)
         pids = [pid for pids in workers.values() for pid in pids]
         self._workers_memory = of_workers(len(workers), pids, self._group) if workers else None
+
+    def _read_below(self, now_ns: int, below: Iterable[int], waited: float) -> None:
+        """The cores that the processes below it use, those included that came and went.
+
+        ``waited``: CPU time of the children that it has waited for.
+        """
+        totals = {pid: _cpu_seconds(pid) for pid in below}
+        before, self._below = self._below, (now_ns, totals, waited)
+        if before is None or now_ns <= before[0]:
+            return
+        then_ns, known, waited_before = before
+        gone = sum(total for pid, total in known.items() if pid not in totals)
+        used = sum(max(0.0, total - known.get(pid, 0.0)) for pid, total in totals.items())
+        used += max(0.0, waited - waited_before - gone)
+        self._below_ratio = used / ((now_ns - then_ns) / 1e9)
 
 
 def _cpu_seconds(pid: int) -> float:

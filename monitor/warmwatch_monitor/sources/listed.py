@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
+from warmwatch.shared.verdict import HELD_UP_FLOOR_NS
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import SourceHealth
@@ -102,7 +103,8 @@ def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:
 
     def read(others: Readings) -> HostAndProcesses:
         pids = living(others)
-        steady = is_steady(others, clock.monotonic_ns())
+        now_ns = clock.monotonic_ns()
+        steady = is_steady(others, now_ns) and not _waits(others, now_ns)
         return HostAndProcesses(
             machine=read_machine(),
             processes=source.read(pids, steady=steady),
@@ -160,6 +162,13 @@ def is_steady(readings: Readings, now_ns: int) -> bool:
         < _STEADY_NS
         for counts, header in ((slot.compile, slot.header) for slot in slots)
     )
+
+
+def _waits(readings: Readings, now_ns: int) -> bool:
+    """Whether a rank has marked no step for so long that a build below it may hold it up."""
+    found = readings.of(RECORDS)
+    steps = [one.slot.steps for one in found.records if one.alive] if found else []
+    return any(one.steps and now_ns - one.last_step_ns > HELD_UP_FLOOR_NS for one in steps)
 
 
 def living(readings: Readings) -> list[int]:

@@ -6,6 +6,7 @@ belong to another process at the next call.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
@@ -95,6 +96,31 @@ def usable_cpus(pid: int) -> int | None:
         return len(os.sched_getaffinity(pid))
     except OSError:
         return None
+
+
+# Devices that a process without an accelerator has open.
+_PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "pts", "ptmx", "shm")
+_MOST_DESCRIPTORS = 2_000
+
+
+def opens_devices(pid: int) -> bool | None:
+    """Whether a process has a device file open, as every user of an accelerator has.
+
+    ``None`` if that is not known.
+    """
+    folder = f"{PROC}/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+        if len(names) > _MOST_DESCRIPTORS:
+            return None
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                target = os.readlink(f"{folder}/{name}")
+                if target.startswith("/dev/") and not target[5:].startswith(_PLAIN_DEVICES):
+                    return True
+    except OSError:
+        return None
+    return False
 
 
 def command(pid: int) -> tuple[str, ...]:

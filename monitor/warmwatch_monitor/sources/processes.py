@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
+from warmwatch.shared.compilers import known_name
 from warmwatch_monitor.model import Compiler
+from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.sources import proc
 
 POOL = "torch/_inductor/compile_worker"
@@ -91,28 +95,31 @@ def with_descendants(root: int, children: Children) -> list[int]:
     return list(found)
 
 
-WORKER = "compile worker"
 MOST = 8
-# ``x86_64-linux-gnu-g++-12`` is g++; collect2 and the assembler are GCC's own helpers
-_KNOWN = (
-    r"(?:[\w.]+-)*"
-    r"(cc1plus|cc1|g\+\+|gcc|c\+\+|clang\+\+|clang|icpx|nvcc|cicc|ptxas|cudafe\+\+|fatbinary|nvlink"
-    r"|hipcc|ninja|make|cmake|as|collect2|ld|ld\.\w+|lld|lto1|lto-wrapper)"
-    r"(?:-[\d.]+)?"
-)
+# A younger compiler that was never read before is judged by the CPU time of its whole life.
+_YOUNG_SECONDS = 10.0
 
 
-def known_name(name: str) -> str | None:
-    """The display name of a compiler; ``None`` for anything else."""
-    found = re.fullmatch(_KNOWN, name[:100])
-    return found[1] if found else None
+class _Seen(Struct, frozen=True, kw_only=True):
+    """A compiler as ``stat`` shows it; ``age``: in seconds."""
+
+    pid: int
+    name: str
+    stat: proc.Stat
+    age: float
 
 
 class Compilers:
-    """The compilers of one training, over many polls."""
+    """The compilers of one training, over many polls.
+
+    Attributes:
+        since_ns: since when compilers run without a pause, if one is busy; compile workers do not
+        count. ``None`` if none is.
+    """
 
     def __init__(self) -> None:
         self._before: tuple[int, Mapping[int, float]] | None = None
+        self.since_ns: int | None = None
 
     def read(
         self,
@@ -123,31 +130,57 @@ class Compilers:
     ) -> tuple[Compiler, ...]:
         """The busiest of ``pids`` that compile; those of ``workers`` where they are at it."""
         found = [one for pid in pids if (one := _read(pid, pid in workers)) is not None]
-        before, self._before = self._before, (now_ns, {one[0]: one[2] for one in found})
+        before, self._before = (
+            self._before,
+            (now_ns, {one.pid: one.stat.cpu_seconds for one in found}),
+        )
         enough = 0.0 if before is None else busy_ratio * (now_ns - before[0]) / 1e9
         seen = [
             Compiler(
-                pid=pid,
-                name=name,
-                cpu_seconds=cpu,
-                busy=None if before is None else cpu - before[1].get(pid, 0.0) > enough,
-                stopped=stopped,
+                pid=one.pid,
+                name=one.name,
+                cpu_seconds=one.stat.cpu_seconds,
+                busy=_first_sight(one, busy_ratio)
+                if before is None
+                else one.stat.cpu_seconds - before[1].get(one.pid, 0.0) > enough,
+                stopped=one.stat.stopped,
             )
-            for pid, name, cpu, stopped in found
+            for one in found
         ]
+        outside = [one for one in found if one.name != WORKER]
+        busy = any(one.busy and one.name != WORKER for one in seen)
+        oldest = max((one.age for one in outside), default=0.0)
+        since_ns = now_ns - round(oldest * 1e9)
+        if self.since_ns is not None:  # the compilers of one build follow each other
+            since_ns = min(since_ns, self.since_ns)
+        self.since_ns = since_ns if busy else None
         worth = [one for one in seen if one.name != WORKER or one.busy or one.stopped]
         return tuple(sorted(worth, key=_weight))[:MOST]
+
+
+def _first_sight(one: _Seen, busy_ratio: float) -> bool | None:
+    """Whether it works, for a reader that has seen it once; ``None`` if that does not show."""
+    if one.name == WORKER or one.stat.stopped:
+        return None
+    if one.stat.state == "R" or (
+        one.age < _YOUNG_SECONDS and one.stat.cpu_seconds > busy_ratio * one.age
+    ):
+        return True
+    return None
 
 
 def _weight(one: Compiler) -> tuple[bool, bool, float, int]:
     return not one.stopped, not one.busy, -one.cpu_seconds, one.pid
 
 
-def _read(pid: int, worker: bool) -> tuple[int, str, float, bool] | None:
+def _read(pid: int, worker: bool) -> _Seen | None:
     """``None`` if it is gone, cannot be read or does not compile."""
     try:
         stat = proc.stat(pid)
         name = WORKER if worker else known_name(proc.whole_name(pid, stat.name))
     except OSError:
         return None
-    return None if name is None else (pid, name, stat.cpu_seconds, stat.stopped)
+    if name is None or stat.state == "Z":
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - stat.started_seconds
+    return _Seen(pid=pid, name=name, stat=stat, age=max(0.0, age))

@@ -137,7 +137,7 @@ def _left(view: RankView, compilers: Sequence[Compiler], why: str) -> RankProces
 def _of_agent(view: RankView) -> tuple[Sequence[Stacks], str | None]:
     since = view.record.slot.compile.active_since_ns
     if not since:
-        return (), "the agent writes stacks of compilations, and nothing compiles"
+        return (), "the agent writes stacks of compilations, and none is in progress"
     try:
         left = dumped_stacks(view.record.folder, since)
     except FileNotFoundError:

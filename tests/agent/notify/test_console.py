@@ -77,7 +77,7 @@ def test_the_warm_message_has_step_length_and_compile_time(output: Output) -> No
 
 @pytest.mark.parametrize(
     ("by", "words"),
-    [("quiet", "nothing has compiled for 30 s"), ("ready", "ready() was called")],
+    [("quiet", "no compile event for 30 s"), ("ready", "ready() was called")],
 )
 def test_the_warm_message_without_steps_names_the_reason(
     output: Output, by: str, words: str

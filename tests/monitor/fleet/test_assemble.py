@@ -116,7 +116,7 @@ def test_a_rank_that_waits_for_one_that_compiles_on_another_host_is_not_silent()
 def test_a_slower_rank_has_its_numbers_without_a_cause() -> None:
     reported = assemble(samples(b.snapshot(slower())), b.EPOCH)
     assert summary(reported).startswith(
-        "gpt2: warm but slower: 400 ms a step (24 ms before, 17x); nothing compiles"
+        "gpt2: warm but slower: 400 ms a step (24 ms before, 17x); PyTorch compiles nothing"
     )
     assert "cause" not in summary(reported)
     known = status(reported)["runs"][0]["ranks"][0]["slower"]

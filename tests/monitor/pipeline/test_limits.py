@@ -47,6 +47,8 @@ COPIES = Load(
 WAITS = replace(
     COPIES, busy=0.995, sm=0.274, tensor=0.066, dram=0.042, power=0.33, nvlink_bytes=3e9
 )
+# a loop that waits for a server, on a machine without a GPU
+SLEEPS = Load(cpu=0.1, below=0.0, queued=0.0, batches=0, accelerated=False)
 AS_READ = {"utilization_ratio": 0.99}  # as builders.gpu() has the rest
 COMPUTES = {**AS_READ, "tensor_active_ratio": 0.7}
 
@@ -108,6 +110,25 @@ def verdict(load: Load) -> str | None:
         (Load(queued=0.6, crowded=3.0, cpu=1.9, cpus=2), None),  # its own threads use the CPUs
         (replace(AT_WORK, queued=0.5), "compute"),  # the GPU works all the time
         (Load(), None),
+        (SLEEPS, "waiting"),
+        (replace(SLEEPS, below=0.9), None),  # its children work
+        (replace(SLEEPS, below=None), None),
+        (replace(SLEEPS, cpu=0.9), None),
+        (replace(SLEEPS, queued=0.9), None),  # it could run
+        (replace(SLEEPS, queued=None), None),
+        (replace(SLEEPS, accelerated=True), None),  # another accelerator may work
+        (replace(SLEEPS, accelerated=None), None),
+        (replace(SLEEPS, batches=None), None),  # waits for batches are not known
+        (replace(SLEEPS, batches=9), None),
+        (replace(SLEEPS, batches=9, waiting=0.1), "waiting"),
+        (replace(SLEEPS, batches=9, waiting=0.6), "input"),
+        (replace(SLEEPS, batches=9, waiting=0.1, fetched_ahead=True), None),
+        (replace(SLEEPS, evaluating=0.6), "evaluation"),
+        (replace(SLEEPS, gpus=1, busy=0.35, accelerated=True), "waiting"),
+        (replace(SLEEPS, gpus=1, busy=0.35, cpu=0.5), None),  # in turns, or at one time
+        (replace(SLEEPS, gpus=1, busy=0.9), None),
+        (replace(SLEEPS, gpus=1), None),
+        (replace(SLEEPS, gpus=2, busy=0.45), None),
     ],
 )
 def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
@@ -381,7 +402,7 @@ def test_averages_follow_a_change_within_a_minute() -> None:
 def test_a_few_seconds_give_no_verdict() -> None:
     load = Training(tensor_active_ratio=0.3).after(4, batch_wait_ns=0.9)
     pauses = {"saving": 0.0, "evaluating": 0.0, "by_chance": ["saving", "evaluation"]}
-    assert load == Load(gpus=1, cpus=2, cudagraphs="off", **pauses)
+    assert load == Load(gpus=1, cpus=2, cudagraphs="off", batches=13, **pauses)
 
 
 @pytest.mark.parametrize("name", ["saving", "evaluating"])

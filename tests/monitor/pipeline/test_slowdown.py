@@ -473,7 +473,7 @@ def test_the_sentence_contains_start_amount_and_cause_of_a_slowdown() -> None:
     words = run_answer(b.snapshot(slowed(causes=("load 8.9 on 2 CPUs",))).runs[0])
     assert words.summary == (
         "gpt2: warm but slower: 400 ms a step since step 301 (24 ms before, 17x); "
-        "nothing compiles; load 8.9 on 2 CPUs"
+        "PyTorch compiles nothing; load 8.9 on 2 CPUs"
     )
     assert not any("slower" in one for one in words.details)
     assert "no known cause" in run_answer(b.snapshot(slowed()).runs[0]).summary
@@ -483,12 +483,12 @@ def test_a_condition_without_numbers_does_not_contradict_itself() -> None:
     """A Prometheus server may have the condition of this scrape, and the ratio of none."""
     view = replace(slowed(), slower=None)
     assert run_answer(b.snapshot(view).runs[0]).summary == (
-        "gpt2: warm but slower: 36 ms a step; nothing compiles"
+        "gpt2: warm but slower: 36 ms a step; PyTorch compiles nothing"
     )
     steps = replace(view.figures.steps, recent_seconds=None, clean=Lengths())
     view = replace(view, figures=replace(view.figures, steps=steps))
     assert run_answer(b.snapshot(view).runs[0]).summary == (
-        "gpt2: warm but slower; nothing compiles"
+        "gpt2: warm but slower; PyTorch compiles nothing"
     )
 
 

@@ -215,7 +215,7 @@ def test_stacks_that_cannot_be_shown_are_reported_in_a_sentence(tmp_path: Path) 
         assert stacks("--dir", str(tmp_path), "--rank", "one").exit_code == 2
         assert stacks("bert", "--dir", str(tmp_path)).exit_code == 5
         named = stacks("--dir", str(tmp_path), "--rank", "0")
-        assert "the agent writes stacks of compilations, and nothing compiles" in named.stderr
+        assert "the agent writes stacks of compilations, and none is in progress" in named.stderr
 
 
 def test_py_spy_is_preferred_and_its_paths_are_cut_to_base_names(

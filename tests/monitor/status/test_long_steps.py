@@ -17,7 +17,7 @@ from warmwatch_monitor.status.words.evidence import evidence, words
 from warmwatch_monitor.status.words.sentence import summary
 
 LONG = LongStep(at_ns=b.ago(60), step=400, seconds=41.0, usual_seconds=0.036)
-UNKNOWN = "nothing compiled, and what it went to is not known"
+UNKNOWN = "no compile event in it, and what it went to is not known"
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ UNKNOWN = "nothing compiled, and what it went to is not known"
             {"saving_seconds": 10.0, "data_seconds": 6.0},
             (
                 "10.0 s of it saving a checkpoint, 6.0 s of it waiting for data, "
-                "nothing compiled, and what the rest went to is not known"
+                "no compile event in it, and what the rest went to is not known"
             ),
         ),
         ({"batches": 51, "batches_usual": 1.0}, "51 batches in it: an evaluation?"),

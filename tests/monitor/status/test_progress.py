@@ -18,7 +18,7 @@ BATCHES = replace(
     QUIET,
     steps=replace(QUIET.steps, batches=80, last_batch_ns=b.ago(0.3), batch_wait_ns=2 * b.SECOND),
 )
-BUSY = ProcessReading(pid=4711, cpu_seconds=90.0, resident_bytes=1, cpu_ratio=1.0)
+BUSY = ProcessReading(tree_read=True, pid=4711, cpu_seconds=90.0, resident_bytes=1, cpu_ratio=1.0)
 GPU = b.gpu(utilization_ratio=0.98, power_watts=650.0)
 
 

@@ -30,7 +30,7 @@ SENTENCES = {
     "eager": "gpt2: no compile activity in 120 steps: the model runs eagerly; "
     "48 ms a step is the real speed",
     "recompiling": f"gpt2: recompiling `forward` (model.py:31) for 2.1 s (dynamo): {b.WHY}",
-    "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and nothing compiles",
+    "stalled": "gpt2: stalled; no step for 75 s (limit 60 s) and PyTorch compiles nothing",
 }
 
 
@@ -89,14 +89,15 @@ def between(quiet: float) -> RankView:
 
 def test_a_process_that_compiles_without_steps_gets_the_missing_call() -> None:
     assert answer(b.snapshot(between(40))) == Headline(
-        "gpt2: no steps seen; nothing has compiled for 40 s",
+        "gpt2: no steps seen; PyTorch has compiled nothing for 40 s",
         ("call warmwatch.step() once an iteration if no torch.optim optimizer is used",),
     )
 
 
 def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end() -> None:
     assert "first step under way" in summary(b.snapshot(between(9)))
-    assert "no steps seen; nothing has compiled for 12 s" in summary(b.snapshot(between(12)))
+    text = summary(b.snapshot(between(12)))
+    assert "no steps seen; PyTorch has compiled nothing for 12 s" in text
     reading = between(12).record
     ended = replace(reading.slot.compile, end_code=1, exit_code=1, ended_ns=b.ago(1))
     over = b.view(replace(reading.slot, compile=ended), alive=False)
@@ -109,18 +110,25 @@ def test_without_a_torch_optimizer_the_advice_comes_after_seconds_and_at_the_end
 @pytest.mark.parametrize(
     ("quiet", "more", "expected"),
     [
-        (5, {}, "warming; no steps are marked; nothing has compiled for 5.0 s, warm after 30 s"),
-        (42, {}, "warm; nothing has compiled for 42 s; no steps are marked"),
-        (42, {"optimizers": 1}, "no step yet; nothing has compiled for 42 s"),
+        (
+            5,
+            {},
+            "warming; no steps are marked; PyTorch has compiled nothing for 5.0 s, warm after 30 s",
+        ),
+        (42, {}, "warm; PyTorch has compiled nothing for 42 s; no steps are marked"),
+        (42, {"optimizers": 1}, "no step yet; PyTorch has compiled nothing for 42 s"),
         (
             8,
             {"settled": 2, "settled_ns": b.ago(6), "settled_by": 2},
-            "warm since ready() was called; nothing has compiled for 8.0 s; no steps are marked",
+            (
+                "warm since ready() was called; PyTorch has compiled nothing for 8.0 s; "
+                "no steps are marked"
+            ),
         ),
         (
             8,
             {"warmups": 1, "begun": 2},
-            "recompiled; nothing has compiled for 8.0 s, warm after 30 s",
+            "recompiled; PyTorch has compiled nothing for 8.0 s, warm after 30 s",
         ),
     ],
 )
@@ -134,7 +142,7 @@ def test_a_process_without_steps_is_judged_by_silence_and_reports_it(
 
 def test_a_pause_within_the_first_step_is_not_a_problem() -> None:
     assert summary(b.snapshot(between(0.1))) == (
-        "gpt2: first step under way, 28 s of it compiling; nothing compiles at this moment"
+        "gpt2: first step under way, 28 s of it compiling; PyTorch compiles nothing at this moment"
     )
 
 
@@ -540,7 +548,7 @@ def test_the_first_step_is_not_under_way_during_an_evaluation_before_it() -> Non
     slot = between(0.1).record.slot
     counts = replace(slot.compile, evaluating_since_ns=b.ago(30))
     assert summary(b.snapshot(b.view(replace(slot, compile=counts)))) == (
-        "gpt2: no step yet, 28 s of compiling so far; nothing compiles at this moment; "
+        "gpt2: no step yet, 28 s of compiling so far; PyTorch compiles nothing at this moment; "
         "evaluating for 30 s"
     )
 

@@ -264,7 +264,7 @@ def test_a_tall_screen_has_the_other_panes_below_the_plots() -> None:
 
 
 def test_a_small_screen_has_the_sentence_of_the_chosen_run() -> None:
-    chosen = drawn(same(every_state()), SMALL).splitlines()
+    chosen = " ".join(drawn(same(every_state()), SMALL).split())
     assert f"run-stalled: {b.head(b.in_every_state()['stalled'])}" in chosen
 
 

@@ -29,6 +29,7 @@ PHASES = (
     "cudagraph",
     "cache_load",
     "other",
+    "outside",
 )
 KINDS = (
     "forward",
@@ -39,6 +40,7 @@ KINDS = (
     "triton",
     "cpp_extension",
     "custom",
+    "outside",
 )
 CATEGORIES = (
     "shape",

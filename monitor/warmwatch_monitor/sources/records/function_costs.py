@@ -18,7 +18,7 @@ MOST = 100
 _SLOWEST = 3
 _MOST_IDS = 1_000
 _MOST_MERGED = 10_000  # distinct summed functions
-_OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom"})  # these compile no frame
+_OTHERS_JITS = frozenset({"triton", "cpp_extension", "custom", "outside"})  # these compile no frame
 
 _Key = tuple[str | None, str | None, int | None]
 

@@ -88,7 +88,7 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     """PyTorch's compile id, such as `0/1`; null if it has none."""
     kind: str
     """Of PyTorch: `forward`, `backward`, `autotune`, `cudagraph` or `other`. Of another compiler:
-    `triton`, `cpp_extension` or `custom`.
+    `triton`, `cpp_extension`, `custom` or `outside`.
     """
     seconds: Seconds | None = None
     """How long it took; null if PyTorch does not report it."""

@@ -51,7 +51,7 @@ def _causes(one: LongStep) -> Iterator[str]:
         yield f"{counted(one.batches or 0, 'batch', 'batches')} in it: an evaluation?"
     elif explained <= _MOSTLY * one.seconds:
         rest = "the rest" if explained > one.usual_seconds else "it"
-        yield f"nothing compiled, and what {rest} went to is not known"
+        yield f"no compile event in it, and what {rest} went to is not known"
 
 
 def long_step_evidence(figures: Figures) -> Iterator[str]:

@@ -19,6 +19,7 @@ from warmwatch_monitor.model import (
     Steps,
     Underway,
 )
+from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.output.amounts import own_words
 from warmwatch_monitor.output.summary import Clause, Importance
 from warmwatch_monitor.status.words.conditions import (
@@ -27,6 +28,7 @@ from warmwatch_monitor.status.words.conditions import (
     slower_causes,
     slower_speed,
 )
+from warmwatch_monitor.status.words.nothing import nothing_compiles, nothing_has_compiled
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.requested import (
     never_compiled,
@@ -41,6 +43,7 @@ StateText = tuple[str, tuple[Clause, ...]]
 # A first step has pauses without compilation, for example between a forward and its backward.
 # After a longer pause, the steps may be invisible.
 _PAUSE_SECONDS = 10.0
+_NOW = " at this moment"
 # Start times this close count as the same: half of the last digit shown.
 _SAME_SECONDS = 0.05
 _OTHER_WORK = 2.0  # seconds without compilation that are not worth a clause
@@ -57,7 +60,7 @@ def describe_state(view: RankView) -> StateText:
         return _slower(view)
     head, clauses = _BY_STATE[view.judgement.state](view)
     if lead == "silent" and view.judgement.state in WARM:
-        head = f"{silent(view.figures)} and nothing compiles; {head}"
+        head = f"{silent(view.figures)} and {nothing_compiles(view)}; {head}"
     return head, clauses
 
 
@@ -88,7 +91,7 @@ _QUALIFIED: dict[str, Callable[[Figures], str]] = {
 
 
 def _slower(view: RankView) -> StateText:
-    head, nothing = state_words(view), Clause("nothing compiles", Importance.REASON)
+    head, nothing = state_words(view), Clause(nothing_compiles(view), Importance.REASON)
     if view.slower is None:  # a Prometheus server has the condition but not the numbers
         step = view.figures.steps.length
         speed = f": {step_length(step)} a step" if step else ""
@@ -122,6 +125,8 @@ def _compiling(view: RankView) -> StateText:
 
 def _at_work(verb: str, view: RankView) -> StateText:
     """The time may be of several compilations; a later one of them is introduced by ``now``."""
+    if view.judgement.phase == "outside":
+        return f"{verb} for {_outside(view)}", ()
     now, far = view.figures.log.underway, _how_far(view)
     clauses = (*_why(now), *_compiler_share(view))
     if now is not None and now.backward:
@@ -138,6 +143,16 @@ def _compiler_share(view: RankView) -> Iterator[Clause]:
         return
     if stretch.seconds > _OTHER_WORK + 2 * stretch.compiler_seconds:
         yield Clause(f"compiled {duration(stretch.compiler_seconds)} of that", Importance.WAIT)
+
+
+def _outside(view: RankView) -> str:
+    """``12 s: `cc1plus` runs below the training``: the busiest compiler, if the tree shows one."""
+    took, underway = elapsed(view).removesuffix(" (outside)"), view.figures.log.underway
+    known = view.process.compilers if view.process else ()
+    busy = next((one.name for one in known if one.busy and one.name != WORKER), None)
+    program = busy or (underway.name if underway else None)
+    shown = f"`{program}` runs" if program else "a compiler runs"
+    return f"{took}: {shown} below the training"
 
 
 def _target(of: Underway | Compilation | None) -> str:
@@ -209,16 +224,16 @@ def _no_step_yet(view: RankView) -> StateText:
     if quiet < _PAUSE_SECONDS and view.figures.steps.optimizer is not False:
         if view.figures.pauses.evaluating_since is not None:
             so_far = f", {duration(view.figures.compile.seconds)} of compiling so far"
-            return f"no step yet{so_far}; nothing compiles at this moment", ()
+            return f"no step yet{so_far}; {nothing_compiles(view, _NOW)}", ()
         before = view.figures.steps.before_first_compile_seconds or 0.0
         spent = view.figures.compile.seconds - before
         held = f", {duration(spent)} of it compiling" if spent > 0 else ""
-        return f"first step under way{held}; nothing compiles at this moment", ()
+        return f"first step under way{held}; {nothing_compiles(view, _NOW)}", ()
     if view.figures.steps.optimizer:
-        return f"no step yet; nothing has compiled for {duration(quiet)}", ()
+        return f"no step yet; {nothing_has_compiled(view, quiet)}", ()
     if view.figures.warmups.quiet_limit_seconds is not None:
         return f"warming; no steps are marked; {_quiet_so_far(view)}", ()
-    text = f"no steps seen; nothing has compiled for {duration(quiet)}"
+    text = f"no steps seen; {nothing_has_compiled(view, quiet)}"
     return text, (Clause(_MARK_STEPS, Importance.REMEDY),)
 
 
@@ -226,7 +241,7 @@ def _quiet_so_far(view: RankView) -> str:
     """``nothing has compiled for 12 s, warm after 30 s``, of a process without steps."""
     quiet, limit = view.figures.progress.quiet_seconds, view.figures.warmups.quiet_limit_seconds
     after = "" if limit is None else f", warm after {duration(limit)}"
-    return f"nothing has compiled for {duration(quiet)}{after}"
+    return f"{nothing_has_compiled(view, quiet)}{after}"
 
 
 def _clean_so_far(view: RankView) -> str:
@@ -262,15 +277,15 @@ def _warm(view: RankView) -> StateText:
         return f"warm, {runs_ahead(figures)}", (Clause(_real_speed(view), Importance.WAIT),)
     if not figures.compile.begun:
         graphs = counted(figures.compile.graphs_before or 0, "graph")
-        return f"nothing has compiled since it was attached; {graphs} before that", ()
+        return f"no compile event since it was attached; {graphs} before that", ()
     text = f"warm since step {figures.warmups.warm_at_step}"
     if "silent" in view.judgement.conditions:
         return text, _off(view)  # it has no speed now
     if speed:
         gained = Clause(brought(figures), Importance.NOTE, joint=", ")
         return f"{text}: {_real_speed(view)}", (gained, *_off(view))
-    quiet = duration(figures.progress.compiler_quiet_seconds or 0.0)
-    return f"{text}; nothing has compiled for {quiet}", ()
+    quiet = figures.progress.compiler_quiet_seconds or 0.0
+    return f"{text}; {nothing_has_compiled(view, quiet)}", ()
 
 
 def _warm_without_steps(view: RankView) -> str:
@@ -284,7 +299,7 @@ def _warm_without_steps(view: RankView) -> str:
         quiet = figures.progress.quiet_seconds
         tail = " since it was attached"
     steps = "" if figures.steps.count else "; no steps are marked"
-    return f"{head}; nothing has compiled for {duration(quiet)}{tail}{steps}"
+    return f"{head}; {nothing_has_compiled(view, quiet)}{tail}{steps}"
 
 
 def runs_ahead(figures: Figures) -> str:
@@ -323,7 +338,7 @@ def _eager(view: RankView) -> StateText:
         return f"runs eagerly: {off}", _speed(view)
     steps = counted(view.figures.steps.count, "step")
     if view.judgement.warm_by == "ready":
-        return f"ready() was called, and nothing has compiled in {steps}: it runs eagerly", ()
+        return f"ready() was called, and no compile event in {steps}: it runs eagerly", ()
     unused = not_called(view.figures)
     clauses = (*_speed(view), *((Clause(unused, Importance.REASON),) if unused else ()))
     return f"no compile activity in {steps}: the model runs eagerly", clauses
@@ -348,10 +363,8 @@ def _stalled(view: RankView) -> StateText:
     progress = view.figures.progress
     limit = progress.stall_limit_seconds
     known = f" (limit {duration(limit)})" if limit is not None else ""
-    return (
-        f"stalled; no step for {duration(progress.quiet_seconds)}{known} and nothing compiles",
-        (),
-    )
+    no_step = f"no step for {duration(progress.quiet_seconds)}{known}"
+    return f"stalled; {no_step} and {nothing_compiles(view)}", ()
 
 
 # steps of an optimizer of torch.optim are seen without it

@@ -1,0 +1,71 @@
+"""Compilers that the training starts as processes of its own, and waits for.
+
+Kernel libraries (FlashInfer, DeepGEMM, TensorRT-LLM) build with ``ninja``, ``nvcc`` or ``g++`` in a
+subprocess, without PyTorch. The activity is the wait in ``Popen.wait`` or ``communicate``, to which
+all functions of ``subprocess`` lead. A build that nothing waits for holds nobody up. A wait within
+another compile event is part of that event.
+
+What does not wait here (``os.system``, a library in C++, a loop over the output) is in the process
+tree, which the monitor reads.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from warmwatch.hooks.phases import OUTSIDE
+from warmwatch.hooks.points import Installed, Listener, Replaced, untraced
+from warmwatch.shared.compilers import built_by
+
+_quietly = functools.partial(untraced, "hooks.child_processes")
+
+
+def install(listener: Listener) -> Installed:
+    replaced = Replaced()
+    wanted = [
+        (subprocess.Popen, name, _waiting(listener, replaced, getattr(subprocess.Popen, name)))
+        for name in ("wait", "communicate")
+    ]
+    replaced.put_all(wanted)
+    return Installed(uninstall=replaced.undo, functions=[ours for *_, ours in wanted])
+
+
+def _waiting(
+    listener: Listener, replaced: Replaced, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    first_waits = WeakKeyDictionary[Any, int]()  # by process: when it was first waited for
+
+    def begins(process: Any) -> str | None:
+        """The compiler that ``process`` runs, if the wait for it is an activity of its own."""
+        name = built_by(process.args)
+        if name is None or not listener.outside_began(name):
+            return None
+        first_waits.setdefault(process, monotonic_ns())
+        return name
+
+    def ends(name: str, process: Any) -> None:
+        try:
+            if process.returncode is not None:  # else the wait timed out, and another may follow
+                took = monotonic_ns() - first_waits.pop(process)
+                listener.compilation(OUTSIDE, {"name": name, "seconds": took / 1e9})
+        finally:
+            listener.end(OUTSIDE)
+
+    @functools.wraps(original)
+    def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not replaced.listening or self.returncode is not None:
+            return original(self, *args, **kwargs)
+        name = _quietly(begins, self)
+        if name is None:
+            return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            _quietly(ends, name, self)
+
+    return wait

@@ -1,0 +1,105 @@
+"""Names of compilers that run as processes of their own, and the command lines that build. Pure.
+
+Used by the agent, for the processes that the training starts, and by the monitor, for those below
+it. Only the base name of a program is ever used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+# ``x86_64-linux-gnu-g++-12`` is g++; collect2 and the assembler are GCC's own helpers, tileiras and
+# ptxas-blackwell those of CUTLASS and Triton.
+_KNOWN = re.compile(
+    r"(?:[\w.]+-)*"
+    r"(cc1plus|cc1|g\+\+|gcc|gfortran|f951|c\+\+|cc|amdclang\+\+|amdclang|clang\+\+|clang|icpx|icx"
+    r"|nvcc|nvc\+\+|cicc|ptxas(?:-blackwell)?|cudafe\+\+|fatbinary|nvlink|tileiras|cuobjdump"
+    r"|nvdisasm|hipcc|hipify-clang|rustc|cargo|llc|ninja|make|cmake|as|collect2|ld|ld\.\w+|lld|mold"
+    r"|lto1|lto-wrapper)"
+    r"(?:-[\d.]+)?"
+)
+# These build without an operand, as their files say what to build.
+_DRIVERS = frozenset({"ninja", "make", "cmake", "cargo"})
+_WRAPPERS = frozenset({"ccache", "sccache", "distcc", "env", "nice", "ionice", "time", "timeout"})
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+# Such a command asks for a version or a list, and builds nothing.
+_QUERY = re.compile(
+    r"-v|-V|-vV|-h|-###|-dump\w+|-t|-n|--?(?:version|help|verbose|print-\S*|dry-run\S*|list\S*)"
+    r"|--target-help"
+)
+_OPERATORS = frozenset({"&&", "||", ";", "|", "&", "(", ")"})
+_LONGEST_COMMAND, _LONGEST_NAME = 10_000, 100
+
+
+def known_name(name: str) -> str | None:
+    """The display name of a compiler; ``None`` for anything else."""
+    found = _KNOWN.fullmatch(name[:_LONGEST_NAME])
+    return found[1] if found else None
+
+
+def built_by(command: object) -> str | None:
+    """The compiler that a command of ``subprocess`` runs to build something; ``None`` if none.
+
+    ``command``: a string for a shell, or a sequence of words.
+    """
+    if isinstance(command, str | bytes | os.PathLike):
+        return _of_shell(os.fsdecode(command))
+    if not isinstance(command, Sequence) or not command:
+        return None
+    words = [os.fsdecode(w) for w in command if isinstance(w, str | bytes | os.PathLike)]
+    return _of_words(words)
+
+
+def _of_words(words: Sequence[str]) -> str | None:
+    at = 0
+    while at < len(words):
+        name = os.path.basename(words[at])[:_LONGEST_NAME]
+        if name in _SHELLS:
+            options = words[at + 1 :]
+            given = [i for i, one in enumerate(options) if re.fullmatch(r"-\w*c", one)]
+            return _of_shell(options[given[0] + 1]) if given and options[given[0] + 1 :] else None
+        if (known := known_name(name)) is not None:
+            return known if _builds(known, words[at + 1 :]) else None
+        # a wrapper's own options and numbers, and the variables of ``env``
+        if name not in _WRAPPERS and not (at and re.match(r"-|\d|\w+=", words[at])):
+            return None
+        at += 1
+    return None
+
+
+def _builds(name: str, arguments: Sequence[str]) -> bool:
+    """Whether it has work: no query, and for all but build drivers an operand."""
+    if any(_QUERY.fullmatch(one) for one in arguments):
+        return name == "ninja" and "-v" in arguments and not {"-t", "-n"} & set(arguments)
+    if name in _DRIVERS:
+        return True
+    kinds = {i + 1 for i, one in enumerate(arguments) if one in ("-x", "-o")}
+    return any(
+        not one.startswith("-") and one != os.devnull
+        for i, one in enumerate(arguments)
+        if i not in kinds
+    )
+
+
+def _of_shell(text: str) -> str | None:
+    """The first command of a shell's text that builds."""
+    try:
+        lexer = shlex.shlex(text[:_LONGEST_COMMAND], posix=True, punctuation_chars="();<>|&")
+        lexer.whitespace_split = True
+        tokens = list(lexer)
+    except ValueError:  # an unbalanced quote
+        return None
+    words: list[str] = []
+    for token in [*tokens, ";"]:
+        if token not in _OPERATORS:
+            words.append(token)
+            continue
+        while words and re.match(r"\w+=", words[0]):
+            words.pop(0)
+        if (found := _of_words(words)) is not None:
+            return found
+        words = []
+    return None
