@@ -14,7 +14,7 @@ import pytest
 from support import reference, sessions
 from support.sessions import PAGES
 from warmwatch.shared.advice import ADVICE
-from warmwatch.shared.record import CATEGORIES
+from warmwatch.shared.record import REASONS
 from warmwatch.shared.states import CONDITIONS, Conditions, State
 from warmwatch.shared.variables import Internal, Monitor, Training, defaults
 from warmwatch_monitor.cli import COMMANDS, cli
@@ -105,7 +105,7 @@ def test_every_category_of_a_recompile_is_documented_with_its_remedy() -> None:
     text = (DOCS / "how-to" / "recompiles.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| .+? \| (.+) \|$", text, re.MULTILINE)
     unknown = "none known: read the reason"
-    assert rows == [(category, ADVICE.get(category, unknown)) for category in CATEGORIES]
+    assert rows == [(category, ADVICE.get(category, unknown)) for category in REASONS]
 
 
 def _anchor(heading: str) -> str:

@@ -172,11 +172,11 @@ def phases(case: Case) -> Findings:
 
 
 def reasons(case: Case) -> Findings:
-    entries = [e for e in _entries(case) if e.get("category") or e.get("instance")]
-    seen = tuple(e.get("category", "instance") for e in entries)
+    entries = [e for e in _entries(case) if e.get("category")]
+    seen = tuple(e["category"] for e in entries)
     yield from differ("categories", seen, case.scenario.categories)
     for entry, words in zip(entries, case.recompiles, strict=False):
-        if "category" in entry and _recorded(case, words) not in entry.get("reason", ""):
+        if _recorded(case, words) not in entry.get("reason", ""):
             yield f"the reason of {entry['id']} lacks PyTorch's words {words!r}: {entry}"
 
 

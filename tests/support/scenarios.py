@@ -35,8 +35,7 @@ class Scenario:
     Attributes:
         states: those a monitor sees, in order; ``compiling`` and ``warming`` alternate while the
             compiler comes back before the first warm-up is over, and stand here once each.
-        categories: of each recompile, in order, ``instance`` for the first compilation of another
-            module of a class. beside: of each by another compiler than PyTorch's.
+        categories: of each recompile, in order. beside: of each by another compiler than PyTorch's.
         fallbacks, failures: how many. breaks: at least.
         uncounted_breaks: those that PyTorch's trace shows and its own counter leaves out.
         uncompiled_graphs: those that the trace shows and whose compilation failed.

@@ -105,11 +105,13 @@ class Compilations:
         block = self._block
         block[AT["compilations"] + record.KINDS.index(kind)] += 1
         block[AT["failures"]] += "failure" in values
-        block[AT["new_instances"]] += "instance" in values
-        if category := values.get("category"):
+        category = values.get("category")
+        if category == record.NEW_INSTANCE:
+            block[AT["new_instances"]] += 1
+        elif category:
             block[AT["recompiles"] + record.CATEGORIES.index(category)] += 1
         # After a reset PyTorch does not call it a recompile, but the training waits for it again.
-        came_back = bool(category) or ("again" in values and "instance" not in values)
+        came_back = bool(category) or "again" in values
         block[AT["recompiles_after_warm"]] += came_back and block[AT["warmups"]] > 0
         if phases := self._phases(now):
             values = {**values, "phase_us": phases}

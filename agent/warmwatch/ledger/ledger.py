@@ -164,9 +164,9 @@ class Ledger:
         now = self._clock()
         why = {"reason": reason, "category": category}
         thread = threading.get_ident()
-        if self._compiling.recompile(thread, why):
-            values = {**why, **where, **self._compiling.circumstances(thread)}
-            self._queue.post(self._store.note, "recompile", now, values)
+        self._compiling.recompile(thread, why)
+        values = {**why, **where, **self._compiling.circumstances(thread)}
+        self._queue.post(self._store.note, "recompile", now, values)
 
     def compilation(self, kind: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """A compilation of the calling thread ended; ``values`` are its journal values.

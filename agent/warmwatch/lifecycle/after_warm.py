@@ -69,6 +69,7 @@ class Recompile:
         remedy: how to avoid it, if known.
         seconds: duration.
         caller: ``file:line`` of the user's call, if the function belongs to a library.
+        of_class: the class of the module or optimizer whose code it is.
     """
 
     kind: str
@@ -80,13 +81,18 @@ class Recompile:
     remedy: str | None = None
     seconds: float | None = None
     caller: str | None = None
+    of_class: str | None = None
 
     def __str__(self) -> str:
         from warmwatch.shared.phrases import called_from, place
         from warmwatch.shared.reasons import plain
 
         what = place(self.function, self.file, self.line) or f"a {self.kind} compilation"
-        why = plain(self.reason or "", self.category) or self.category or "not compiled before"
+        why = (
+            plain(self.reason or "", self.category, self.of_class)
+            or self.category
+            or "not compiled before"
+        )
         from_where = f"{called_from(self.caller)}," if self.caller is not None else ""
         sentence = f"{what}{from_where} compiled after the warm-up: {why}"
         return f"{sentence}. {self.remedy}" if self.remedy else sentence
@@ -139,6 +145,7 @@ class AfterWarm:
                 ),
                 seconds=values.get("seconds"),
                 caller=values.get("caller"),
+                of_class=values.get("class"),
             )
         )
 

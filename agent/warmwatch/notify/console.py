@@ -167,7 +167,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
     took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
-    why = plain(reason, category) or category
+    why = plain(reason, category, values.get("class")) or category
     after_warm = slot.compile.warmups > 0
     remedy = advice(category, kind, reason, dynamic=values.get("dynamic"), after_warm=after_warm)
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what

@@ -45,6 +45,11 @@ ADVICE = {
         "before the first compiled call."
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
+    "new_instance": (
+        "Nothing changed: modules of one class share its code, and each that differs compiles once "
+        "(all count towards the recompile limit). Make them alike, or call each once during the "
+        "warm-up."
+    ),
 }
 
 

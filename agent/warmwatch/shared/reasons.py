@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+from warmwatch.shared.values import NEW_INSTANCE
+
 # Texts: `re` compiles each at its first use, and most commands use none.
 ENTRY = r"^\s*!?[\d/_]+:\s*"  # `0/1: `, before the guard of that entry
 LOCAL = r"\b[LG]\[['\"](\w+)['\"]\]"
@@ -30,6 +32,7 @@ _LACKS = r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$"
 _KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
 _ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
+_REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 _RANGE = rf"(?P<low>\d+) <= {_SIZE} <= (?P<high>\d+)"
 # the agent's text for what a Triton kernel is compiled or tuned for
@@ -59,8 +62,15 @@ _CHANGED = {
 }
 
 
-def plain(reason: str | None, category: str | None = None) -> str | None:
-    """One clause, such as "`tokens`: dim 1 went from 64 to 48"; ``None`` if unknown."""
+def plain(
+    reason: str | None, category: str | None = None, of_class: str | None = None
+) -> str | None:
+    """One clause, such as "`tokens`: dim 1 went from 64 to 48"; ``None`` if unknown.
+
+    ``of_class``: of the module that is compiled.
+    """
+    if category == NEW_INSTANCE:
+        return _new_instance(reason or "", of_class)
     if not reason:
         return None
     first, *others = reason.strip().split("\n")
@@ -74,6 +84,36 @@ def plain(reason: str | None, category: str | None = None) -> str | None:
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
     return None
+
+
+def _new_instance(reason: str, of_class: str | None) -> str:
+    """The first compilation of another module, and in what it differs, where that is known."""
+    what = f"first compilation of another {f'`{of_class}`' if of_class else 'module'}"
+    guard = _guard(reason.partition("\n")[0])
+    if len(guard) > _LONGEST_GUARD:
+        return what
+    of = _subject(guard)
+    words = f"{what}: {of} differs" if of else what
+    return words if len(words) <= _LONGEST else what
+
+
+def _subject(guard: str) -> str | None:
+    """What a guard on an attribute of a module is about; ``None`` if it is about something else."""
+    if found := re.search(_TENSOR, guard):
+        name, what = _attribute(found["name"]), found["what"].lower()
+        dimension = re.search(_DIMENSION, guard)
+        if what == "size" and dimension:
+            what = f"dim {dimension[1]}"
+        what = {"rank": "the number of dims", "dispatch key set": "the kind"}.get(what, what)
+        return f"{what} of `{name}`" if "." in name else None
+    found = re.search(_IDENTITY_GUARD, guard) or re.match(_FIRST_NAME, guard)
+    named = found and next((of for of in found.groups() if of), None)
+    return f"`{_attribute(named.strip())}`" if named and "." in named else None
+
+
+def _attribute(name: str) -> str:
+    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``."""
+    return re.sub(_REGISTERED, r".\g<name>", name)
 
 
 def _guard(entry: str) -> str:

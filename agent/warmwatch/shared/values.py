@@ -21,6 +21,9 @@ VERDICTS = ("hit", "miss", "bypass")  # of a lookup in a compile cache
 DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # of a GPU's computation
 FEWEST_EAGER, MOST_EAGER = 2, 10_000  # eager baseline steps; the first one has no length
 
+# The category of the first compilation of another module of a class: nothing has changed.
+NEW_INSTANCE = "new_instance"
+
 
 def hashed(data: bytes = b"", *, size: int) -> blake2b:
     """A BLAKE2b hash of ``size`` bytes, for comparison only."""

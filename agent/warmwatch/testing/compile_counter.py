@@ -123,6 +123,7 @@ class CompileCounter(Listener):
                     reason=self._redaction.recompile(reason) if reason else "",
                     category=category,
                     dynamic=values.get("dynamic"),
+                    of_class=values.get("class"),
                 )
                 self._count("recompiles", cause)
             if failure := values.get("failure"):

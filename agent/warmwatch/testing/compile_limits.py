@@ -43,13 +43,14 @@ class Place:
 class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
-    ``dynamic``: of a recompile, as ``advice`` takes it.
+    ``dynamic``: of a recompile, as ``advice`` takes it; ``of_class``: as ``plain`` takes it.
     """
 
     where: Place = Place()
     reason: str = ""
     category: str | None = None
     dynamic: bool | None = None
+    of_class: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -160,7 +161,7 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
     if name == "failures":
         return f"{where}: {one_line(cause.reason, _LONGEST)}", None
     why = (
-        plain(cause.reason, cause.category)
+        plain(cause.reason, cause.category, cause.of_class)
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )

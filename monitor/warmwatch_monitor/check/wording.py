@@ -104,7 +104,9 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
         return f"{where}: {one.failure}", _OF_FAILURE
     if measure == "cudagraph_skips":
         return _skip(one, one.cudagraph_skip or ""), _OF_SKIP
-    why = plain(one.reason, one.category) or own_words(one.reason or "reason unknown", _LONGEST)
+    why = plain(one.reason, one.category, one.of_class) or own_words(
+        one.reason or "reason unknown", _LONGEST
+    )
     return f"{where}: {why}", advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from warmwatch_monitor.metrics.families import Series, counter, counters, gauge, gauges, one_hot
 from warmwatch_monitor.model import (
     CACHES,
-    CATEGORIES,
     DISABLED,
     KINDS,
     PHASES,
     PROGRESS,
+    REASONS,
     Counted,
     RankView,
 )
@@ -157,7 +157,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
         "warmwatch_recompiles_total",
         "Recompiles by the category of their reason.",
         "category",
-        CATEGORIES,
+        REASONS,
         lambda view: view.figures.compile.recompiles,
     ),
     counter(

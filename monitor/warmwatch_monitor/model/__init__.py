@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warmwatch.shared.record import (
         CACHES,
-        CATEGORIES,
         DISABLED,
         HALF_A_BIN,
         KINDS,
         MEMORY,
         PHASES,
         PROGRESS,
+        REASONS,
     )
     from warmwatch.shared.record.stack_file import INNERMOST, Frame, Stacks, ThreadStack
     from warmwatch_monitor.model.causes import SlowRank, slow_rank, spread, with_laggard

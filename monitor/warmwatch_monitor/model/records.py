@@ -72,11 +72,11 @@ class CompileTarget(Located, frozen=True, kw_only=True):
 
     Attributes:
         kind: one of ``record.KINDS``; ``None`` as long as it is unknown. reason: why it is
-        recompiled, in PyTorch's words. category: one of ``record.CATEGORIES``; both ``None`` for a
+        recompiled, in PyTorch's words. category: one of ``record.REASONS``; both ``None`` for a
         first compilation.
         caller: of library code, the user's line that called it, such as ``train.py:31``; empty if
         there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
-        ``None``: those that have changed.
+        ``None``: those that have changed. of_class: of the module or optimizer that it runs for.
     """
 
     kind: str | None = None
@@ -84,6 +84,7 @@ class CompileTarget(Located, frozen=True, kw_only=True):
     category: str | None = None
     caller: str | None = None
     dynamic: bool | None = None
+    of_class: str | None = None
 
 
 class Cost(Struct, frozen=True, kw_only=True):

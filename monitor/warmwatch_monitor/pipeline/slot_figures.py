@@ -13,6 +13,7 @@ from warmwatch.shared.record import (
     DISABLED,
     KINDS,
     MEMORY,
+    NEW_INSTANCE,
     PHASES,
     PRECOMPILED,
     PROGRESS,
@@ -189,7 +190,7 @@ def _compilations(counts: CompileCounts, missing: Sequence[str]) -> dict[str, An
         "compilations": (
             None if "compilation_kinds" in missing else {kind: by_kind[kind] for kind in kinds}
         ),
-        "recompiles": _by_name(CATEGORIES, counts.recompiles) if recompiles else None,
+        "recompiles": _recompiles(counts) if recompiles else None,
         "graphs": None if "graph_counter" in missing else counts.graphs,
         "graphs_before": counts.graphs_before,
         "graph_breaks": None if "graph_break_counter" in missing else counts.graph_breaks,
@@ -200,6 +201,10 @@ def _compilations(counts: CompileCounts, missing: Sequence[str]) -> dict[str, An
         "cache_hits": _by_name(CACHES, counts.cache_hits) if caches else None,
         "cache_misses": _by_name(CACHES, counts.cache_misses) if caches else None,
     }
+
+
+def _recompiles(counts: CompileCounts) -> dict[str, int]:
+    return {**_by_name(CATEGORIES, counts.recompiles), NEW_INSTANCE: counts.new_instances}
 
 
 def counted_of(counts: CompileCounts) -> Counted | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import counted
 from warmwatch.shared.states import ENDED_STATES
-from warmwatch_monitor.model import CATEGORIES, LimitedBy, limit_of
+from warmwatch_monitor.model import REASONS, LimitedBy, limit_of
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT, RankSummary, RunSummary
 from warmwatch_monitor.output.amounts import clean_step, took
 from warmwatch_monitor.report.changes import changed
@@ -81,7 +81,7 @@ def _counts(lines: Sequence[RankLine]) -> Iterator[str]:
 
 
 def _categories(ranks: Sequence[RankSummary]) -> Iterator[str]:
-    for category in CATEGORIES:
+    for category in REASONS:
         hit = [one.rank for one in ranks if any(c.category == category for c in one.compiled)]
         if hit and len(hit) < len(ranks):
             yield f"only {numbers(hit)} recompiled for {category}"

@@ -415,7 +415,7 @@ def compilation(one: Compilation, total: float | None = None) -> compile_schema.
         one,
         compile_schema.PastCompilation,
         total_seconds=total,
-        plain=plain(one.reason, one.category),
+        plain=plain(one.reason, one.category, one.of_class),
         advice=advice(
             *(one.category, one.kind, one.reason), dynamic=one.dynamic, after_warm=one.after_warm
         ),
@@ -444,7 +444,7 @@ def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Under
         what,
         compile_schema.Underway,
         called=called(what.name, what.file, what.line),
-        plain=plain(what.reason, what.category),
+        plain=plain(what.reason, what.category, what.of_class),
         advice=advice(
             *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=after_warm
         ),

@@ -7,7 +7,7 @@ from torch.distributed.fsdp import fully_shard
 
 EXPECT = {
     "states": "compiling warming warm",
-    "categories": "instance",
+    "categories": "new_instance",
     "cold": True,
     "ranks": 2,
 }

@@ -11,7 +11,7 @@ from support import builders as b
 from support.documents import status
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
-from warmwatch.shared.record import CATEGORIES, CompileCounts, Slot
+from warmwatch.shared.record import REASONS, CompileCounts, Slot
 from warmwatch_monitor.errors import UnknownRunError
 from warmwatch_monitor.model import Compilation, ProcessReading, RankView, Refusal
 from warmwatch_monitor.status.document import chosen, reached
@@ -165,7 +165,7 @@ def test_a_first_compile_has_no_advice() -> None:
 
 
 def test_advice_is_one_sentence_for_categories_of_the_closed_list_only() -> None:
-    assert ADVICE.keys() <= set(CATEGORIES)
+    assert ADVICE.keys() <= set(REASONS)
     assert all(text.endswith(".") and ". " not in text for text in ADVICE.values())
 
 

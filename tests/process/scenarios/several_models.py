@@ -7,7 +7,7 @@ EXPECT = {
     "long": True,
     "env": {"WARMWATCH_FULL_REASONS": "1"},
     "states": "compiling warming warm recompiling warm",
-    "categories": "instance",
+    "categories": "new_instance",
     "unseen_steps": 1,
     "late_steps": (0, 1),
     "limits": "the first call of the second optimizer might belong to a step of the first; it is "

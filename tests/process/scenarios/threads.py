@@ -10,7 +10,7 @@ from torch._inductor.compile_fx import compile_fx
 EXPECT = {
     "long": True,
     "states": "compiling warming warm",
-    "categories": "instance instance instance",
+    "categories": "new_instance new_instance new_instance",
     "on": {
         "2.6": {"lacks": "2.6 fails now and then where threads compile at once"},
         "2.8": {"lacks": "2.8 fails now and then where threads compile at once, without the agent"},

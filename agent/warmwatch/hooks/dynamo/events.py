@@ -29,9 +29,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import quietly, report
+from warmwatch.hooks.dynamo.instances import AROUND, INSTANCES
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
 from warmwatch.shared.bounded import MOST_THREADS, Bounded
 from warmwatch.shared.user_code import is_library, nearest, of_code, place
+from warmwatch.shared.values import NEW_INSTANCE
 
 _NAME = "event_name"
 # CallbackTrigger's names (torch 2.8 and later) -> an event with a known phase. The other names span
@@ -213,8 +215,6 @@ _STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
 _MOST_FRAMES = 24
 # What ``flex_attention`` compiles if it is called uncompiled (torch 2.6 to 2.15).
 FLEX, UNFUSED = "torch.nn.attention.flex_attention", "_flex_attention_hop_wrapper"
-# Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
-_AROUND = "torch/_dynamo/external_utils.py"
 
 
 def require(listener: Listener) -> Installed:  # noqa: ARG001 - the signature of every install
@@ -236,11 +236,12 @@ def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code of the present compilation; empty if unknown.
 
     ``fullgraph``: a graph break raises. ``instance``: the number of the module, if another one with
-    the same code was compiled before, but not this one. ``caller``: the user's line that called
-    library code, such as ``train.py:31``; empty if there is none. ``dynamic``: all sizes are
-    dynamic, or none; absent by default, where only changed sizes are. ``again``: it was compiled
-    before, and ``torch._dynamo.reset()`` dropped the result. ``unfused``: the user's function and
-    line that called ``flex_attention`` uncompiled, and the bytes of its scores.
+    the same code was compiled before, but not this one; ``class``: its class. ``caller``: the
+    user's line that called library code, such as ``train.py:31``; empty if there is none.
+    ``dynamic``: all sizes are dynamic, or none; absent by default, where only changed sizes are.
+    ``again``: it was compiled before, and ``torch._dynamo.reset()`` dropped the result.
+    ``unfused``: the user's function and line that called ``flex_attention`` uncompiled, and the
+    bytes of its scores.
     """
     try:
         known = _compiling()
@@ -274,7 +275,7 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         return {}
     known: dict[str, Any] = {"id": None if compile_id is None else str(compile_id)}
     was_compiled, digest = _remembered(code)
-    if not code.co_filename.endswith(_AROUND):
+    if not code.co_filename.endswith(AROUND):
         known["code"] = digest
     if compiled.get("one_graph") is True:
         known["fullgraph"] = True
@@ -282,8 +283,11 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["dynamic"] = dynamic
     if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
         known["again"] = True
-    if (instance := _instances.number(code, compiled.get("locals"))) > 1:
+    instance, of_class = INSTANCES.begun(code, known["id"], compiled.get("locals"))
+    if instance > 1:
         known["instance"] = instance
+    if of_class:
+        known["class"] = of_class
     names = compiled.get("globals")
     module = names.get("__name__") if isinstance(names, dict) else None
     if is_library(code.co_filename, module):
@@ -337,49 +341,10 @@ def _remembered(code: CodeType) -> tuple[bool, str]:
     return known, digest
 
 
-class _Instances:
-    """The modules compiled with each code: the code of a class, or of a wrapper."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, dict[int, weakref.ref[Any]]] = {}
-        self._counts: dict[int, int] = {}
-
-    def number(self, code: CodeType, values: Any) -> int:
-        """The number of this module of ``code``, from 1, at its first compilation; else 0."""
-        module = _module(code, values)
-        if module is None:
-            return 0
-        known = self._known.setdefault(id(code), {})
-        if (seen := known.get(id(module))) is not None and seen() is module:
-            return 0
-        known[id(module)] = weakref.ref(module)
-        self._counts[id(code)] = self._counts.get(id(code), 0) + 1
-        number = self._counts[id(code)]
-        if len(known) > _MOST_CODES:
-            del known[next(iter(known))]
-        if len(self._known) > _MOST_CODES:
-            oldest = next(iter(self._known))
-            del self._known[oldest], self._counts[oldest]
-        return number
-
-
-_instances = _Instances()
-
-
-def _module(code: CodeType, values: Any) -> Any:
-    """The module that runs this code: a method's first argument, or what a wrapper calls."""
-    if not isinstance(values, Mapping):
-        return None
-    if code.co_filename.endswith(_AROUND):
-        called = values.get("fn")
-        called = getattr(called, "__self__", called)
-    else:
-        called = values.get(code.co_varnames[0]) if code.co_argcount else None
-    module = sys.modules.get("torch.nn")
-    return called if module is not None and isinstance(called, module.Module) else None
-
-
 _MOST_CODES = 4096
+
+
+_CIRCUMSTANCES = ("caller", "dynamic", "again", "class")
 
 
 class Compiling:
@@ -409,20 +374,14 @@ class Compiling:
         """
         return self._codes.get(compile_id)
 
-    def recompile(self, thread: int, why: dict[str, str]) -> bool:
-        """Whether what ``thread`` compiles now is a recompile for ``why``.
-
-        The first compilation of another module of the same class is not: nothing has changed.
-        """
-        if "instance" in self._begun.get(thread, {}):
-            return False
+    def recompile(self, thread: int, why: dict[str, str]) -> None:
+        """``thread`` compiles something again now, for ``why``."""
         self._reasons[thread] = why
-        return True
 
     def circumstances(self, thread: int) -> dict[str, Any]:
-        """``caller``, ``dynamic`` and ``again`` of what ``thread`` compiles, where known."""
+        """What is known of what ``thread`` compiles: the keys of ``_CIRCUMSTANCES``."""
         begun = self._begun.get(thread, {})
-        return {key: begun[key] for key in ("caller", "dynamic", "again") if key in begun}
+        return {key: begun[key] for key in _CIRCUMSTANCES if key in begun}
 
     def ended(self, thread: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a forward compilation that ended, with what is known since its begin.
@@ -442,10 +401,11 @@ class Compiling:
                 ended.pop("category", None)  # nothing was compiled before
         else:
             ended.pop("failure_reason", None)
-        if "category" in ended and "instance" in begun:
-            ended.pop("category")
-            ended.pop("reason", None)
-            ended["instance"] = begun["instance"]
-        elif "category" in ended and reasons is not None:
+        if "category" in ended and reasons is not None:
             ended.update(reasons)
+        elif "category" in ended and "instance" in begun:
+            ended["category"] = NEW_INSTANCE
+            ended.pop("reason", None)
+        if ended.get("category") == NEW_INSTANCE and "instance" in begun:
+            ended["instance"] = begun["instance"]
         return ended

@@ -3,20 +3,29 @@
 The metrics contain only the newest entry's reason. After an evaluation that is ``grad_mode`` for
 every recompile, although a guard of the training's own entry is the cause.
 
+Only an entry that could have served the call can be the cause. One that was made for another module
+of the same class, and that rejects this one, cannot. Of the others, the entry that rejects the
+fewest variables is the nearest: what it rejects has changed. If every entry is for another module,
+nothing has changed: this is the first compilation of a new instance.
+
 Each reason has a category of a closed list, by the guard in its first line.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from warmwatch._guard import quietly
+from warmwatch.hooks.dynamo.guard_tree import Reader
+from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.user_code import place
+from warmwatch.shared.values import NEW_INSTANCE
 
 # Names of the function, newest first. Torch 2.6 has the second; both return the same reasons.
 NAMES = (
@@ -35,8 +44,12 @@ def install(listener: Listener) -> Installed:
     replaced = Replaced()
 
     def report_recompile(reasons: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if reason := most_specific_first(reasons):
-            listener.recompile(reason, category_of(reason), _where(args, kwargs))
+        frame = args[1] if len(args) > 1 else kwargs.get("frame")
+        cached = args[0] if args else next(iter(kwargs.values()), None)
+        reason, is_instance = cause_first(reasons, _entries(cached), frame)
+        if reason:
+            category = NEW_INSTANCE if is_instance else category_of(reason)
+            listener.recompile(reason, category, _where(frame))
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
@@ -48,11 +61,22 @@ def install(listener: Listener) -> Installed:
     return Installed(uninstall=replaced.undo)
 
 
-def _where(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The function that is recompiled; the frame is the second argument in every version."""
-    frame = args[1] if len(args) > 1 else kwargs.get("frame")
+def _where(frame: Any) -> dict[str, Any]:
+    """The function that is recompiled."""
     code = getattr(frame, "f_code", None)
     return {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)
+
+
+def _entries(cached: Any) -> dict[str, Any]:
+    """The compiled entries by compile id; torch 2.6 passes the first one of a linked list."""
+    found: dict[str, Any] = {}
+    one = cached if not isinstance(cached, (list, tuple)) else None
+    for entry in () if one is not None or cached is None else cached:
+        found[str(getattr(entry, "compile_id", ""))] = entry
+    while one is not None and len(found) < _MOST_ENTRIES:
+        found[str(getattr(one, "compile_id", ""))] = one
+        one = getattr(one, "next", None)
+    return found
 
 
 # The first key of a tensor's dispatch key set is its backend: a changed backend is a changed
@@ -88,29 +112,100 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
 )
 _COMPILED = tuple((re.compile(pattern), category) for pattern, category in _PATTERNS)
 _FRAME = re.compile(r"^\s*!?[\d/_]+:\s*")
+_FRAME_ID = re.compile(r"\s*(?P<id>!?[\d/_]+):\s")
 _NEXT_ENTRY = re.compile(r"\n(?=\s*!?\d[\d/_]*:\s)")
 
 
 # Every guard set begins with the global state. A line about it belongs to an entry for another
 # mode, such as an evaluation's. The failed guard of the entry for the present mode is the cause.
 _OF_ANOTHER_MODE = ("grad_mode", "autocast", "global_state")
-_ENOUGH = 8  # specific reasons; redaction uses no more, and a frame can have thousands of entries
+_ENOUGH = 8  # reasons; redaction uses no more, and a frame can have thousands of entries
+_MOST_ENTRIES = 64  # that are compared
 
 
 def most_specific_first(reasons: list[str]) -> str:
-    """Reasons, one for each compiled entry that did not fit; the most specific one first.
+    """Reasons, one for each compiled entry that did not fit; the most specific one first."""
+    return cause_first(reasons, {}, None)[0]
 
-    PyTorch's text stays unchanged: some reasons have several lines, with the user's stack. Stops
-    after the first few specific ones, so that a recompile does not cost more with each before it.
+
+@dataclass(frozen=True, kw_only=True)
+class _Failed:
+    """A compiled entry that did not fit.
+
+    Attributes:
+        text: PyTorch's reason. rejected: the variables that its guards reject, ``None`` if unknown.
+        of_other: those that held another module when it was compiled; ``None`` if the frame has
+        no module. of_mode: it is for another mode, such as evaluation.
     """
-    specific: list[str] = []
-    others: list[str] = []
-    for entry in (entry for text in reasons for entry in _NEXT_ENTRY.split(text.strip())):
-        of_another_mode = category_of(entry) in _OF_ANOTHER_MODE
-        (others if of_another_mode else specific).append(entry.strip())
-        if len(specific) == _ENOUGH:
+
+    text: str
+    rejected: frozenset[str] | None
+    of_other: frozenset[str] | None
+    of_mode: bool
+
+    @property
+    def own(self) -> bool:
+        return not self.of_other
+
+    @property
+    def excluded(self) -> bool:
+        """It is for another module, and rejects this one."""
+        if not self.of_other:
+            return False
+        rejected = self.rejected or frozenset()
+        return bool(self.of_other & rejected) or self.about(self.of_other)
+
+    def about(self, names: frozenset[str]) -> bool:
+        """Whether its first failed guard is about one of the variables."""
+        first = guard(self.text.partition("\n")[0]).partition("  # ")[0]
+        return any(re.search(rf"(?<![\w.]){re.escape(name)}\b", first) for name in names)
+
+
+def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> tuple[str, bool]:
+    """All reasons, that of the cause first; and whether it is the first compilation of an instance.
+
+    PyTorch's text stays unchanged: some reasons have several lines, with the user's stack.
+    """
+    failed = list(_failed(reasons, entries, frame))
+    fitting = [one for one in failed if not one.excluded]
+    if not fitting:  # nothing has changed
+        names = frozenset[str]().union(*(one.of_other or () for one in failed))
+        failed.sort(key=lambda one: not one.about(names))
+        return "\n".join(one.text for one in failed[:_ENOUGH]), bool(failed)
+    nearest = sorted(fitting, key=lambda one: (one.of_mode, _is_farther(one, fitting), not one.own))
+    others = [one for one in failed if one.excluded]
+    return "\n".join(one.text for one in [*nearest, *others][:_ENOUGH]), False
+
+
+def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> list[_Failed]:
+    values, names = getattr(frame, "f_locals", {}), getattr(frame, "f_globals", {})
+    code: Any = getattr(frame, "f_code", None)
+    reader = Reader(values, names)
+    has_module = bool(owners(values))
+    most = _MOST_ENTRIES if has_module else _ENOUGH  # an older entry may be that of this module
+    found: list[_Failed] = []
+    for text in (entry for one in reasons for entry in _NEXT_ENTRY.split(one.strip())):
+        id = (_FRAME_ID.match(text) or {"id": ""})["id"]
+        entry = entries.get(id)
+        found.append(
+            _Failed(
+                text=text.strip(),
+                rejected=None if entry is None else reader.rejected(entry),
+                of_other=INSTANCES.of_other(code, id, values) if has_module and entry else None,
+                of_mode=category_of(text) in _OF_ANOTHER_MODE,
+            )
+        )
+        if sum(not one.of_mode for one in found) == most:
             break
-    return "\n".join(specific + others)
+    return found
+
+
+def _is_farther(one: _Failed, others: Sequence[_Failed]) -> bool:
+    """Whether another entry rejects only a part of what this one rejects."""
+    if one.rejected is None:
+        return False
+    known = (other.rejected for other in others if not other.of_mode)
+    return any(rejected and rejected < one.rejected for rejected in known)
 
 
 @lru_cache(maxsize=64)  # one recompile needs that of a reason several times

@@ -81,6 +81,7 @@ from warmwatch.shared.record.facts import (
     PHASES,
     PRECOMPILED,
     PROGRESS,
+    REASONS,
     SETTLED_BY,
     CompileCounts,
     Header,
@@ -152,6 +153,7 @@ from warmwatch.shared.record.recent import (
     recent_lengths,
 )
 from warmwatch.shared.record.sealed_blocks import RecordError, TornError
+from warmwatch.shared.values import NEW_INSTANCE as NEW_INSTANCE
 
 SLOT = "slot"
 JOURNAL = "events.jsonl"

@@ -18,6 +18,7 @@ from warmwatch.shared.record.recent import (
     unsettled,
     vary,
 )
+from warmwatch.shared.values import NEW_INSTANCE
 
 # The closed lists. A position is a code in the slot: append, never reorder.
 PHASES = (
@@ -55,6 +56,8 @@ CATEGORIES = (
     "device",
     "other",
 )
+# The last one has no counter in ``recompiles``, but ``new_instances``.
+REASONS = (*CATEGORIES, NEW_INSTANCE)
 CACHES = ("inductor_fx", "aot_autograd", "triton")
 COMPILE_CACHES = ("inductor", "triton")  # directories, each cold or warm
 PROGRESS = ("kernels", "choices")  # what the activity in progress counts

@@ -218,9 +218,10 @@ def _target(entry: Entry) -> dict[str, Any]:
         **_located(entry),
         "kind": _one_of(record.KINDS, entry, "kind"),
         "reason": text(entry, "reason", LONGEST_TEXT),
-        "category": _one_of(record.CATEGORIES, entry, "category"),
+        "category": _one_of(record.REASONS, entry, "category"),
         "caller": text(entry, "caller", LONGEST_NAME),
         "dynamic": _flag(entry, "dynamic"),
+        "of_class": text(entry, "class", LONGEST_NAME),
     }
 
 

@@ -232,7 +232,8 @@ class Compile(Struct, frozen=True, kw_only=True):
     recompiles: int | None = None
     """Compilations of code that had been compiled before."""
     new_instances: int | None = None
-    """First compilations of a module after another module of its class: these are not recompiles.
+    """Of the recompiles, the first compilations of a module after another one of its class: nothing
+    of it has changed (category `new_instance`).
     """
     recompiles_after_warm: int | None = None
     """Recompiles after the rank had been warm."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from warmwatch.shared.phrases import counted, duration, exact_length, place, step_length
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.shared.verdict import (
     LONG_COMPILE_FLOOR_NS,
     LONG_COMPILE_TIMES,
@@ -130,10 +131,9 @@ def _thrashing(figures: Figures) -> str:
     if failed := _failed_lately(figures):
         return f"{touched} of the last {last} steps compiled in vain: {failed}"
     reasons = Counter(c.category for c in figures.log.compilations if c.category)
-    others = sum(c.instance is not None for c in figures.log.compilations)
-    if others > sum(reasons.values()):
-        reasons = Counter({"another module of the same class": others})
-    lead = f", mostly for {reasons.most_common(1)[0][0]}" if reasons else ""
+    most = reasons.most_common(1)[0][0] if reasons else ""
+    what = "another module of the same class" if most == NEW_INSTANCE else most
+    lead = f", mostly for {what}" if what else ""
     remedies = (remedy(one) for one in reversed(figures.log.varying))
     because = next((f" ({words})" for words in remedies if words), "")
     return f"thrashing: {touched} of the last {last} steps compiled{lead}{because}"

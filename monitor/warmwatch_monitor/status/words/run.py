@@ -15,7 +15,7 @@ from msgspec import structs
 from warmwatch.shared.phrases import counted, duration
 from warmwatch.shared.states import ENDED, WARM, State
 from warmwatch_monitor.model import (
-    CATEGORIES,
+    REASONS,
     RankView,
     RunView,
     slow_rank,
@@ -329,7 +329,7 @@ def _slow(ranks: Sequence[RankView]) -> str | None:
 
 
 def _also(ranks: Sequence[RankView]) -> str | None:
-    for category in CATEGORIES:
+    for category in REASONS:
         hit = [view.rank for view in ranks if _recompiled_for(view, category)]
         if hit and len(hit) < len(ranks):
             also = _ALSO.get(category, f"recompiled for {category}")
@@ -358,7 +358,7 @@ def _different(ranks: Sequence[RankView]) -> Iterable[str]:
     found = [_most_and_least(n, s) for n, s in spreads.items() if s and s.min != s.max]
     if found:
         yield f"ranks compiled different things: {'; '.join(found)}"
-    for category in CATEGORIES:
+    for category in REASONS:
         hit = [view.rank for view in ranks if _recompiled_for(view, category)]
         if hit and len(hit) < len(ranks):
             yield f"only {numbers(hit)} recompiled for {category}"

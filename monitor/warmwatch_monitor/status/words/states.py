@@ -187,7 +187,7 @@ def _why(of: Underway | Compilation | None) -> tuple[Clause, ...]:
     """The reason in plain words, else in PyTorch's own; nothing without a reason."""
     if of is None or not of.reason:
         return ()
-    why = plain(of.reason, of.category) or own_words(of.reason)
+    why = plain(of.reason, of.category, of.of_class) or own_words(of.reason)
     return (_reason(f"{why}{called_from(of.caller)}"),)
 
 

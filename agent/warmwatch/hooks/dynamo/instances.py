@@ -1,0 +1,107 @@
+"""The modules and optimizers with which each compiled entry was made.
+
+Modules of one class share their code, and so its compiled entries: student and teacher, policy and
+reference, the blocks of a model. An entry that was made for another one of them cannot explain why
+this one compiles. Only weak references are held, and none to a tensor.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Mapping
+from types import CodeType
+from typing import Any
+
+_MOST_CODES = 4096
+_MOST_ENTRIES = 1024  # of one code
+# Wrappers of PyTorch around its own modules (``nn.Sequential``): the same code for all of them.
+AROUND = "torch/_dynamo/external_utils.py"
+Made = dict[str, "weakref.ref[Any]"]
+
+
+class Instances:
+    """The instances of each code: of a class, of a wrapper, or of a function that takes modules."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, tuple[weakref.ref[Any], int]]] = {}
+        self._counts: dict[int, int] = {}
+        self._made: dict[int, dict[str, Made]] = {}
+
+    def begun(self, code: CodeType, compile_id: str | None, values: Any) -> tuple[int, str]:
+        """An entry is being compiled: the number of its module at its first compilation, else 0;
+        and the class of the module."""
+        if compile_id is not None:
+            made = self._made.setdefault(id(code), {})
+            made.pop(compile_id, None)
+            made[compile_id] = {name: weakref.ref(one) for name, one in owners(values).items()}
+            _bound(made, _MOST_ENTRIES)
+            _bound(self._made, _MOST_CODES)
+        of = module(code, values)
+        if of is None:
+            return 0, ""
+        known = self._known.setdefault(id(code), {})
+        seen = known.get(id(of))
+        if seen is not None and seen[0]() is of:
+            return 0, type(of).__name__
+        number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
+        known[id(of)] = weakref.ref(of), number
+        _bound(known, _MOST_CODES)
+        if len(self._known) > _MOST_CODES:
+            oldest = next(iter(self._known))
+            del self._known[oldest], self._counts[oldest]
+        return number, type(of).__name__
+
+    def number(self, code: CodeType, values: Any) -> int:
+        """The number of the module among those of ``code``, from 1; 0 if it was never compiled."""
+        of = module(code, values)
+        seen = self._known.get(id(code), {}).get(id(of))
+        return seen[1] if seen is not None and seen[0]() is of else 0
+
+    def of_other(self, code: CodeType, compile_id: str, values: Any) -> frozenset[str]:
+        """The local variables with another instance than the entry was compiled with."""
+        made = self._made.get(id(code), {}).get(compile_id, {})
+        now = owners(values)
+        return frozenset(name for name, one in made.items() if one() is not now.get(name))
+
+
+def _bound(table: dict[Any, Any], most: int) -> None:
+    while len(table) > most:
+        del table[next(iter(table))]
+
+
+def owners(values: Any) -> dict[str, Any]:
+    """The modules and optimizers among local variables, by name.
+
+    What a wrapper calls (``fn``) and its first argument (``args``) count: their code is shared.
+    """
+    kinds = _kinds()
+    if not kinds or not isinstance(values, Mapping):
+        return {}
+    found = {}
+    for name, value in values.items():
+        of = getattr(value, "__self__", value) if name == "fn" else value
+        if name == "args" and type(value) is tuple and value:
+            of = value[0]
+        if isinstance(of, kinds):
+            found[name] = of
+    return found
+
+
+def module(code: CodeType, values: Any) -> Any:
+    """The module or optimizer that runs this code: a method's first argument, or what a wrapper
+    calls; of another function, its first argument of that kind."""
+    found = owners(values)
+    if code.co_filename.endswith(AROUND):
+        return found.get("fn")
+    named = (*code.co_varnames[: code.co_argcount], "args")
+    return next((found[name] for name in named if name in found), None)
+
+
+def _kinds() -> tuple[type, ...]:
+    modules, optimizers = sys.modules.get("torch.nn"), sys.modules.get("torch.optim")
+    of = getattr(modules, "Module", None), getattr(optimizers, "Optimizer", None)
+    return tuple(kind for kind in of if isinstance(kind, type))
+
+
+INSTANCES = Instances()

@@ -1,0 +1,181 @@
+"""The cause of a recompile among the reasons of all compiled entries, with a real PyTorch.
+
+The truth is what the script changed before the call.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from warmwatch.hooks.dynamo import events, recompile_reasons
+from warmwatch.hooks.points import Listener
+from warmwatch.hooks.redaction import recompile as redacted
+from warmwatch.shared.reasons import plain
+
+torch = pytest.importorskip("torch")
+
+
+class Recorded(Listener):
+    """The category and the plain words of each recompile."""
+
+    def __init__(self) -> None:
+        self.causes: list[tuple[str, str | None]] = []
+        self._class = ""
+
+    def begin(self, event: str, of: Any = None) -> None:
+        if event == events.EVENT and of:
+            self._class = of.get("class", "")
+
+    def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
+        self.causes.append((category, plain(redacted(reason), category, self._class)))
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    torch._dynamo.reset()
+    listener = Recorded()
+    installed = [events.install(listener), recompile_reasons.install(listener)]
+    yield listener
+    for one in installed:
+        one.uninstall()
+    torch._dynamo.reset()
+
+
+class Enc(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, width: int = 8, kind: str = "a") -> None:
+        super().__init__()
+        self.l, self.kind = torch.nn.Linear(width, width), kind
+
+    def forward(self, x: Any) -> Any:
+        y = torch.tanh(self.l(x))
+        return y if self.kind == "a" else -y
+
+
+class Plain(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return self.l(x)
+
+
+def compiled(*models: Any) -> tuple[Any, ...]:
+    for one in models:
+        one.compile(backend="eager")
+    return models
+
+
+def x(rows: int = 8, width: int = 8) -> Any:
+    return torch.randn(rows, width)
+
+
+ANOTHER = "first compilation of another `Enc`"
+BATCH = "batch size (dim 0 of `x`) went from 8 to 5"
+
+
+def test_a_frozen_twin_explains_nothing_once_the_batch_changed(recorded: Recorded) -> None:
+    student, teacher = compiled(Enc(), Enc().requires_grad_(False))
+    for rows in (8, 8, 5):
+        batch = x(rows)
+        (student(batch) - teacher(batch)).sum().backward()
+    (category, first), *later = recorded.causes
+    assert category == "new_instance"
+    assert str(first).startswith(f"{ANOTHER}: requires_grad of `self.l.")
+    assert later == [("shape", BATCH)] * 2
+
+
+def test_each_block_of_a_class_compiles_once_and_then_for_the_batch(recorded: Recorded) -> None:
+    blocks = compiled(*(Enc(kind=kind) for kind in "abcd"))
+    with torch.no_grad():
+        for rows in (8, 8, 5):
+            batch = x(rows)
+            for block in blocks:
+                block(batch)
+    assert recorded.causes[:3] == [("new_instance", f"{ANOTHER}: `self.kind` differs")] * 3
+    assert {words for _, words in recorded.causes[3:]} == {BATCH}
+
+
+def test_an_entry_of_a_twin_that_served_the_module_can_be_the_cause(recorded: Recorded) -> None:
+    first, second = compiled(Plain(), Plain())
+    first(x())
+    second(x())
+    second(x(5))
+    assert recorded.causes == [("shape", BATCH)]
+
+
+def test_a_module_of_another_width_is_a_new_instance_although_its_input_differs(
+    recorded: Recorded,
+) -> None:
+    narrow, wide = compiled(Enc(8), Enc(16))
+    narrow(x(4))
+    wide(x(4, 16))
+    assert [category for category, _ in recorded.causes] == ["new_instance"]
+
+
+def test_a_copy_for_evaluation_is_a_new_instance(recorded: Recorded) -> None:
+    (model,) = compiled(Enc())
+    model(x()).sum().backward()
+    average = copy.deepcopy(model).requires_grad_(False)
+    average.compile(backend="eager")
+    with torch.no_grad():
+        average(x())
+    assert [category for category, _ in recorded.causes] == ["new_instance"]
+    assert str(recorded.causes[0][1]).startswith(ANOTHER)
+
+
+def test_the_modules_of_a_function_are_its_instances(recorded: Recorded) -> None:
+    policy, reference = Enc(), Enc().requires_grad_(False)
+
+    @torch.compile(backend="eager")
+    def score(model: Any, x: Any) -> Any:
+        return model(x).sum()
+
+    for rows in (8, 8, 5):
+        batch = x(rows)
+        score(policy, batch)
+        score(reference, batch)
+    assert [category for category, _ in recorded.causes] == ["new_instance", "shape", "shape"]
+    assert str(recorded.causes[0][1]).startswith(f"{ANOTHER}: requires_grad of `model.l.")
+
+
+def _own(model: Any) -> Callable[[Any], Any]:
+    (made,) = compiled(model)
+    return made
+
+
+def _global(model: Any) -> Callable[[Any], Any]:
+    names = {"model": model, "torch": torch}
+    exec("def step(x): return model(x).sum()", names)
+    return torch.compile(names["step"], backend="eager")
+
+
+@pytest.mark.parametrize("call_of", [_own, _global])
+def test_the_entry_that_rejects_least_is_the_cause(
+    recorded: Recorded, call_of: Callable[[Any], Callable[[Any], Any]]
+) -> None:
+    """Its attribute alternates, and the batch changes in between."""
+    model = Enc()
+    step = call_of(model)
+    step(x())
+    model.kind = "b"
+    step(x())
+    model.kind = "a"
+    step(x(5))
+    assert [category for category, _ in recorded.causes][1:] == ["shape"]
+    assert "kind" in str(recorded.causes[0][1])
+    assert str(recorded.causes[1][1]).replace("args[0]", "x") == BATCH
+
+
+def test_another_optimizer_of_a_class_is_a_new_instance(recorded: Recorded) -> None:
+    for _ in range(2):
+        weight = torch.nn.Linear(4, 4)
+        weight(torch.randn(2, 4)).sum().backward()
+        optimizer = torch.optim.Adam(weight.parameters())
+        torch.compile(optimizer.step, backend="eager")()
+    assert {category for category, _ in recorded.causes} == {"new_instance"}
+    assert "another `Adam`" in str(recorded.causes[0][1])
