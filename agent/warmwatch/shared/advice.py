@@ -46,9 +46,8 @@ ADVICE = {
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
-        "Nothing changed: modules of one class share its code, and each that differs compiles once "
-        "(all count towards the recompile limit). Make them alike, or call each once during the "
-        "warm-up."
+        "Call each module of the class once during the warm-up: each that differs from those before "
+        "compiles once, although nothing changed."
     ),
 }
 
