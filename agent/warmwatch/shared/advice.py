@@ -46,8 +46,8 @@ ADVICE = {
     ),
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
-        "Call each module of the class once during the warm-up: each that differs from those before "
-        "compiles once, although nothing changed."
+        "Call each module of the class once during the warm-up: each that differs from those "
+        "before compiles once, although nothing changed."
     ),
 }
 
