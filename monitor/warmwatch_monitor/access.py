@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from warmwatch_monitor.bounded import read_text
 from warmwatch_monitor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ class Access(Struct, frozen=True):
     def _line(self, key: str, path: str) -> str:
         name = self.names.get(key, key)
         try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read().strip()
+            text = read_text(path, _LONGEST, pipes=True).strip()
         except (OSError, ValueError) as error:
             raise UsageError(f"{name}: cannot read {path}: {_why(error)}") from None
         if not text or not text.isprintable() or (key == "token_file" and not text.isascii()):
@@ -80,6 +80,7 @@ class Access(Struct, frozen=True):
         return text
 
 
+_LONGEST = 1 << 16  # bytes of a file with a token or a password
 ANYBODY = Access()
 
 

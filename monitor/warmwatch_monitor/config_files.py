@@ -12,10 +12,12 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from warmwatch.shared.variables import DEFAULTS, Monitor, defaults, unknown_variables
+from warmwatch_monitor.bounded import read_text
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output.console import note
 from warmwatch_monitor.timeouts import DISK_SECONDS, within
 
+_LONGEST = 4 << 20  # bytes; a project's file also has the settings of other tools
 _FILE, _PROJECT = "warmwatch.toml", "pyproject.toml"
 # A project's files may be somebody else's: nothing there may send credentials elsewhere, open the
 # daemon to others, turn its access log off, or name places to read and write.
@@ -75,8 +77,7 @@ def user_file(environ: Mapping[str, str]) -> str:
 
 def _read(path: str, section: tuple[str, ...]) -> dict[str, str]:
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_text(path, _LONGEST)
         found: Any = _parsed(text) if all(name in text for name in section) else {}
     except (OSError, ValueError, RecursionError) as error:
         why = getattr(error, "strerror", None) or error

@@ -76,7 +76,7 @@ def ask(data: bytes) -> None:
     else:
         answer = _answer(choices)
     try:
-        found = tuple(samples(answer, "http://prometheus"))
+        found = tuple(samples(json.dumps(answer).encode(), "http://prometheus"))
     except FleetError as error:
         assert str(error).startswith("http://prometheus "), error
         return

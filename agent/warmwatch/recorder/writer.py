@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import mmap
+import os
 import struct
 import threading
 from array import array
@@ -43,6 +44,18 @@ _CLOSE_TIMEOUT = 1.0  # seconds that a detach waits for a disk that responded to
 _SINCE, _DROPPED = COMPILE_INDEX["active_since_ns"], COMPILE_INDEX["journal_dropped"]
 _WORD = struct.Struct("Q")
 _STEPS, _BATCHES = (record.STEPS_OFFSET + 8 * STEPS_INDEX[name] for name in ("steps", "batches"))
+
+
+def _warn_of(passed_over: Sequence[tuple[str, OSError]], used: str) -> None:
+    """Warn that a better directory exists and could not be used: its readers miss this run."""
+    for directory, error in passed_over:
+        if os.path.isdir(directory):  # noqa: PTH112 - pathlib's raises where it may not ask
+            why = str(error).removeprefix(f"{directory}: ")
+            why = error.strerror.lower() if error.strerror else why
+            warn_once(
+                f"the record is in {used}, because {directory} cannot be used ({why}); a monitor "
+                f"that reads {directory} alone does not see this run"
+            )
 
 
 class Writer:
@@ -116,6 +129,7 @@ class Writer:
         packed = record.pack_header(header)
         self.buffer[: len(packed)] = packed
         problem: OSError = OSError("no record directory is configured")
+        passed_over: list[tuple[str, OSError]] = []
         for directory in directories:
             chosen = len(directories) == 1
             task = RecordCreation(directory, identity, named=named, child=child, chosen=chosen)
@@ -124,7 +138,9 @@ class Writer:
             except OSError as error:
                 pass_on(error)
                 problem = error
+                passed_over.append((directory, error))
             else:
+                _warn_of(passed_over, directory)
                 return task.identity
         raise problem
 

@@ -18,7 +18,7 @@ from warmwatch_monitor.output.amounts import consecutive, spans
 T = TypeVar("T")
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
-_MOST = 100_000
+_MOST = 100_000  # ranks of a file
 
 
 def named(ranks: Iterable[int]) -> str:
@@ -34,8 +34,10 @@ def numbers(name: str) -> list[int]:
         if match is None:
             raise ValueError(name)
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first > _MOST:
+        if last < first:
             raise ValueError(name)
+        if len(found) + last - first >= _MOST:
+            raise UsageError(f"it has more than {_MOST:,} ranks")
         found += range(first, last + 1)
     return found
 
@@ -139,8 +141,11 @@ def parsed(text: str) -> Baseline:
             f"its schema is {data.get('schema')!r}, and this release reads {SCHEMA}: "
             "remove it, and write it again with --update"
         )
+    runs: dict[str, BaselineRun] = {}
+    for name, one in _as(_Tables, data, "runs", "it").items():
+        runs[name] = _run(name, one, sum(len(run.ranks) for run in runs.values()))
     return Baseline(
-        runs={name: _run(name, one) for name, one in _as(_Tables, data, "runs", "it").items()},
+        runs=runs,
         tolerance=_number(data, "tolerance", "it", TOLERANCE),
         ignore=_names(data.get("ignore", [])),
         torch=data["torch"] if isinstance(data.get("torch"), str) else None,
@@ -153,7 +158,8 @@ def _names(data: Any) -> tuple[str, ...]:
     return tuple(data)
 
 
-def _run(name: str, data: Mapping[str, Any]) -> BaselineRun:
+def _run(name: str, data: Mapping[str, Any], others: int) -> BaselineRun:
+    """``others``: how many ranks the runs before it have."""
     where = f"runs.{name}"
     ranks: dict[int, BaselineRank] = {}
     for key, one in _as(_Tables, data, "ranks", where).items():
@@ -162,6 +168,8 @@ def _run(name: str, data: Mapping[str, Any]) -> BaselineRun:
         except ValueError:
             raise UsageError(f"{where}.ranks has {key!r}: write 0, 0-3 or 0-3,6") from None
         ranks.update(dict.fromkeys(of_these, _rank(one, f"{where}.ranks.{key}")))
+        if others + len(ranks) > _MOST:
+            raise UsageError(f"it has more than {_MOST:,} ranks")
     return BaselineRun(ranks=ranks, warmup_ratio=_number(data, RATIO, where, None))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from warmwatch_monitor.bounded import read_text
 from warmwatch_monitor.check.gated_run import NOT_SEEN, CannotCompareError, measured
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
@@ -182,11 +183,14 @@ def _update(request: _Request) -> int:
     return 0
 
 
+_LONGEST_BASELINE = 16 << 20  # bytes
+
+
 def _read(place: Path) -> Baseline:
     from warmwatch_monitor.check.baseline import parsed
 
     try:
-        text = place.read_text(encoding="utf-8")
+        text = read_text(place, _LONGEST_BASELINE, pipes=True)
     except FileNotFoundError:
         raise UsageError(
             f"{place}: there is no baseline yet; write it with `warmwatch check --baseline "

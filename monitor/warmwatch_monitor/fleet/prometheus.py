@@ -13,7 +13,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from warmwatch_monitor.access import ANYBODY, Access
 from warmwatch_monitor.errors import FleetError
@@ -49,6 +51,8 @@ _GPU_NAMES = (
 _OF_ANYBODY = "(@[^@]+)?"  # the suffix of a run's own name, see ``Owner.shown``
 _TIMEOUT_SECONDS = 30.0
 _LARGEST_REPLY = 256 << 20  # bytes; 10,000 ranks have about 100 MB
+_MOST_SERIES = 2_000_000  # 10,000 ranks have about 600,000
+_OF_EACH = b'"metric"'  # of each series in an answer
 _LARGEST = 2.0**63  # decades in nanoseconds; no series of ours comes near it
 
 
@@ -82,17 +86,16 @@ class PrometheusSource:
                 body = reply.read(_LARGEST_REPLY + 1)
                 if len(body) > _LARGEST_REPLY:
                     raise ValueError(f"its answer is larger than {_LARGEST_REPLY >> 20} MiB")
-                answer = json.loads(body)
         except urllib.error.HTTPError as error:
             advice = _CREDENTIALS if error.code == UNAUTHORIZED else _OTHER
             raise FleetError(f"{self._url} answers with HTTP {error.code}; {advice}") from None
-        except (OSError, ValueError, RecursionError, HTTPException) as error:
+        except (OSError, ValueError, HTTPException) as error:
             cause = getattr(error, "reason", None) or error  # what a URLError wraps
             why = getattr(cause, "strerror", None) or cause
             raise FleetError(
                 f"{self._url} does not answer as Prometheus: {why}; {_OTHER}"
             ) from None
-        yield from samples(answer, self._url)
+        yield from samples(body, self._url)
 
 
 UNAUTHORIZED = 401
@@ -112,28 +115,45 @@ def _names(prefix: str, names: tuple[str, ...]) -> str:
     return f'"warmwatch_{prefix}({"|".join(names)})"'
 
 
-def samples(answer: Any, url: str) -> Iterator[Sample]:
+class _Series(Struct):
+    metric: dict[str, str]
+    value: tuple[float, str]
+
+
+class _Result(Struct):
+    result: list[_Series]
+
+
+class _Answer(Struct):
+    status: str
+    data: _Result
+
+
+def samples(body: bytes, url: str) -> Iterator[Sample]:
     """The samples of an answer, without values that are not finite or out of range.
 
     Raises:
         FleetError: it is not an answer from Prometheus.
     """
     try:
-        found = [_sample(one) for one in _result(answer)]
-    except (AttributeError, LookupError, TypeError, ValueError):
+        if body.count(_OF_EACH) > _MOST_SERIES:
+            raise FleetError(
+                f"{url} answers with more than {_MOST_SERIES:,} series; name one run, or ask a "
+                "Prometheus server of fewer hosts"
+            )
+        found = [_sample(one) for one in _result(body)]
+    except (ValueError, LookupError, RecursionError, msgspec.MsgspecError):
         raise FleetError(f"{url} does not answer as Prometheus; {_OTHER}") from None
     return (sample for sample in found if abs(sample.value) < _LARGEST)  # which NaN is not
 
 
-def _result(answer: Any) -> Any:
-    if answer["status"] != "success":
+def _result(body: bytes) -> list[_Series]:
+    answer = msgspec.json.decode(body, type=_Answer)
+    if answer.status != "success":
         raise ValueError("not a success")
-    return answer["data"]["result"]
+    return answer.data.result
 
 
-def _sample(one: Any) -> Sample:
-    labels = dict(one["metric"])
-    if not all(isinstance(text, str) for text in labels.values()):
-        raise ValueError("a label that is no text")
-    name = labels.pop("__name__").removeprefix("warmwatch_")
-    return Sample(name=name, labels=labels, value=float(one["value"][1]))
+def _sample(one: _Series) -> Sample:
+    name = one.metric.pop("__name__").removeprefix("warmwatch_")
+    return Sample(name=name, labels=one.metric, value=float(one.value[1]))

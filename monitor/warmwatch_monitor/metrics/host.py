@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from warmwatch_monitor.metrics.families import Family, Labels, Series, gauge
-from warmwatch_monitor.model import ExportHealth, Host, Snapshot, SourceHealth
+from warmwatch_monitor.model import ExportHealth, Host, RecordRoom, Snapshot, SourceHealth
 from warmwatch_monitor.model.budgets import LEFT_OUT
 
 HOST_SERIES: tuple[Series[Host], ...] = (
@@ -53,6 +53,18 @@ SOURCE_SERIES: tuple[Series[SourceHealth], ...] = (
         lambda health: health.read_seconds,
     ),
 )
+ROOM_SERIES: tuple[Series[RecordRoom], ...] = (
+    gauge(
+        "warmwatch_record_directory_free_bytes",
+        "What is free for records in a record directory.",
+        lambda room: room.free_bytes,
+    ),
+    gauge(
+        "warmwatch_record_directory_free_inodes",
+        "How many more files a record directory takes; a record has up to five.",
+        lambda room: room.free_inodes,
+    ),
+)
 EXPORT_SERIES: tuple[Series[ExportHealth], ...] = (
     gauge(
         "warmwatch_export_up",
@@ -74,6 +86,9 @@ def health_families(snapshot: Snapshot, version: str | None) -> Iterator[Family]
     sources = [(Labels({"source": health.source}), health) for health in snapshot.sources]
     for of_source in SOURCE_SERIES:
         yield of_source.family(sources)
+    rooms = [(Labels({"directory": room.directory}), room) for room in snapshot.rooms]
+    for of_room in ROOM_SERIES:
+        yield of_room.family(rooms)
     refused = Family(
         name="warmwatch_records_refused", help="Records that cannot be read.", type="gauge"
     )

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from warmwatch_monitor.model.snapshot import (
         RankView,
+        RecordRoom,
         RunView,
         Snapshot,
         Spending,

@@ -302,6 +302,14 @@ def any_compiling(runs: Iterable[RunView]) -> bool | None:
     return any(view.judgement.compiling for view in living) if living else None
 
 
+class RecordRoom(Struct, frozen=True, kw_only=True):
+    """What is free in a record directory; ``None`` where its file system has no limit."""
+
+    directory: str
+    free_bytes: int | None
+    free_inodes: int | None
+
+
 class Snapshot(Struct, frozen=True, kw_only=True):
     """All that was known at one moment, on both clocks. Runs are in order of their names.
 
@@ -314,6 +322,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     ``crowded``: whether a user's share is so small that an honest user's run may be among it.
     ``late_seconds`` is its age where a Snapshot is older than it should be when it is requested,
     else ``None``.
+    ``rooms``: what is free in each record directory.
     ``awaited``: whether the daemon was started with a command of which no process has a record yet.
     """
 
@@ -336,6 +345,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceHealth, ...] = ()
     exports: tuple[ExportHealth, ...] = ()
     directories: tuple[str, ...] = ()
+    rooms: tuple[RecordRoom, ...] = ()
     late_seconds: float | None = None
     awaited: bool = False
 

@@ -82,6 +82,7 @@ class Assembly:
             host=host.machine if host else None,
             sources=health,
             directories=self._directories,
+            rooms=found.rooms if found else (),
             awaited=self._awaits is not None,
         )
         return Assembled(snapshot=snapshot, problems=analysed.problems if analysed else ())

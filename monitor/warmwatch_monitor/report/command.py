@@ -147,21 +147,27 @@ def in_short(found: Sequence[RunSummary]) -> str:
     return "\n\n".join(picture(short(one), one) for one in made)
 
 
+_LONGEST_INDEX = 64 << 20  # bytes; an entry takes some hundred
+
+
 def traced(directory: str, file: str) -> dict[str, str]:
     """URLs of the compile ids in tlparse's output in ``directory``, relative to the HTML ``file``.
 
     A compilation that Dynamo restarted has an id for each attempt: the URL is of the last one.
     """
-    import json
     from urllib.parse import quote
+
+    import msgspec
+
+    from warmwatch_monitor.bounded import read_text
 
     index = os.path.join(directory, "compile_directory.json")  # noqa: PTH118
     try:
-        with open(index, encoding="utf-8") as found:  # noqa: PTH123 - no command loads pathlib
-            names = [str(name) for name in json.load(found)]
-    except (OSError, ValueError):
+        names = msgspec.json.decode(read_text(index, _LONGEST_INDEX), type=dict[str, msgspec.Raw])
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        why = getattr(error, "strerror", None) or "it is not tlparse's"
         raise WarmwatchError(
-            f"{index} cannot be read; write it with: tlparse TRACE -o {directory}"
+            f"{index} cannot be read ({why}); write it with: tlparse TRACE -o {directory}"
         ) from None
     here = quote(os.path.relpath(directory, os.path.dirname(file) or "."))  # noqa: PTH120
     return {

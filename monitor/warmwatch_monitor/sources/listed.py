@@ -6,6 +6,8 @@ reading and the health.
 
 from __future__ import annotations
 
+import os
+import pwd
 import threading
 import time
 from _ctypes import dlopen
@@ -92,8 +94,21 @@ _STEADY_NS = 60 * 10**9
 def _records(settings: Settings, clock: Clock) -> Read[RecordsReading]:
     from warmwatch_monitor.sources.records.source import RecordsSource
 
-    source = RecordsSource(settings.directories, retention=settings.retention, clock=clock)
+    source = RecordsSource(
+        settings.directories,
+        retention=settings.retention,
+        everybody=_is_service(settings),
+        clock=clock,
+    )
     return lambda others: source.read(POLL_SECONDS, others.requested)
+
+
+def _is_service(settings: Settings) -> bool:
+    """Whether this user is the one that serves the whole host."""
+    try:
+        return pwd.getpwnam(settings.service_user).pw_uid == os.geteuid()
+    except (KeyError, ValueError):
+        return False
 
 
 def _host(_settings: Settings, clock: Clock) -> Read[HostAndProcesses]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
+import warnings
 from array import array
 from pathlib import Path
 from types import FrameType
@@ -12,6 +14,7 @@ from types import FrameType
 import pytest
 
 from support import slots
+from support.filesystems import NotHereError, full, mounted
 from support.records import holder, wait_until
 from warmwatch.recorder import disk_flusher
 from warmwatch.recorder import writer as _writer
@@ -142,3 +145,43 @@ def test_a_lock_that_the_training_freed_is_taken_again_at_the_next_rare_write(
     wait_until(lambda: holder(folder) == os.getpid())
     writer.close()
     assert holder(folder) is None
+
+
+def created_in(*directories: Path) -> Path | None:
+    """Where the record of a process was created."""
+    writer = Writer()
+    try:
+        writer.open([str(one) for one in directories], HEADER, Identity(run="t"), named=True)
+        return writer.folder.parent if writer.folder else None
+    finally:
+        writer.close()
+
+
+def test_a_full_directory_is_passed_over_with_a_warning(tmp_path: Path) -> None:
+    try:
+        with mounted("tmpfs") as disk, full(disk, disk.place):
+            better = disk.place / "records"
+            why = re.escape(f"because {better} cannot be used (no space left on device); a monitor")
+            with pytest.warns(UserWarning, match=why):
+                assert created_in(better, tmp_path) == tmp_path
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                created_in(better, tmp_path)  # once
+    except NotHereError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_another_user_s_directory_is_passed_over_with_a_warning(tmp_path: Path) -> None:
+    better = tmp_path / "better"
+    better.mkdir()
+    os.chown(better, 12345, 12345)
+    why = re.escape(f"{better} cannot be used (it belongs to user 12345); a monitor")
+    with pytest.warns(UserWarning, match=why):
+        assert created_in(better, tmp_path) == tmp_path
+
+
+def test_a_directory_that_does_not_exist_is_passed_over_silently(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert created_in(tmp_path / "none" / "there", tmp_path) == tmp_path

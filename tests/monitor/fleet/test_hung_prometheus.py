@@ -80,7 +80,7 @@ def test_the_timeout_of_a_wait_applies(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             HEAD.replace(b"\r\n\r\n", b"\r\nContent-Length: 100000\r\n\r\n"),
             b"[" * 50_000,
-            "recursion",
+            "give the address of a Prom",
         ),
         (b"nonsense\r\n\r\n", b"", "nonsense"),
     ],

@@ -23,6 +23,7 @@ from warmwatch_monitor.model import (
     ObservedTraining,
     ProcessReading,
     RankView,
+    RecordRoom,
     Refusal,
     Snapshot,
     SourceHealth,
@@ -87,6 +88,7 @@ def rich() -> Snapshot:
         observed=(ObservedTraining(pid=1, command="python train.py", likely_compiling=True),),
         sources=(b.HEALTH, down, SourceHealth(source="observed", up=True)),
         refusals=(Refusal(path="/run/warmwatch/x", reason="torn record"),),
+        rooms=(RecordRoom(directory="/run/warmwatch", free_bytes=64 << 20, free_inodes=None),),
     )
 
 

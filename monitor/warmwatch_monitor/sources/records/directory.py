@@ -22,10 +22,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from warmwatch.shared import places
 from warmwatch_monitor.clock import Clock
-from warmwatch_monitor.model import Refusal
+from warmwatch_monitor.model import RecordRoom, Refusal
 from warmwatch_monitor.model.budgets import (
     FIRST_LISTING_SECONDS,
     LISTING_SECONDS,
@@ -49,6 +50,8 @@ class Listing(Struct, frozen=True, kw_only=True):
         left_out: the number of records not in ``folders``, because their user has newer ones.
         over: the users who own those.
         complete: whether the directory was listed to its end, and has not changed since.
+        place: device and inode of the directory that was listed; ``None`` if there is none.
+        room: what is free in it; ``None`` if that is unknown.
     """
 
     folders: tuple[tuple[int, str], ...] = ()
@@ -58,17 +61,21 @@ class Listing(Struct, frozen=True, kw_only=True):
     left_out: int = 0
     over: frozenset[int] = frozenset()
     complete: bool = True
+    place: tuple[int, int] | None = None
+    room: RecordRoom | None = None
 
 
 class RecordDirectory:
     """The directory at ``path``; it may not exist yet, or no longer.
 
-    One that the user ``chose`` is used as it is; a default one must belong to this user or root,
-    by the agent's rule.
+    One that the user ``chose`` is used as it is; a default one must belong to its ``owner`` (this
+    user if ``None``) or root, by the agent's rule.
     """
 
-    def __init__(self, path: str, clock: Clock, *, chosen: bool = True) -> None:
-        self._path, self._clock, self._chosen = path, clock, chosen
+    def __init__(
+        self, path: str, clock: Clock, *, chosen: bool = True, owner: int | None = None
+    ) -> None:
+        self._path, self._clock, self._chosen, self._owner = path, clock, chosen, owner
         self._listing = Listing()
         self._stamp: tuple[int, ...] | None = None
         self._scanned: tuple[int, ...] | None = None  # the stamp that the listing will have
@@ -90,15 +97,15 @@ class RecordDirectory:
         now_ns = self._clock.monotonic_ns()
         try:
             status = os.stat(self._path) if self._chosen else os.lstat(self._path)
-            if not self._chosen and (problem := _distrust(status)) is not None:
+            if not self._chosen and (problem := self._distrust(status)) is not None:
                 return self._refused(problem)
             # a chmod moves the ctime
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
             stale = stamp != self._stamp or now_ns - self._listed_ns > self._valid_ns
             if self._scan is None and stale:
                 fresh = abs(self._clock.epoch() * 1e9 - status.st_mtime_ns) < _TICK_NS
                 self._scanned = None if fresh else stamp
-                self._scan = _Scan(self._path, living)
+                self._scan = _Scan(self._path, living, stamp[:2])
             if self._scan is not None:
                 return self._go_on(self._scan, within, now_ns, changed=stamp != self._stamp)
         except FileNotFoundError:
@@ -114,7 +121,7 @@ class RecordDirectory:
 
     def _go_on(self, scan: _Scan, within: float | None, now_ns: int, *, changed: bool) -> Listing:
         if scan.go_on(within):
-            self._listing, self._scan = scan.listing(), None
+            self._listing, self._scan = replace(scan.listing(), place=scan.place), None
             self._stamp, self._listed_ns = self._scanned, now_ns
             self._valid_ns = max(_LISTED_FOR_NS, round(scan.cpu_seconds * 1e9 * _PAUSE_PER_COST))
             self._was_listed, self._had_records = True, bool(self._listing.folders)
@@ -129,7 +136,17 @@ class RecordDirectory:
             left_out=max(found.left_out, last.left_out),
             over=found.over | last.over,
             complete=not changed,
+            place=last.place,
+            room=found.room,
         )
+
+    def _distrust(self, status: os.stat_result) -> str | None:
+        """Why a default directory is not searched for records, in words."""
+        if stat.S_ISLNK(status.st_mode):
+            return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
+        owner = os.geteuid() if self._owner is None else self._owner
+        problem = places.distrust(status, owner)
+        return problem and f"no records are looked for in it: {problem}"
 
     def _refused(self, reason: str) -> Listing:
         self._stamp = self._scan = None
@@ -143,8 +160,9 @@ class RecordDirectory:
 class _Scan:
     """One listing of a directory, which may take several polls. Bounded per user."""
 
-    def __init__(self, path: str, living: Collection[str]) -> None:
-        self._entries, self._living = os.scandir(path), living
+    def __init__(self, path: str, living: Collection[str], place: tuple[int, int]) -> None:
+        self._path, self._entries, self._living = path, os.scandir(path), living
+        self.place = place
         self.cpu_seconds = 0.0
         self._folders: defaultdict[int, list[tuple[bool, int, str]]] = defaultdict(list)
         self._counts: Counter[int] = Counter()
@@ -190,6 +208,7 @@ class _Scan:
         taken = [(uid, path) for uid, of_one in self._folders.items() for *_, path in of_one]
         return Listing(
             folders=tuple(taken),
+            room=_room(self._path),
             refusals=tuple(self._refusals),
             more_refusals=self._refused - len(self._refusals),
             left_out=sum(self._counts.values()) - len(taken),
@@ -203,9 +222,13 @@ def _keep_newest(folders: list[tuple[bool, int, str]]) -> None:
     del folders[RECORDS_OF_A_USER:]
 
 
-def _distrust(status: os.stat_result) -> str | None:
-    """Why a default directory is not searched for records, in words."""
-    if stat.S_ISLNK(status.st_mode):
-        return "it is a link; remove it, or name the directory in WARMWATCH_DIR"
-    problem = places.distrust(status, os.geteuid())
-    return problem and f"no records are looked for in it: {problem}"
+def _room(path: str) -> RecordRoom | None:
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return RecordRoom(
+        directory=path,
+        free_bytes=found.f_bavail * found.f_frsize if found.f_blocks else None,  # 0: no limit
+        free_inodes=found.f_favail if found.f_files else None,  # 0: as many as there is room for
+    )

@@ -151,6 +151,13 @@ class FollowedRecord:
         """Whether it lives or ended within the retention, by the last reading."""
         return self.until_ns >= now_ns
 
+    def lives_at(self, now_ns: int) -> bool:
+        """Whether its process lives on, as far as is known without its record.
+
+        A process of another pid namespace counts as living for the retention.
+        """
+        return not self._ending.at_ns if self._ending else self.until_ns >= now_ns
+
     def read(self, poll: Poll, *, may_read: Callable[[], bool], room: bool = True) -> None:
         """Read what changed.
 

@@ -36,9 +36,11 @@ from warmwatch_monitor.model.budgets import (
     fair_shares,
 )
 from warmwatch_monitor.sources.records.directory import Listing, RecordDirectory
+from warmwatch_monitor.sources.records.hidden_records import HiddenRecords
+from warmwatch_monitor.sources.records.other_places import OtherPlaces
 
 if TYPE_CHECKING:
-    from warmwatch_monitor.model import RecordReading
+    from warmwatch_monitor.model import RecordReading, RecordRoom
     from warmwatch_monitor.sources.records.followed_record import (
         FollowedRecord,
         Poll,
@@ -60,6 +62,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
         left_out: by kind, what is not in ``records`` because it exceeds a budget.
         left_out_runs: uid and name of the runs of left-out records.
         over: the users who own records that are left out.
+        rooms: what is free in each record directory.
         crowded: whether a user's share of a total is so small that an honest user's run may be
         among what is left out.
     """
@@ -74,6 +77,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     left_out_runs: frozenset[tuple[int, str]] = frozenset()
     over: frozenset[int] = frozenset()
     crowded: bool = False
+    rooms: tuple[RecordRoom, ...] = ()
 
     @property
     def unread_bytes(self) -> int:
@@ -82,13 +86,17 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
 
 
 class RecordsSource:
-    """Reads the record directories. ``retention`` is in seconds."""
+    """Reads the record directories. ``retention`` is in seconds.
+
+    ``everybody``: also read where other users' agents may have had to create their records.
+    """
 
     def __init__(
         self,
         directories: Sequence[str],
         *,
         retention: float,
+        everybody: bool = False,
         clock: Clock | None = None,
         boot: str | None = None,
     ) -> None:
@@ -99,6 +107,9 @@ class RecordsSource:
         self._directories = [
             RecordDirectory(path, self._clock, chosen=chosen) for path in directories
         ]
+        self._others = OtherPlaces(directories, self._clock, everybody=everybody)
+        self._paths = tuple(directories)
+        self._hidden = HiddenRecords(self._paths)
         self._records: dict[str, FollowedRecord] = {}
         self._folders: tuple[tuple[tuple[int, str], ...], ...] = ((),) * len(directories)
         self._beyond: tuple[frozenset[int], bool] = frozenset(), False
@@ -117,11 +128,14 @@ class RecordsSource:
         read and shown before their owners' others.
         """
         living = {one.folder for one in self._records.values() if one.alive}
-        listings = [
+        own = [
             one.poll(None if within is None else one.listing_seconds, living)
             for one in self._directories
         ]
+        listings = own + self._others.poll(limited=within is not None, living=living)
+        before = self._records
         self._follow(listings)
+        self._hidden.note(own, before, self._records, self._clock.monotonic_ns())
         self._read(_Meter(within), requested)
         over_shown, crowded_shown = self._leave_out(requested)
         over_followed, crowded = self._beyond
@@ -135,7 +149,8 @@ class RecordsSource:
         return RecordsReading(
             records=tuple(reading for one in known if (reading := one.reading) is not None),
             refusals=(*chain.from_iterable(one.refusals for one in listings), *refused),
-            problem="; ".join(one.problem for one in listings if one.problem) or None,
+            problem="; ".join(self._problems(own)) or None,
+            rooms=tuple(one.room for one in listings if one.room),
             more_refusals=sum(one.more_refusals for one in listings),
             unread=len(unread) + (not all(one.complete for one in listings)),
             unread_beyond=sum(uid in over for uid in unread),
@@ -144,6 +159,12 @@ class RecordsSource:
             over=over,
             crowded=crowded or crowded_shown,
         )
+
+    def _problems(self, own: Sequence[Listing]) -> Iterator[str]:
+        """Of the own directories: no other user can cause one."""
+        for path, listing in zip(self._paths, own, strict=True):
+            if problem := listing.problem or self._hidden.problem(path):
+                yield problem
 
     def _follow(self, listings: Sequence[Listing]) -> None:
         """Follow the listed records and no others: a fair part if there are too many."""
