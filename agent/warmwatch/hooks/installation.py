@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
+from importlib.util import LazyLoader, spec_from_loader
 from types import ModuleType
 from typing import Any
 
 from warmwatch._guard import report
 from warmwatch.hooks.points import HookPointAbsentError, Install, Installed, Listener, untraced
+from warmwatch.shared.loaded import is_lazy, loaded
 
 EVENT_NAMES = "event_names"
 
@@ -171,11 +172,11 @@ class Hooks:
 
 
 def is_imported(module: str) -> bool:
-    """Whether the module is imported, and not still being imported.
+    """Whether the module is imported and loaded, and not still being imported.
 
     A replacement in ``sys.modules`` need not be a module.
     """
-    if (found := sys.modules.get(module)) is None:
+    if (found := loaded(module)) is None:
         return False
     return not getattr(getattr(found, "__spec__", None), "_initializing", False)
 
@@ -188,6 +189,7 @@ class ImportWatch:
 
     def __init__(self, arrived: Mapping[str, Callable[[], None]]) -> None:
         self._awaited = dict(arrived)
+        self._absent: dict[str, Any] = {}  # what was searched when it was not found
 
     def start(self) -> None:
         # copies, as other threads import too
@@ -196,6 +198,9 @@ class ImportWatch:
             sys.meta_path.insert(0, self)
         for module in there:
             self._report(module)
+        for found in [sys.modules.get(module) for module in tuple(self._awaited)]:
+            if is_lazy(found):
+                self._try_listen(object.__getattribute__(found, "__spec__"))
 
     def check(self) -> None:
         """Report modules whose import began before the start, or that another finder found."""
@@ -213,22 +218,34 @@ class ImportWatch:
 
         The finders before this one found nothing, so they are not called again. A caller that only
         checks for a module (``importlib.util.find_spec``) comes here too, and may import it later.
+        If no finder finds it, Python calls those after this one again. That happens once: while
+        nothing else is searched, they are left to Python. If a module comes there after all,
+        ``check`` reports it.
         """
         if name not in self._awaited or self not in sys.meta_path:
+            return None
+        searched = tuple(sys.path), tuple(path or ()), tuple(map(id, sys.meta_path))
+        if self._absent.get(name) == searched:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = _spec_of(finder, name, path, target)
             if spec is not None:
-                try:
-                    self._listen(spec)
-                except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
-                    self._awaited.pop(name, None)
-                    report("imports", error)
+                self._try_listen(spec)
                 return spec
+        self._absent[name] = searched
         return None
+
+    def _try_listen(self, spec: ModuleSpec) -> None:
+        try:
+            self._listen(spec)
+        except Exception as error:  # noqa: BLE001 - the import is the training's, not ours
+            self._awaited.pop(spec.name, None)
+            report("imports", error)
 
     def _listen(self, spec: ModuleSpec) -> None:
         loader: Any = spec.loader
+        if isinstance(loader, LazyLoader):  # which only prepares the module
+            loader = loader.loader  # type: ignore[attr-defined]
         if not hasattr(loader, "exec_module"):
             raise TypeError(f"{loader!r} of {spec.name} has no exec_module to wrap")
 
@@ -273,6 +290,7 @@ FRAMES: tuple[Callable[..., Any], ...] = (
     Hooks._imported,
     Hooks._failed,
     ImportWatch.find_spec,
+    ImportWatch._try_listen,
     ImportWatch._listen,
     ImportWatch._report,
     _spec_of,

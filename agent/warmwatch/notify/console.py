@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from warmwatch._guard import report
+from warmwatch.shared.loaded import loaded
 from warmwatch.shared.record import PHASES, SETTLED_BY, Slot
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _show(line: str) -> None:
 
 def _bars() -> Any:
     """tqdm's class, if one of its bars is on the screen."""
-    bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
+    bars = getattr(loaded("tqdm.std"), "tqdm", None)
     return bars if getattr(bars, "_instances", None) else None
 
 

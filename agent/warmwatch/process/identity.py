@@ -22,6 +22,7 @@ from warmwatch.process.process_tree import (
 from warmwatch.process.settings import bounded
 from warmwatch.process.torch_state import distributed
 from warmwatch.shared.clock_origin import boot_id, clock_offset_ns
+from warmwatch.shared.loaded import loaded
 from warmwatch.shared.record import Identity
 from warmwatch.shared.values import MOST_RANKS, TEXT_LIMIT
 
@@ -70,7 +71,7 @@ def identify(
         clock_offset_ns=clock_offset_ns(),
         python=".".join(map(str, sys.version_info[:3])),
         started_by=environ.get("WARMWATCH_STARTED_BY", ""),
-        torch=str(getattr(sys.modules.get("torch"), "__version__", "")),
+        torch=str(getattr(loaded("torch"), "__version__", "")),
         **known,
     )
 

@@ -10,6 +10,7 @@ import sys
 from typing import Any
 from weakref import ReferenceType, ref
 
+from warmwatch.shared.loaded import loaded
 from warmwatch.shared.values import MOST_RANKS
 
 
@@ -113,7 +114,7 @@ def versions() -> dict[str, Any]:
     valid = type(threads) is int and 0 <= threads <= _MOST_THREADS
     return {
         "cuda": _text(sys.modules.get("torch.version"), "cuda"),
-        "triton": _text(sys.modules.get("triton"), "__version__"),
+        "triton": _text(loaded("triton"), "__version__"),
         "compile_threads": threads if valid else None,
     }
 

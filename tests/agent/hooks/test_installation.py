@@ -91,6 +91,61 @@ def test_finding_a_module_without_importing_it_does_not_end_the_wait(tmp_path: P
     assert (value, rest) == ("found", "[True] [] [] False")
 
 
+ABSENT = """
+class Last:
+    def find_spec(self, name, path=None, target=None):
+        if name == "late": requested.append(sys.path[-1])
+watch.start(); sys.meta_path.append(Last())
+before = list(sys.path)
+for place in ("/first", "/second"):
+    sys.path[:] = [*before[1:], place]  # without the working directory, where it is
+    for _ in range(10):
+        try: import late
+        except ImportError as error: assert "No module named 'late'" in str(error)
+sys.path[:] = before
+"""
+
+
+def test_finders_are_called_once_for_a_module_that_stays_absent(tmp_path: Path) -> None:
+    """Twice at the first attempt, and again once it is searched elsewhere. Then it is reported."""
+    value, rest = imported(tmp_path, ABSENT)
+    calls = ["/first"] * 11 + ["/second"] * 11
+    assert (value, rest) == ("found", f"[True] [] {calls} False")
+
+
+LAZY = """
+def import_lazily():
+    spec = importlib.util.find_spec("late")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules["late"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+class Lazy:
+    def find_spec(self, name, path=None, target=None):
+        if name != "late": return None
+        spec = importlib.machinery.PathFinder.find_spec(name)
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        return spec
+WAY
+watch.check()
+assert type(sys.modules["late"]).__name__ == "_LazyModule" and not arrived
+"""
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "import_lazily(); watch.start()",
+        "watch.start(); import_lazily()",
+        "sys.meta_path.insert(0, Lazy()); watch.start(); import late",
+    ],
+    ids=["before the watch", "by a program", "by a finder"],
+)
+def test_a_lazy_module_is_reported_when_it_loads_and_never_loaded(tmp_path: Path, way: str) -> None:
+    value, rest = imported(tmp_path, LAZY.replace("WAY", way))
+    assert (value, rest) == ("found", "[True] [] [] False")
+
+
 def test_a_replaced_module_does_not_stop_the_wait_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,11 +7,11 @@ prompt (``python -i``) has no such events.
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
+from warmwatch.shared.loaded import loaded
 
 _KIND = "between_cells"
 
@@ -38,7 +38,7 @@ def install(listener: Listener) -> Installed:
 
 def _shell() -> Any:
     """The running IPython shell, if any; imports nothing."""
-    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    get = getattr(loaded("IPython"), "get_ipython", None)
     return None if get is None else get()
 
 
