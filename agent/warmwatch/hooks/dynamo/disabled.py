@@ -18,32 +18,41 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+import sys
 from dataclasses import fields
+from types import FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 from warmwatch.shared.user_code import place
 
 _VARIABLE = "TORCHDYNAMO_DISABLE"
+_LOCALS = ("frame", "cache_entry")  # of PyTorch's function that skips a frame
 _ON_RECOMPILE = ("eager_on_recompile", "fail_on_recompile")
 
 
 def install(listener: Listener) -> Installed:
+    from inspect import unwrap  # here: PyTorch imports it; a process that never compiles need not
+
     with look_up():
         from torch._dynamo import config, convert_frame, decorators, eval_frame
 
         original = decorators._set_stance
-        calls, miss = _CompiledCalls(eval_frame), _own_call(convert_frame.CatchErrorsWrapper)
+        calls, first_instruction = _CompiledCalls(eval_frame), convert_frame.first_real_inst_idx
         _ = (eval_frame._stance.stance, config.disable)
+        decides = unwrap(convert_frame.CatchErrorsWrapper.__call__).__code__
+    if absent := {*_LOCALS, first_instruction.__name__} - {*decides.co_varnames, *decides.co_names}:
+        raise HookPointAbsentError(f"CatchErrorsWrapper.__call__: {min(absent)}")
     replaced = Replaced()
 
-    def on_miss(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-        """Called when a call fits no compiled entry."""
+    # ``CatchErrorsWrapper.__call__`` calls it first, when a call fits no compiled entry. A wrapper
+    # of that method itself would stand in every stack that PyTorch logs.
+    @functools.wraps(first_instruction)
+    def on_miss(code: Any) -> Any:
         if config.disable and replaced.listening:
-            quietly("hooks.disabled", _skipped, listener, args, kwargs)
-        return miss(wrapper, *args, **kwargs)
+            quietly("hooks.disabled", _skipped, listener, sys._getframe(1))
+        return first_instruction(code)
 
     # Do not hide this from Dynamo: the wrapped function is marked as forbidden in a graph. The
     # wrapper carries the same mark, and Dynamo must still refuse it.
@@ -62,7 +71,7 @@ def install(listener: Listener) -> Installed:
     replaced.put_all(
         [
             (decorators, "_set_stance", set_stance),
-            (convert_frame.CatchErrorsWrapper, "__call__", on_miss),
+            (convert_frame, "first_real_inst_idx", on_miss),
         ]
     )
     return Installed(
@@ -80,13 +89,6 @@ def _disabled_by(config: Any, stance: str) -> str:
     if config.disable:
         return "config"
     return "stance" if stance == "force_eager" else stance if stance in _ON_RECOMPILE else ""
-
-
-def _own_call(kind: type) -> Any:
-    """``__call__`` of its instances; ``kind.__call__`` would be the metaclass's."""
-    if (call := vars(kind).get("__call__")) is None:
-        raise AttributeError(f"{kind.__name__}.__call__")
-    return call
 
 
 class _CompiledCalls:
@@ -153,10 +155,12 @@ class _CompiledCalls:
         return refuse
 
 
-def _skipped(listener: Listener, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """A frame with compiled entries got an input that fits none while compilation is disabled."""
-    frame = args[0] if args else kwargs.get("frame")
-    entry = args[1] if len(args) > 1 else kwargs.get("cache_entry")
+def _skipped(listener: Listener, decides: FrameType) -> None:
+    """A frame with compiled entries got an input that fits none while compilation is disabled.
+
+    ``decides``: the frame of PyTorch's function that skips it.
+    """
+    frame, entry = map(decides.f_locals.get, _LOCALS)
     code = getattr(frame, "f_code", None)
     if entry and code is not None:
         where = place(code.co_name, code.co_filename, code.co_firstlineno)
