@@ -174,6 +174,25 @@ class WorkersMemory(Struct, frozen=True, kw_only=True):
     """Whether a cgroup sets the limit."""
 
 
+class CompilingWorkers(Struct, frozen=True, kw_only=True):
+    """What the workers of a training's `DataLoader`s compile, which is no activity of the rank."""
+
+    compiling: int
+    """Workers that compile now."""
+    since: Epoch | None = None
+    """Since when, of the first of them; null if none does."""
+    for_seconds: Seconds | None = None
+    """For how long, of the first of them; null if none does."""
+    processes: int
+    """Workers that have compiled so far. Without `persistent_workers`, each epoch has new ones."""
+    at_once: int
+    """The most of them that lived at one time."""
+    seconds: Seconds
+    """What they have compiled so far, added up over workers."""
+    name: str | None = None
+    """The function that compiled last; null if unknown."""
+
+
 USED_BY_OTHERS = "other programs use the GPU"  # begins the evidence that a GPU is shared
 
 

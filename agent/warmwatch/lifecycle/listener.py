@@ -82,6 +82,7 @@ class HookListener(Listener):
         process.ledger.begin(event, of)
         if outermost:
             process.watch.begun()
+            process.report_as_worker((of or {}).get("name"))
         if self._without_event:
             phase = phase_of(event)
             self._without_event.discard("" if phase is None else PHASES[phase])
@@ -104,6 +105,7 @@ class HookListener(Listener):
         if not process.ledger.block[_SINCE]:
             process.record.set_hooks(self._hooks.names, self._hooks.missing)
             process.quiet.begun()
+            process.report_as_worker()
             self._after_warm.activity_ended()
 
     def recompile(self, reason: str, category: str, where: Mapping[str, Any]) -> None:

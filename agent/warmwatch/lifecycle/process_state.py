@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from warmwatch.ledger.ledger import Ledger
 from warmwatch.notify.console import LONG_SECONDS, Announcer, is_logged
 from warmwatch.notify.stack_dumps import StackWriter
+from warmwatch.process.process_tree import is_data_worker
 from warmwatch.process.threads import ActivityWatch, Alarm, QuietWatch
+from warmwatch.recorder.worker_entry import WorkerEntry, folder_of_parent
 from warmwatch.shared import record
 from warmwatch.shared.record import STACKS
+from warmwatch.shared.record.workers_file import Entry
 
 if TYPE_CHECKING:
     from warmwatch.hooks.installation import Hooks
@@ -49,6 +53,7 @@ class ProcessState:
     """
 
     on_quiet: Callable[[], None] = staticmethod(lambda: None)
+    _worker_compiles = ""
 
     def __init__(
         self,
@@ -62,10 +67,12 @@ class ProcessState:
     ) -> None:
         self._hooks, self._redact_break, self._stacks_after = hooks, redact_break, stacks_after
         self._quiet_ns = quiet_ns
+        self._parent_folder: Path | None = None
         self._begin(own_record, shown=shown)
 
     def renew(self, now: tuple[int, int]) -> None:
         """Replace all parts in a forked child. Never touches the parent's record."""
+        self._parent_folder = self.record.writer.folder or self._parent_folder
         self._begin(self.record.renewed(now), shown=self.announcer.shown)
 
     def _begin(self, own_record: OwnRecord, *, shown: bool) -> None:
@@ -74,8 +81,30 @@ class ProcessState:
         self.ledger = Ledger(own_record, self._hooks, self._redact_break, quiet_ns=self._quiet_ns)
         self.announcer = Announcer(shown=shown, slot=own_record.image, rank=lambda: own_record.rank)
         self.watch = self._new_watch()
+        self._worker: WorkerEntry | None = None
         self.quiet = QuietWatch(self._quiet_at, lambda: self.on_quiet())
         self.update_work()
+
+    def report_as_worker(self, name: str | None = None) -> None:
+        """In a DataLoader's worker, which has no record: report the activity that begins or ended.
+
+        ``name``: of the function that compiles, if it is known.
+        """
+        if self.record.opened or not is_data_worker():
+            return
+        if self._worker is None:
+            self._worker = WorkerEntry(lambda: self._parent_folder or folder_of_parent())
+        self._worker_compiles = name or self._worker_compiles
+        block = self.ledger.block
+        self._worker.update(
+            Entry(
+                begun=block[_BEGUN],
+                since_ns=block[_SINCE],
+                last_end_ns=block[_LAST_END],
+                compile_ns=self.ledger.compile_ns(),
+                name=self._worker_compiles,
+            )
+        )
 
     def steps(self) -> int:
         """Steps marked so far."""

@@ -64,7 +64,7 @@ def prune(directory: Path, *, own: File | None) -> None:
                 with _opened(record.SLOT, inside) as descriptor:
                     if not _is_over(descriptor):
                         continue
-                for name in (record.JOURNAL, record.EXIT, record.STACKS):
+                for name in (record.JOURNAL, record.EXIT, record.STACKS, record.WORKERS):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=inside)
                 os.unlink(record.SLOT, dir_fd=inside)

@@ -69,6 +69,9 @@ class Conditions(TypedDict):
     memory_growing: bool
     """memory has grown steadily since the warm-up and does not level out
     (docs/reference/states.md#memory)"""
+    workers_compile: bool
+    """workers of a `DataLoader` compile, or new ones compile again what earlier ones had compiled
+    (docs/reference/compilers.md#workers-of-a-dataloader)"""
     workers_memory: bool
     """90 % of the memory is used, and compile workers hold a tenth of it or more
     (docs/reference/states.md#memory)"""

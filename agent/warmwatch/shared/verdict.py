@@ -78,6 +78,7 @@ class Facts(NamedTuple):
         killed_by: the signal that killed its process, 0 if none did or nothing saw it.
             fell_first: it was killed while its peers ran on, or before their launcher ended them.
         earlier_warmups_ns: lengths of the first warm-ups of comparable earlier runs, newest first.
+        workers_compile: workers of its DataLoaders compile, or later ones compiled again.
         baseline_steps: the number of first steps that run eagerly on purpose: none is clean.
     """
 
@@ -100,6 +101,7 @@ class Facts(NamedTuple):
     usual_step_ns: float | None = None
     slower: bool = False
     memory_growing: bool = False
+    workers_compile: bool = False
     workers_memory: bool = False
     killed_by: int = 0
     fell_first: bool = False
@@ -331,6 +333,7 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
         silent=living and _silent(facts, now_ns),
         slower=living and facts.slower and not facts.compile.active_since_ns,
         memory_growing=living and facts.memory_growing,
+        workers_compile=living and facts.workers_compile,
         workers_memory=living and facts.workers_memory,
     )
     if not any(holds.values()):

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         RecordReading,
         Spill,
         VaryingDim,
+        WorkerCompilations,
         began_launch,
         families,
         last_sign_ns,
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     )
     from warmwatch_monitor.published import (
         Compiler,
+        CompilingWorkers,
         Counted,
         Estimate,
         ExportHealth,

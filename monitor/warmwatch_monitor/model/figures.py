@@ -18,7 +18,7 @@ from warmwatch_monitor.model.records import (
     Journaled,
 )
 from warmwatch_monitor.model.steps import Pauses, Steps, Warmups, Worth
-from warmwatch_monitor.published import Counted, Place, Workers
+from warmwatch_monitor.published import CompilingWorkers, Counted, Place, Workers
 
 
 class OpenActivity(Struct, frozen=True, kw_only=True):
@@ -319,6 +319,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     worth: Worth = Worth()
     baseline: Baseline | None = None
+    loader_workers: CompilingWorkers | None = None
 
     @property
     def gain(self) -> Gain | None:

@@ -412,6 +412,27 @@ class Journaled(Struct, frozen=True, kw_only=True):
     long_steps: tuple[LongStep, ...] = ()
 
 
+class WorkerCompilations(Struct, frozen=True, kw_only=True):
+    """What the workers of a training's DataLoaders have compiled, by their own entries.
+
+    Attributes:
+        since_ns: begins of the activities in progress, the oldest first. processes: workers that
+        have compiled. at_once: the most of them that lived at one time. compile_ns: time of the
+        activities that have ended. name: of the function that compiled last.
+    """
+
+    since_ns: tuple[int, ...] = ()
+    processes: int = 0
+    at_once: int = 0
+    compile_ns: int = 0
+    name: str | None = None
+
+    @property
+    def renewed(self) -> bool:
+        """Whether new workers have compiled again what earlier ones had compiled."""
+        return self.processes > self.at_once
+
+
 class RecordReading(Journaled, frozen=True, kw_only=True):
     """One record as it was read.
 
@@ -430,6 +451,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
         to where it was raised.
         broken_lines: journal lines that were torn. unread_bytes: of the journal, left to the next
         polls: until then sums and lists of its lines are incomplete. skipped_bytes: never read.
+        workers: what the workers of its DataLoaders compile; ``None`` if none has compiled.
         this_boot: whether its times are of this machine's boot.
     """
 
@@ -451,6 +473,7 @@ class RecordReading(Journaled, frozen=True, kw_only=True):
     broken_lines: int = 0
     unread_bytes: int = 0
     skipped_bytes: int = 0
+    workers: WorkerCompilations | None = None
     this_boot: bool = True
 
     @property

@@ -21,6 +21,7 @@ from warmwatch_monitor.model import (
     Agent,
     Baseline,
     Compile,
+    CompilingWorkers,
     Figures,
     Lengths,
     Life,
@@ -68,6 +69,7 @@ def figures(
         log=known.log,
         pauses=_pauses(known.pauses, reading, judgement, now_ns),
         workers=_workers(process),
+        loader_workers=_loader_workers(reading, now_ns),
         memory=known.memory,
         worth=known.worth,
         baseline=known.baseline,
@@ -211,6 +213,23 @@ def _workers(process: ProcessReading | None) -> Workers | None:
     if process is None or process.workers_busy is None or process.workers_idle is None:
         return None
     return Workers(busy=process.workers_busy, idle=process.workers_idle)
+
+
+def _loader_workers(reading: RecordReading, now_ns: int) -> CompilingWorkers | None:
+    known = reading.workers
+    if known is None:
+        return None
+    active = known.since_ns if reading.alive else ()
+    open_ns = sum(max(0, now_ns - since) for since in active)
+    return CompilingWorkers(
+        compiling=len(active),
+        since=epoch(reading.slot.header, active[0]) if active else None,
+        for_seconds=max(0, now_ns - active[0]) / 1e9 if active else None,
+        processes=known.processes,
+        at_once=known.at_once,
+        seconds=(known.compile_ns + open_ns) / 1e9,
+        name=known.name,
+    )
 
 
 def log_of(reading: RecordReading) -> Log:

@@ -54,8 +54,9 @@ class Load(Struct, frozen=True, kw_only=True):
         waiting, saving, evaluating: shares of the time. by_chance: the verdicts among saving
         and evaluation that rest on a single pause, or on too little time.
         fetched_ahead: whether another thread fetches the batches, so that waits are not known.
-        batches: of a DataLoader so far. accelerated: whether it may use an accelerator that is not
-        among its GPUs.
+        batches: of a DataLoader so far. workers_compiled: its workers that have compiled, if they
+        still do, or later ones compiled again. accelerated: whether it may use an accelerator that
+        is not among its GPUs.
         busy: share of the time in which any kernel ran. sm, tensor, dram: GPM's activity.
         nvlink_bytes: received in a second. others: share of the time in which kernels of processes
         of other runs ran.
@@ -74,6 +75,7 @@ class Load(Struct, frozen=True, kw_only=True):
     fetched_ahead: bool = False
     batches: int | None = None
     accelerated: bool | None = None
+    workers_compiled: int = 0
     busy: float | None = None
     sm: float | None = None
     tensor: float | None = None
@@ -131,7 +133,8 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
     if (waiting := _waiting(load)) is not None:
         words = f"{_percent(waiting)} of the time waits for batches"
         busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
-        yield LimitedBy(verdict="input", share=waiting, evidence=(words, *busy))
+        compile = () if not load.workers_compiled else (_workers(load.workers_compiled),)
+        yield LimitedBy(verdict="input", share=waiting, evidence=(words, *compile, *busy))
     if (gaps := _gaps(load)) is not None:
         yield _host(load, gaps)
     if (queued := _queued(load)) is not None:
@@ -142,6 +145,11 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
         words = f"{where} in {_percent(waits)} of the time or more, and no batch is awaited"
         busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
         yield LimitedBy(verdict="waiting", share=waits, evidence=(words, *busy, _cores(load)))
+
+
+def _workers(compiled: int) -> str:
+    have = "has" if compiled == 1 else "have"
+    return f"{counted(compiled, 'DataLoader worker')} {have} compiled, each for itself"
 
 
 def _waiting(load: Load) -> float | None:

@@ -303,12 +303,18 @@ def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> L
         crowded=host.load_1m / host.cpus if host and host.load_1m and host.cpus else None,
         fetched_ahead=window.fetched_ahead,
         batches=view.figures.steps.batches,
+        workers_compiled=_workers_compiled(view),
         accelerated=view.process.opens_devices if view.process else None,
         gpus=len(who.reported_gpus),
         ranks=who.world_size or 1,
         cudagraphs="skipped" if compile.cudagraph_skips else graphs,
         mfu=view.utilization.ratio if view.utilization else None,
     )
+
+
+def _workers_compiled(view: RankView) -> int:
+    workers = view.figures.loader_workers
+    return workers.processes if workers and "workers_compile" in view.judgement.conditions else 0
 
 
 Windows = Mapping[str, Window]

@@ -1,10 +1,11 @@
-"""Compile activity that only the process tree shows: a compiler below a rank that does not step.
+"""Compile activity of processes below a rank that does not step, which its agent cannot record.
 
 The agent records the compilers that the training starts and waits for with ``subprocess``. A build
 by ``os.system``, by a library in C++, or by one that reads the output line by line, shows only in
-the processes below the rank. :func:`follow` turns these readings into an :class:`Outside` for each
-record, and :func:`with_outside` adds it to the counters of the slot, as if the agent had recorded
-it. So verdict, figures and sentences have one input, and no second rule for such activity. Pure.
+the processes below the rank. The workers of a DataLoader report what they compile themselves.
+:func:`follow` turns these readings into an :class:`Outside` for each record, and
+:func:`with_outside` adds it to the counters of the slot, as if the agent had recorded it. So
+verdict, figures and sentences have one input, and no second rule for such activity. Pure.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ class OutsideActivity:
         present: Collection[str] | None,
     ) -> list[RecordReading]:
         """``records`` with it; ``present``: the existing records, ``None`` if not known."""
-        if not self._known and not any(one.compiling_since_ns for one in processes.values()):
+        compile = any(one.compiling_since_ns for one in processes.values()) or any(
+            one.workers and one.workers.since_ns for one in records
+        )
+        if not self._known and not compile:
             return list(records)
         used = owned(records, gpus)
         self._known = {k: v for k, v in self._known.items() if is_present(k, present)}
@@ -103,7 +107,7 @@ def follow(
 ) -> Outside:
     """``known`` with the readings of this poll."""
     steps, counts = one.slot.steps, one.slot.compile
-    since = process.compiling_since_ns if process is not None and one.alive else None
+    since = _compilers_since_ns(one, process) if one.alive else None
     # what works meanwhile does not wait for a build: it evaluates, or its step is a long one
     works = process is not None and (process.cpu_ratio or 0.0) >= WORKING_RATIO
     works = works or any((gpu.utilization_ratio or 0.0) >= WORKING_RATIO for gpu in gpus)
@@ -119,6 +123,13 @@ def follow(
     if not known.since_ns or (goes_on and one.alive and now_ns - known.seen_ns <= _SHORT_PAUSE_NS):
         return known
     return _over(known, one)
+
+
+def _compilers_since_ns(one: RecordReading, process: ProcessReading | None) -> int | None:
+    """Since when compilers run below it, workers that compile included; ``None`` if none does."""
+    compilers = process.compiling_since_ns if process is not None else None
+    workers = one.workers.since_ns[:1] if one.workers else ()
+    return min((since for since in (compilers, *workers) if since is not None), default=None)
 
 
 def _over(known: Outside, one: RecordReading) -> Outside:

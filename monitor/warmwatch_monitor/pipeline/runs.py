@@ -243,6 +243,9 @@ def facts(reading: RecordReading, known: Known, peers: Peers) -> Facts:
         earlier_warmups_ns=known.earlier.get(folder, ()),
         slower=folder in known.slower,
         memory_growing=folder in known.growing,
+        workers_compile=bool(
+            reading.workers and (reading.workers.since_ns or reading.workers.renewed)
+        ),
         workers_memory=workers_memory(known.process(reading)) is not None,
         fell_first=fell_first(reading, peers.readings, known.now_ns),
     )

@@ -47,7 +47,7 @@ def remedies(
         [
             *_recompiles(recompiled, time),
             *(() if first_run else caches),
-            *_data(time),
+            *_data(time, rank),
             *_tuning(compiled, what),
         ],
         key=lambda one: -(one.saves or 0.0),
@@ -132,11 +132,24 @@ def _caches(compiled: Sequence[Priced], what: Provenance, *, first_run: bool) ->
         )
 
 
-def _data(time: Goodput | None) -> Iterator[Remedy]:
-    """The waits for data in clean steps, with the seconds of their share."""
+def _data(time: Goodput | None, rank: Mapping[str, Any]) -> Iterator[Remedy]:
+    """The waits for data in clean steps, with the seconds of their share.
+
+    More workers do not help where each one compiles for itself.
+    """
+    workers = rank.get("compiling_workers") or {}
     spent = {one.name: one.seconds for one in time.shares} if time else {}
     waited = spent.get(DATA, 0.0)
     if waited >= max(_WORTH_SECONDS, _DATA_SHARE * (waited + spent.get(CLEAN, 0.0))):
+        if (many := workers.get("processes")) and workers.get("seconds", 0.0) >= _WORTH_SECONDS:
+            compiled = f"{counted(many, 'worker')} compiled, {took(workers['seconds'])} in all"
+            about = f"{DATA}: {compiled}"
+            what = (
+                "Keep the DataLoader's workers (persistent_workers=True), since each new one "
+                "compiles for itself; or compile in the training process."
+            )
+            yield Remedy(about=about, what=what, saves=waited)
+            return
         yield Remedy(
             about=DATA,
             what="Give the DataLoader more workers, or let them do less.",

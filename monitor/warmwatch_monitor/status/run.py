@@ -219,6 +219,7 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         limited_by=view.limited_by,
         memory_growing=view.memory_growth,
         workers_memory=view.workers_memory,
+        compiling_workers=figures.loader_workers,
         batches=batches(figures.steps),
         pauses=pauses(view),
         cost=cost(figures.steps),

@@ -410,7 +410,7 @@ def test_the_names_of_the_states_are_public() -> None:
     others = (
         *("thrashing", "fallback", "unknown", "cudagraph_skipped", "slower_than_before"),
         *("background", "uncompiled_calls", "silent", "slower"),
-        *("memory_growing", "workers_memory"),
+        *("memory_growing", "workers_memory", "workers_compile"),
     )
     assert set(states.CONDITIONS) == {*needs, *others}
 
@@ -431,7 +431,7 @@ def test_unknown_facts_of_a_rank_have_their_defaults() -> None:
         **dict.fromkeys(("working_ns", "peers_longest_ns", "pause_ns", "baseline_steps"), 0),
         "killed_by": 0,
         "fell_first": False,
-        **dict.fromkeys(("slower", "memory_growing", "workers_memory"), False),
+        **dict.fromkeys(("slower", "memory_growing", "workers_memory", "workers_compile"), False),
         "alive": True,
         "long_compile_ns": verdict.LONG_COMPILE_NS,
         "earlier_warmups_ns": (),

@@ -137,6 +137,12 @@ def test_the_verdict_of_a_load(load: Load, verdict: str | None) -> None:
     assert found is None or (found.evidence and all(found.evidence))
 
 
+def test_workers_that_compile_are_in_the_evidence_of_input() -> None:
+    found = limited_by(Load(waiting=0.4, workers_compiled=8))
+    assert found is not None
+    assert found.evidence[1] == "8 DataLoader workers have compiled, each for itself"
+
+
 @pytest.mark.parametrize(("share", "named"), [(0.4, True), (0.1, False)])
 def test_reduced_clocks_are_named_next_to_another_limit(share: float, named: bool) -> None:
     """An overhead comes first, because the GPU waits for it at any clock."""

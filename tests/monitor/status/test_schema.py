@@ -43,6 +43,7 @@ from warmwatch_monitor.model import (
     Spending,
     Spill,
     VaryingDim,
+    WorkerCompilations,
     WorkersMemory,
 )
 from warmwatch_monitor.status.document import status
@@ -147,6 +148,9 @@ def _recompiling(slot: Slot, cost: FunctionCost) -> RankView:
             "varying": (VaryingDim(tensor="i", dim=0, values=(14, 16), count=1),),
             "functions": (cost,),
             "spills": (Spill(kernel="softmax_0", registers=1844, seconds=0.001),),
+            "workers": WorkerCompilations(
+                since_ns=(b.ago(5),), processes=4, at_once=2, compile_ns=9, name="augment"
+            ),
             "long_steps": (LongStep(at_ns=5, step=9, seconds=41.0, usual_seconds=0.5),),
         },
     )

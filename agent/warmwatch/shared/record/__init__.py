@@ -159,4 +159,5 @@ SLOT = "slot"
 JOURNAL = "events.jsonl"
 EXIT = "exit"
 STACKS = "stacks"
+WORKERS = "workers"
 JOURNAL_LIMIT = 8 * 1024 * 1024

@@ -25,6 +25,7 @@ from warmwatch_monitor.model import (
     last_sign_ns,
 )
 from warmwatch_monitor.model.budgets import NAME_UNIT, SLOT_UNIT, TEXT_UNIT
+from warmwatch_monitor.sources.records.compiling_workers import compiling_workers
 from warmwatch_monitor.sources.records.folder import (
     Ending,
     ExitWatch,
@@ -243,6 +244,8 @@ class FollowedRecord:
                 self._read_from = found.slot
                 slot = self._as_shown(found.slot, self._owners.of(found.owner))
                 self._last_reading = known = replace(known, slot=slot)
+            if (workers := compiling_workers(folder)) != known.workers:
+                self._last_reading = known = replace(known, workers=workers)
         self.began = known.began
         return known
 

@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from warmwatch.shared.states import CONDITIONS, State
 from warmwatch_monitor.published import (
+    CompilingWorkers,
     Epoch,
     Joules,
     LimitedBy,
@@ -317,6 +318,8 @@ class Rank(Struct, frozen=True, kw_only=True):
     """How its memory grows; null if it does not, or if that is not known."""
     workers_memory: WorkersMemory | None = None
     """Its compile workers, if nearly all memory is used and they hold much of it."""
+    compiling_workers: CompilingWorkers | None = None
+    """What the workers of its DataLoaders compile; null if none has compiled."""
     batches: Batches | None = None
     """Batches of DataLoaders; null if this PyTorch or Prometheus does not report them."""
     pauses: Pauses

@@ -19,6 +19,7 @@ from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recor
 from warmwatch_monitor.output.amounts import own_words, percent, size, took
 from warmwatch_monitor.output.summary import Importance
 from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
@@ -94,6 +95,7 @@ IMPORTANCE = {
     "never_compiled": Importance.ATTENTION,
     "uncompiled_calls": Importance.ATTENTION,
     "workers_memory": Importance.ATTENTION,
+    "workers_compile": Importance.ATTENTION,
 }
 # A headline without enough room omits the part of a condition's words after this separator.
 SHORT_BEFORE = {
@@ -101,6 +103,7 @@ SHORT_BEFORE = {
     "unknown": ": ",
     "cudagraph_skipped": ": ",
     "workers_memory": "; ",
+    "workers_compile": "; ",
     "fallback": " since step |: ",  # not " (": a function has its file in parentheses
 }
 
@@ -282,12 +285,31 @@ def workers_memory(view: RankView) -> str:
     return f"{share} of {size(known.limit_bytes)} memory{limit} is used; {held}; {fewer}"
 
 
+# Each worker is a process of its own, which compiles for itself.
+WORKERS_REMEDY = "persistent_workers=True keeps them; or compile in the training process"
+
+
+def workers_compile(view: RankView) -> str:
+    """``4 DataLoader workers compile `aug` for 12 s; persistent_workers=True keeps them...``."""
+    known = view.figures.loader_workers
+    if known is None:
+        return f"DataLoader workers compile; {WORKERS_REMEDY}"
+    if view.judgement.compiling:  # the head of the sentence has the rest
+        return f"each worker compiles for itself; {WORKERS_REMEDY}"
+    if now := workers_at_work(view.figures):
+        return f"{now} for {duration(known.for_seconds or 0.0)}; {WORKERS_REMEDY}"
+    what = f" {place(known.name)}" if known.name else ""
+    have = f"{counted(known.processes, 'DataLoader worker')} have compiled{what}"
+    return f"{have}, each anew, {duration(known.seconds)} in all; {WORKERS_REMEDY}"
+
+
 _OF_VIEW: dict[str, Callable[[RankView], str]] = {
     "long_compile": long_compile,
     "background": background,
     "slower": slower,
     "memory_growing": memory_growing,
     "workers_memory": workers_memory,
+    "workers_compile": workers_compile,
 }
 
 

@@ -6,8 +6,8 @@ of them is a compiler at work. With less, PyTorch's events alone show that PyTor
 
 from __future__ import annotations
 
-from warmwatch.shared.phrases import counted, duration
-from warmwatch_monitor.model import RankView
+from warmwatch.shared.phrases import counted, duration, place
+from warmwatch_monitor.model import Figures, RankView
 from warmwatch_monitor.model.machine import WORKER
 
 _EVENTS = frozenset({"events", "callbacks"})  # each of them shows that something compiles
@@ -40,10 +40,22 @@ def _seen(view: RankView) -> str | None:
     for one in view.process.compilers if view.process else ():
         if one.name != WORKER and one.busy is not False:
             return f"`{one.name}` runs below it"
+    if words := workers_at_work(view.figures):
+        return words
     workers = view.figures.workers
     if workers is not None and workers.busy:
         return f"{counted(workers.busy, 'compile worker')} busy"
     return None
+
+
+def workers_at_work(figures: Figures) -> str:
+    """``4 DataLoader workers compile `aug```; empty if none does."""
+    known = figures.loader_workers
+    if known is None or not known.compiling:
+        return ""
+    compile = "compiles" if known.compiling == 1 else "compile"
+    what = f" {place(known.name)}" if known.name else ""
+    return f"{counted(known.compiling, 'DataLoader worker')} {compile}{what}"
 
 
 def _is_known(view: RankView) -> bool:

@@ -28,7 +28,11 @@ from warmwatch_monitor.status.words.conditions import (
     slower_causes,
     slower_speed,
 )
-from warmwatch_monitor.status.words.nothing import nothing_compiles, nothing_has_compiled
+from warmwatch_monitor.status.words.nothing import (
+    nothing_compiles,
+    nothing_has_compiled,
+    workers_at_work,
+)
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
 from warmwatch_monitor.status.words.requested import (
     never_compiled,
@@ -148,6 +152,8 @@ def _compiler_share(view: RankView) -> Iterator[Clause]:
 def _outside(view: RankView) -> str:
     """``12 s: `cc1plus` runs below the training``: the busiest compiler, if the tree shows one."""
     took, underway = elapsed(view).removesuffix(" (outside)"), view.figures.log.underway
+    if words := workers_at_work(view.figures):
+        return f"{took}: {words}"
     known = view.process.compilers if view.process else ()
     busy = next((one.name for one in known if one.busy and one.name != WORKER), None)
     program = busy or (underway.name if underway else None)

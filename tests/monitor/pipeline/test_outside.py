@@ -1,0 +1,167 @@
+"""Compilers below a rank, as readings of the process tree add them to its record."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import builders as b
+from support.builders import NOW, SECOND
+from support.values import replace
+from warmwatch.shared import verdict
+from warmwatch.shared.record import KINDS, PHASES, Slot, StepCounts
+from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading, WorkerCompilations
+from warmwatch_monitor.pipeline.outside import OutsideActivity
+from warmwatch_monitor.pipeline.runs import Known, group
+
+OUTSIDE, KIND = PHASES.index("outside"), KINDS.index("outside")
+IDLE = ProcessReading(pid=7, cpu_seconds=9.0, resident_bytes=1, cpu_ratio=0.0, tree_read=True)
+STEPS = b.WARM.steps.steps
+
+
+def at(quiet: float, *, more: int = 0, slot: Slot = b.WARM, **counts: int) -> RecordReading:
+    """A rank whose last step was ``quiet`` seconds ago."""
+    steps = slot.steps
+    now = replace(steps, steps=steps.steps + more, last_step_ns=b.ago(quiet))
+    slot = slot._replace(steps=now, compile=slot.compile._replace(**counts))
+    return RecordReading(folder="/r/a", slot=slot, alive=True, pid=7)
+
+
+class Polls:
+    """Polls of one rank, each of them at NOW plus a number of seconds."""
+
+    def __init__(self) -> None:
+        self.activity = OutsideActivity()
+
+    def see(
+        self,
+        seconds: float,
+        one: RecordReading,
+        since: float | None,
+        gpus: tuple[GpuReading, ...] = (),
+        **process: object,
+    ) -> RecordReading:
+        """The record as judged; ``since``: for how long compilers have run below it."""
+        now_ns = NOW + round(seconds * SECOND)
+        began = None if since is None else now_ns - round(since * SECOND)
+        reading = replace(IDLE, compiling_since_ns=began, **process)
+        (seen,) = self.activity.of([one], {7: reading}, gpus, now_ns, None)
+        return seen
+
+
+def state(one: RecordReading, seconds: float = 0.0) -> str:
+    (run,) = group([one], Known(now_ns=NOW + round(seconds * SECOND)))
+    return run.state.value
+
+
+def test_a_compiler_below_a_rank_that_does_not_step_is_activity_since_it_began() -> None:
+    seen = Polls().see(0, at(10), 8)
+    assert state(seen) == "recompiling"
+    assert (seen.slot.compile.active_since_ns, seen.slot.compile.active_phase) == (
+        b.ago(8),
+        OUTSIDE + 1,
+    )
+    assert Polls().see(0, at(10), 60).slot.compile.active_since_ns == b.ago(10), "it stepped since"
+
+
+@pytest.mark.parametrize(
+    ("one", "process"),
+    [
+        (at(2), {}),  # it steps
+        (at(10, evaluating_since_ns=b.ago(9)), {}),
+        (at(10, saving_since_ns=b.ago(9)), {}),
+        (at(10, between_cells_since_ns=b.ago(9)), {}),
+        (at(10), {"cpu_ratio": 1.0}),  # it works
+        (at(10), {"compiling_since_ns": None}),
+    ],
+)
+def test_what_nothing_waits_for_is_none(one: RecordReading, process: dict[str, object]) -> None:
+    polls = Polls()
+    if "compiling_since_ns" in process:
+        assert polls.see(0, one, None) is one
+    else:
+        assert polls.see(0, one, 8, **process) is one
+
+
+def test_batches_or_a_gpu_that_works_show_that_nothing_waits() -> None:
+    one = at(10)
+    batches = one.slot._replace(steps=replace(one.slot.steps, last_batch_ns=b.ago(1)))
+    read = replace(one, slot=batches)
+    assert Polls().see(0, read, 8) is read
+    own = replace(one, slot=one.slot._replace(identity=b.WARM.identity._replace(gpus=("G",))))
+    assert Polls().see(0, own, 8, (b.gpu(uuid="G"),)) is own
+    assert Polls().see(0, own, 8, (b.gpu(uuid="G", utilization_ratio=0.0),)) is not own
+
+
+def test_it_ends_with_the_step_that_waited_and_counts_from_then_on() -> None:
+    polls, before = Polls(), at(10)
+    polls.see(0, before, 8)
+    polls.see(5, before, 13)
+    stepped = replace(
+        before,
+        slot=before.slot._replace(
+            steps=replace(before.slot.steps, steps=STEPS + 1, last_step_ns=NOW + 6 * SECOND)
+        ),
+    )
+    seen = polls.see(6.5, stepped, None)
+    counts = seen.slot.compile
+    assert counts.phase_ns[OUTSIDE] == 14 * SECOND, "from 8 s before to the step"
+    assert counts.compilations[KIND] == 1
+    assert (counts.clean_after, counts.active_since_ns) == (STEPS + 1, 0)
+    assert state(seen, 6.5) == "recompiling"
+    assert verdict.clean_steps(seen.slot.steps, counts) == 0
+    for more in (2, 3, 4):
+        steps = replace(stepped.slot.steps, steps=STEPS + more)
+        seen = polls.see(
+            6.5 + more, replace(stepped, slot=stepped.slot._replace(steps=steps)), None
+        )
+    assert state(seen, 11) == "warm"
+    assert seen.slot.compile.phase_ns[OUTSIDE] == 14 * SECOND
+
+
+def test_compilers_that_follow_each_other_are_one_activity() -> None:
+    polls, one = Polls(), at(10)
+    polls.see(0, one, 8)
+    gap = polls.see(3, one, None)
+    assert gap.slot.compile.active_since_ns == b.ago(8)
+    assert polls.see(5, one, 1).slot.compile.active_since_ns == b.ago(8)
+    over = polls.see(20, one, None)
+    assert over.slot.compile.active_since_ns == 0
+    assert over.slot.compile.phase_ns[OUTSIDE] == 13 * SECOND, "until it was last seen"
+    assert over.slot.compile.ended == one.slot.compile.ended + 1
+
+
+def test_activity_that_the_agent_records_takes_its_place() -> None:
+    polls, one = Polls(), at(10)
+    polls.see(0, one, 8)
+    own = replace(one, slot=one.slot._replace(compile=b.RECOMPILING.compile))
+    seen = polls.see(1, own, 9)
+    assert seen.slot.compile.active_phase == b.RECOMPILING.compile.active_phase
+
+
+def test_before_the_first_step_nothing_shows_that_it_goes_on() -> None:
+    new = b.slot(attached=5)
+    seen = Polls().see(0, RecordReading(folder="/r/a", slot=new, alive=True, pid=7), 60)
+    assert state(seen) == "compiling"
+    assert seen.slot.compile.active_since_ns == b.ago(5), "not before it attached"
+
+
+def test_an_eager_training_is_warm_after_k_steps_more() -> None:
+    polls, one = Polls(), at(10, slot=b.EAGER)
+    assert state(polls.see(0, one, 8)) == "compiling"
+    steps = StepCounts(steps=b.EAGER.steps.steps + 4, last_step_ns=NOW + SECOND)
+    seen = polls.see(2, replace(one, slot=one.slot._replace(steps=steps)), None)
+    assert state(seen, 2) == "warm"
+
+
+def test_workers_that_compile_are_such_activity() -> None:
+    workers = WorkerCompilations(since_ns=(b.ago(7), b.ago(3)), processes=2, at_once=2)
+    seen = Polls().see(0, replace(at(10), workers=workers), None)
+    assert seen.slot.compile.active_since_ns == b.ago(7)
+
+
+def test_the_same_record_stays_the_same_object() -> None:
+    """Figures are cached by it."""
+    polls, one = Polls(), at(10)
+    polls.see(0, one, 8)
+    over = polls.see(20, one, None)
+    assert polls.see(21, one, None) is over
