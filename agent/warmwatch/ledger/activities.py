@@ -69,7 +69,10 @@ class Activities:
                     self._state.at_begin()
                 values = {"activity": block[AT["begun"]], "what": event}
                 self._store.note("begin", now, {**values, "steps": self._store.steps(), **of})
+                of = {}
             stack = self._stacks.setdefault(thread, [])
+        if "id" in of and stack is not self._background.get(thread):  # within an activity
+            self._store.note("target", now, {"what": event, "steps": self._store.steps(), **of})
         name, around = stack[-1] if stack else (None, None)
         phase = phase_of(event, name)
         if phase is None:

@@ -123,8 +123,8 @@ class Ledger:
     def begin(self, event: str, of: Mapping[str, Any] | None = None) -> None:
         """The calling thread began ``event``; ``of``: what is compiled, as journal values."""
         thread, now = threading.get_ident(), self._clock()
-        if of and "id" in of:
-            self._compiling.begun(thread, of)
+        if of:
+            of = self._compiling.begun(thread, of)
         if (field := _OF_GRAPHS.get(event)) is not None:
             counts = self._cudagraphs.get(thread, {})
             self._cudagraphs[thread] = {**counts, field: counts.get(field, 0) + 1}

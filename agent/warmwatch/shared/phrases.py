@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _WRAPPER = "external_utils.py"
+COMPILED_AUTOGRAD = "<compiled autograd>"  # the file of a backward that it compiles
 # Dynamo's name for the rest of a function after a graph break
 _RESUMED = r"(?:torch_dynamo_resume_in_)+(?P<name>.+?)(?:_at_\d+)*_at_(?P<line>\d+)"
 
@@ -68,6 +69,8 @@ def short_place(name: str, file: str | None = None) -> str:
     """The same for a label: ``forward``, or ``forward:47`` after its break there."""
     if file == _WRAPPER:
         return "the model"
+    if file == COMPILED_AUTOGRAD:
+        return "compiled autograd"
     rest = resumed(name)
     return f"{rest[0]}:{rest[1]}" if rest else name
 
@@ -78,6 +81,8 @@ def place(name: str | None, file: str | None = None, line: int | None = None) ->
         return ""
     if file == _WRAPPER:  # PyTorch's wrapper around its own modules: no user wrote that name
         return "the model"
+    if file == COMPILED_AUTOGRAD:
+        return "the backward by compiled autograd"
     if rest := resumed(name):
         return f"`{rest[0]}` after a graph break ({file or 'line'}:{rest[1]})"
     if not file:

@@ -193,12 +193,15 @@ class Beginning(CompileTarget, frozen=True, kw_only=True):
     """The begin of compile activity, from a journal: when, and by which event, in PyTorch's words.
 
     ``code``: hash of the function's code. The function is known from the start if Dynamo or another
-    compiler than PyTorch's compiles it; ``kind`` only of the latter.
+    compiler than PyTorch's compiles it; ``kind`` only of the latter. ``id``: PyTorch's compile id.
+    ``backward``: it is the backward of the function, whose forward has the same id.
     """
 
     at_ns: int
     what: str | None = None
     code: str | None = None
+    id: str | None = None
+    backward: bool = False
 
 
 class Recompile(CompileTarget, frozen=True, kw_only=True):

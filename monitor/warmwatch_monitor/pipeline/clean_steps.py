@@ -30,7 +30,13 @@ from msgspec.structs import replace
 
 from warmwatch.shared import record
 from warmwatch.shared.record import BOUNDS_NS, Slot
-from warmwatch.shared.record.recent import last_synchronized, launch_ns, queued_ns, waits
+from warmwatch.shared.record.recent import (
+    APART,
+    last_synchronized,
+    launch_ns,
+    queued_ns,
+    waits,
+)
 from warmwatch_monitor.model import LongStep
 
 SLOWER_TIMES = 1.5
@@ -225,6 +231,17 @@ class QueuedSteps(Struct, frozen=True):
         while len(known) > _FEWEST_SYNCHRONIZED and new.sum_ns - known[1].sum_ns >= _BETWEEN_NS:
             known = known[1:]
         return known
+
+    def departure(self) -> record.Trend | None:
+        """The steps of the last period, if their mean is far from the claimed length of a step."""
+        if len(self.synchronized) < _FEWEST_SYNCHRONIZED or not self.step_ns:
+            return None
+        before, last = self.synchronized[-2:]
+        count = last.steps - before.steps
+        mean = (last.sum_ns - before.sum_ns) / max(1, count)
+        if max(mean, self.step_ns) <= APART * min(mean, self.step_ns):
+            return None
+        return record.Trend(mean, count, mean < self.step_ns)
 
     def _between_ns(self) -> float | None:
         """The mean length of a step between the last synchronizations; ``None`` if unknown."""

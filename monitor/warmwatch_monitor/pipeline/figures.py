@@ -20,6 +20,7 @@ from warmwatch.shared.verdict import Facts, Judgement
 from warmwatch_monitor.model import (
     Agent,
     Baseline,
+    Beginning,
     Compile,
     CompilingWorkers,
     Figures,
@@ -267,29 +268,35 @@ _lines = attrgetter(*Journaled.__struct_fields__, "beginning", "recompile")
 
 
 def _underway(reading: RecordReading) -> Underway | None:
-    """What the activity in progress compiles, from its own journal lines only.
-
-    A lazy backward has no lines of its own before it ends; it follows its forward.
-    """
+    """What the activity in progress compiles, from its own journal lines only."""
     since_ns = reading.slot.compile.active_since_ns
     began, again = reading.beginning, reading.recompile
     if not since_ns:
         return None
-    if again is not None and again.at_ns >= since_ns:
-        return copied(again, Underway)
     if began is None or began.at_ns < since_ns:
+        began = None
+    if again is not None and again.at_ns >= (began.at_ns if began else since_ns):
+        return copied(again, Underway)
+    if began is None:
         return None
-    if began.name is not None or began.kind is not None:
-        return copied(began, Underway)
-    if "backward" not in (began.what or ""):
-        return None
-    forward = next((c for c in reversed(reading.compilations) if c.kind == "forward"), None)
+    if "backward" in (began.what or ""):
+        return _backward(reading, began)
+    return copied(began, Underway) if began.name is not None or began.kind is not None else None
+
+
+def _backward(reading: RecordReading, began: Beginning) -> Underway:
+    """The backward that ``began``, with the name and the reason of its forward: a lazy backward has
+    no reason of its own. An earlier warm-up's reason is not that of what compiles now.
+    """
+    known = copied(began, Underway)
+    made = (c for c in reversed(reading.compilations) if c.kind == "forward" and c.id == began.id)
+    forward = next(made, None) if began.id is not None else None
     if forward is None:
-        return Underway(backward=True)
-    known = copied(forward, Underway)
+        return replace(known, backward=True)
+    named = known if known.name is not None else copied(forward, Underway)
     ours = forward.at_ns >= reading.slot.compile.episode_began_ns > 0
-    why = {} if ours else {"reason": None, "category": None}
-    return replace(known, kind=None, backward=True, **why)
+    why = (forward.reason, forward.category) if ours else (None, None)
+    return replace(named, kind=None, backward=True, reason=why[0], category=why[1])
 
 
 class CachedFigures(Struct, frozen=True, kw_only=True):

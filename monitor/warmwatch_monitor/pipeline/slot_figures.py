@@ -23,7 +23,7 @@ from warmwatch.shared.record import (
     Slot,
     Warmup,
 )
-from warmwatch.shared.record.recent import FEWEST, launch_ns
+from warmwatch.shared.record.recent import FEWEST, departure, launch_ns
 from warmwatch.shared.values import hashed
 from warmwatch_monitor.model import (
     Baseline,
@@ -110,8 +110,13 @@ def steps_of(
     unsettled = slot.unsettled if known else None
     trend = unsettled if isinstance(unsettled, record.Trend) else None
     launch = launch_ns(recent) if queued else None
-    if recent_ns and launch and recent_ns > record.UNEQUAL * launch:
+    waits = bool(recent_ns and launch and recent_ns > record.UNEQUAL * launch)
+    if waits:
         trend = None  # of launches, or of waits
+    if recent_ns and unsettled is False:
+        trend = departure(slot.recent, recent_ns, waits=waits)
+        trend = trend or (queued.departure() if queued else None)
+        unsettled = trend is not None
     return Steps(
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),

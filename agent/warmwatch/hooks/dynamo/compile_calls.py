@@ -17,6 +17,7 @@ from types import FrameType, MethodType
 from typing import Any
 
 from warmwatch._guard import quietly
+from warmwatch.hooks.dynamo.targets import compiled_there
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 from warmwatch.shared.user_code import of_value
 from warmwatch.shared.values import MOST_OPTIONS
@@ -94,6 +95,7 @@ def install(listener: Listener) -> Installed:
     replaced = Replaced()
 
     def report_call(caller: FrameType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        compiled_there(compiled_by(caller), caller)
         if not kwargs.get("disable") and is_by_user(caller):
             listener.compile_called(way_of(args, kwargs), trains=trains(compiled_by(caller)))
 

@@ -31,9 +31,10 @@ from typing import Any
 
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.dynamo.instances import AROUND, INSTANCES
+from warmwatch.hooks.dynamo.targets import BACKWARD, target
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, look_up
 from warmwatch.shared.bounded import MOST_THREADS, Bounded
-from warmwatch.shared.user_code import is_library, nearest, of_code, place
+from warmwatch.shared.user_code import is_library, nearest, of_code
 from warmwatch.shared.values import NEW_INSTANCE
 
 _NAME = "event_name"
@@ -70,7 +71,14 @@ def install(listener: Listener) -> Installed:
 
     with contextlib.ExitStack() as undo:
         undo.callback(starts.remove)
-        starts.put(listener.begin, {EVENT: begin_compilation})
+        starts.put(
+            listener.begin,
+            {
+                EVENT: begin_compilation,
+                BACKWARD_EVENT: lambda event: listener.begin(event, backward_being_compiled()),
+                COMPILED_AUTOGRAD_EVENT: lambda event: listener.begin(event, dict(BACKWARD)),
+            },
+        )
         undo.callback(ends.remove)
         ends.put(end, {})
         return Installed(uninstall=undo.pop_all().close)
@@ -219,6 +227,8 @@ def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 
 EVENT = "dynamo"
+BACKWARD_EVENT = "entire_backward_compile"  # of a backward that compiles when it first runs
+COMPILED_AUTOGRAD_EVENT = "compiled_autograd"
 _MODULE, _FUNCTION = "torch._dynamo.convert_frame", "_compile"
 _LOCALS = ("code", "compile_id", "one_graph", "locals")
 _STATIC, _AUTOMATIC = "assume_static_by_default", "automatic_dynamic_shapes"
@@ -258,6 +268,17 @@ def being_compiled() -> dict[str, Any]:
         return _identified(known, known.get("code"), known.get("compile_id"))
     except Exception as error:  # noqa: BLE001 - the event is reported without it
         report("hooks.code", error)
+        return {}
+
+
+def backward_being_compiled() -> dict[str, Any]:
+    """The compile id of a backward, which is that of its forward; empty if unknown."""
+    try:
+        guards = sys.modules.get("torch._guards")
+        compile_id = guards.CompileContext.current_compile_id() if guards else None
+        return {} if compile_id is None else {"id": str(compile_id), "backward": True}
+    except Exception as error:  # noqa: BLE001 - the event is reported without it
+        report("hooks.backward_id", error)
         return {}
 
 
@@ -305,7 +326,7 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["caller"] = f"{user['file']}:{user['line']}" if user else ""
         if code.co_name == UNFUSED and module == FLEX:
             known["unfused"] = {**(user or {}), **_scores(compiled.get("locals"))}
-    return {**known, **place(code.co_name, code.co_filename, code.co_firstlineno)}
+    return {**known, **target(code, compiled.get("locals"), compile_id, module)}
 
 
 def _scores(values: Any) -> dict[str, int]:
@@ -354,7 +375,9 @@ def _remembered(code: CodeType) -> tuple[bool, str]:
 _MOST_CODES = 4096
 
 
-_CIRCUMSTANCES = ("caller", "dynamic", "again", "class")
+_PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
+_CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class")
+_TARGET = (*_PLACE, "code", "caller")
 
 
 class Compiling:
@@ -366,23 +389,28 @@ class Compiling:
     def __init__(self) -> None:
         self._begun: Bounded[int, Mapping[str, Any]] = Bounded(MOST_THREADS)
         self._reasons: Bounded[int, dict[str, str]] = Bounded(MOST_THREADS)
-        self._codes: dict[str, str] = {}  # by compile id
+        # by compile id, as ids restart after a reset: of the latest one
+        self._targets: Bounded[str, dict[str, Any]] = Bounded(_MOST_CODES)
 
-    def begun(self, thread: int, of: Mapping[str, Any]) -> None:
+    def begun(self, thread: int, of: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``of``; of a backward, with the name and place of its forward."""
+        if of.get("backward"):
+            return {**self._targets.get(of["id"], {}), **of}
+        if "id" not in of:
+            return of
         self._begun[thread] = of
         self._reasons.pop(thread, None)
-        if of["id"] is not None and "code" in of:
-            self._codes.pop(of["id"], None)  # ids restart after a reset: the latest must come last
-            self._codes[of["id"]] = of["code"]
-            if len(self._codes) > _MOST_CODES:
-                self._codes.pop(next(iter(self._codes)), None)
+        if of["id"] is not None:
+            self._targets.pop(of["id"], None)  # the latest must come last
+            self._targets[of["id"]] = {key: of[key] for key in _TARGET if key in of}
+        return of
 
     def code(self, compile_id: Any) -> str | None:
         """The code of the function that was last compiled with this id.
 
         Of a backward, PyTorch reports only the id.
         """
-        return self._codes.get(compile_id)
+        return self._targets.get(compile_id, {}).get("code")
 
     def recompile(self, thread: int, why: dict[str, str]) -> None:
         """``thread`` compiles something again now, for ``why``."""
@@ -398,12 +426,11 @@ class Compiling:
 
         The reasons reported at the begin replace the single one in PyTorch's record.
         """
-        ended = dict(values)
-        ended.update(self.circumstances(thread))
+        ended, known = dict(values), self.circumstances(thread)
         reasons, begun = self._reasons.pop(thread, None), self._begun.pop(thread, {})
-        if "name" not in ended and ended.get("id") == begun.get("id"):
-            # at the recompile limit PyTorch's record has no name
-            ended.update({key: begun[key] for key in ("name", "file", "line") if key in begun})
+        if ended.get("id") != begun.get("id"):
+            known = {key: value for key, value in known.items() if key not in _PLACE}
+        ended.update(known)  # at the recompile limit PyTorch's record has no name
         left = ended.pop("left", None)
         if left is not None and begun.get("fullgraph"):
             ended["failure"] = left  # it has raised

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, groupby, pairwise, takewhile
 from typing import NamedTuple
 
 from warmwatch.shared.record.histogram import BOUNDS_NS, quantile_ns
@@ -45,6 +45,11 @@ _FEW_OF_A_MINUTE, _UNEQUAL_FEW = 5, 1.05  # a slow trend shows less in so few
 # speed that has settled stays so: noise that reaches it by chance would take the claim back. A few
 # newest steps are more often on one side by chance, so all of their pairs count.
 _OF_PAIRS, _NEWEST, _FEW_NEWEST = 0.9, 4, 8
+# The newest steps contradict a claimed length if so many are beyond an edge, with such a median, as
+# multiples of it, for so long. In less time, a hiccup does, and the claim follows as fast.
+APART = 1.2
+_DEPARTED = ((_FEW_NEWEST, UNEQUAL, APART), (_NEWEST, 1.25, _LONG_TIMES))
+_DEPARTED_NS, _RECURRING_RUNS = 10**8, 2
 
 
 def packed(length_ns: int, pause_ns: int = 0, *, clean: bool = True) -> int:
@@ -225,6 +230,31 @@ def _trend_since(bins: Sequence[int], lengths: Sequence[int]) -> Trend | None:
     at, most = bisect_left(BOUNDS_NS, now), _OF_PAIRS * count
     faster = sum(older[at + 1 :]) >= most
     return Trend(now, len(lengths), faster) if faster or sum(older[:at]) >= most else None
+
+
+def departure(words: Sequence[int], level_ns: float, *, waits: bool = False) -> Trend | None:
+    """The newest steps, if all of them are far from ``level_ns``, the claimed length of a step.
+
+    The claim follows a sudden change within seconds, and is of a mixture meanwhile. A run of such
+    steps that recurs, as while a DataLoader has batches left, is a part of the claim.
+
+    Args:
+        words: newest first. waits: the claim is a mean over launches and waits for the GPU, so that
+            launches are always far below it.
+    """
+    lengths = [length_ns(word) for word in takewhile(is_clean, words)]
+    for faster in (False,) if waits else (False, True):
+        away = [level_ns / one if faster else one / level_ns for one in lengths]
+        for fewest, edge, times in _DEPARTED:
+            count = sum(1 for _ in takewhile(edge.__lt__, away))
+            newest = median_ns(lengths[:count])
+            if count < fewest or not newest or max(newest / level_ns, level_ns / newest) < times:
+                continue
+            runs = [sum(1 for _ in run) for far, run in groupby(away[count:], edge.__lt__) if far]
+            recurs = sum(run >= count for run in runs) >= _RECURRING_RUNS
+            if not recurs and sum(lengths[:count]) >= _DEPARTED_NS:
+                return Trend(newest, count, faster)
+    return None
 
 
 def launch_ns(lengths: Sequence[int]) -> float | None:

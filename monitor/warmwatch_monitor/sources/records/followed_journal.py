@@ -194,7 +194,7 @@ class Journal:
             self.compilations = (*self.compilations, made)[-MOST_EVENTS:]
             self.varying.compilation(made)
             self._functions.fold(made)
-        elif event == "begin":
+        elif event in ("begin", "target"):
             self.beginning = journal_lines.beginning(entry)
             self.varying.begin(*journal_lines.steps_by(entry, "steps"))
         elif event == "warm":

@@ -121,6 +121,8 @@ def beginning(entry: Entry) -> Beginning:
         at_ns=_needed(_count(entry, "t")),
         what=text(entry, "what", LONGEST_NAME),
         code=text(entry, "code", LONGEST_NAME),
+        id=text(entry, "id", LONGEST_NAME),
+        backward=entry.get("backward") is True,
     )
 
 
