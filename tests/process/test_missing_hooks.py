@@ -334,8 +334,8 @@ BY_HELPERS = [
     ("torch.serialization", "_legacy_save", "saving"),
     ("torch.hub", "tqdm", "kernels"),
 ]
-# ``cells`` looks into IPython, see test_notebook_cells.py.
-WITHOUT_NAMES = {"cells"}
+# ``cells`` looks into IPython, see test_notebook_cells.py; ``child_processes`` into ``subprocess``.
+WITHOUT_NAMES = {"cells", "child_processes"}
 
 
 def test_a_hook_without_a_name_that_it_patches_is_missing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 _SAVES = ("save_state", "save_model")
+_OURS = "_warmwatch_reports"
 
 
 def watch(accelerator: Accelerator) -> None:
@@ -26,7 +27,11 @@ def watch(accelerator: Accelerator) -> None:
 @guarded
 def _wrap(accelerator: Any) -> None:
     for name in _SAVES:
-        setattr(accelerator, name, warmwatch.saving()(getattr(accelerator, name)))
+        present = getattr(accelerator, name)
+        if not hasattr(present, _OURS):  # else it is watched already
+            reporting = warmwatch.saving()(present)
+            setattr(reporting, _OURS, True)
+            setattr(accelerator, name, reporting)
     init_trackers = accelerator.init_trackers
 
     @functools.wraps(init_trackers)

@@ -348,6 +348,38 @@ def test_a_tool_that_replaces_the_method_for_some_time_stacks_no_wrappers(record
     assert deeper == 0
 
 
+CLASSES = """
+import builtins, collections, io, sys
+import warmwatch, torch._dynamo
+changed, original = collections.Counter(), builtins.setattr
+def counted(owner, name, value):
+    if isinstance(owner, type) and sys._getframe(1).f_globals["__name__"].startswith("warmwatch"):
+        changed[f"{owner.__module__}.{owner.__qualname__}.{name}"] += 1
+    original(owner, name, value)
+builtins.setattr = counted
+warmwatch.attach()
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+train(torch.compile(model, backend="aot_eager"), o, 3)
+installed = dict(changed)
+for number in range(8):
+    model.eval(); model(torch.randn(4, 8)); model.train()
+    train(torch.compile(make(), backend="aot_eager"), torch.optim.SGD(make().parameters()), 1)
+    torch.save({}, io.BytesIO()); list(torch.utils.data.DataLoader([1]))
+    with torch.compiler.set_stance("force_eager"): train(model, o, 2)
+    torch._dynamo.reset()
+result([installed, changed])
+"""
+
+
+@pytest.mark.training
+def test_no_class_is_modified_after_the_installation(records: Path) -> None:
+    """CPython 3.13 caches no attribute of a class that was modified a thousand times."""
+    installed, changed = result_of(records, CLASSES, attach=False)
+    assert installed == changed
+    assert set(changed.values()) == {1}
+    assert "torch.nn.modules.module.Module.train" in changed
+
+
 def test_the_draft_for_pytorch_names_only_functions_that_the_hooks_use() -> None:
     draft = (ROOT / "docs/design/upstream-compile-events.md").read_text()
     table = draft.partition("| what is needed |")[2].partition("\n\n")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import operator
 import sys
@@ -9,6 +10,7 @@ import weakref
 from _thread import interrupt_main
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +74,27 @@ def test_an_interrupt_while_an_object_dies_is_not_lost(
         interrupted = True
     assert interrupted is not is_lost
     assert bool(lost) is is_lost
+
+
+def _calls_back(node: ast.AST) -> bool:
+    """Whether ``node`` lets Python call the agent's code where an object dies."""
+    match node:
+        case ast.FunctionDef(name="__del__"):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in {"WeakSet", "WeakKeyDictionary", "WeakValueDictionary", "finalize"}
+        case ast.Call(func=ast.Name(id="ref") | ast.Attribute(attr="ref"), args=[_, _]):
+            return True
+    return False
+
+
+def test_no_code_of_the_agent_runs_where_an_object_dies() -> None:
+    """Python would discard a ``KeyboardInterrupt`` that arrives there."""
+    agent = Path(__file__).parents[3] / "agent/warmwatch"
+    found = [
+        f"{path.relative_to(agent)}:{getattr(node, 'lineno', 0)}"
+        for path in sorted(agent.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _calls_back(node)
+    ]
+    assert found == []

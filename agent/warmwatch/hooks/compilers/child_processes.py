@@ -16,12 +16,13 @@ import subprocess
 from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from warmwatch.hooks.phases import OUTSIDE
 from warmwatch.hooks.points import Installed, Listener, Replaced, untraced
+from warmwatch.shared.bounded import OfObjects
 from warmwatch.shared.compilers import built_by
 
+_MOST_PROCESSES = 1024
 _quietly = functools.partial(untraced, "hooks.child_processes")
 
 
@@ -38,20 +39,22 @@ def install(listener: Listener) -> Installed:
 def _waiting(
     listener: Listener, replaced: Replaced, original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    first_waits = WeakKeyDictionary[Any, int]()  # by process: when it was first waited for
+    first_waits = OfObjects[int](_MOST_PROCESSES)  # when a process was first waited for
 
     def begins(process: Any) -> str | None:
         """The compiler that ``process`` runs, if the wait for it is an activity of its own."""
         name = built_by(process.args)
         if name is None or not listener.outside_began(name):
             return None
-        first_waits.setdefault(process, monotonic_ns())
+        if first_waits.get(process) is None:
+            first_waits.set(process, monotonic_ns())
         return name
 
     def ends(name: str, process: Any) -> None:
         try:
             if process.returncode is not None:  # else the wait timed out, and another may follow
-                took = monotonic_ns() - first_waits.pop(process)
+                now = monotonic_ns()
+                took = now - (first_waits.pop(process) or now)
                 listener.compilation(OUTSIDE, {"name": name, "seconds": took / 1e9})
         finally:
             listener.end(OUTSIDE)
