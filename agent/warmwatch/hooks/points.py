@@ -132,8 +132,13 @@ class Listener:
         """Steps marked so far."""
         return 0
 
-    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        """The graphs that a step calls have so many floating-point operations together."""
+    def step_counted(
+        self, flops: int | None, excluded: Sequence[str], dtypes: Mapping[str, int]
+    ) -> None:
+        """The graphs that a step calls have so many floating-point operations together.
+
+        ``dtypes``: how many in each type, of ``values.DTYPES`` or ``OTHER_DTYPE``.
+        """
 
     def check_disabled(self) -> None:
         """Called when compilation may have been turned off or on."""

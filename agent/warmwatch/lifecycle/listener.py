@@ -189,8 +189,10 @@ class HookListener(Listener):
     def steps_marked(self) -> int:
         return self._process.record.writer.steps()
 
-    def step_counted(self, flops: int | None, excluded: Sequence[str]) -> None:
-        self._process.record.set_flops(flops, tuple(excluded))
+    def step_counted(
+        self, flops: int | None, excluded: Sequence[str], dtypes: Mapping[str, int]
+    ) -> None:
+        self._process.record.set_flops(flops, tuple(excluded), dtypes)
 
     def check_disabled(self) -> None:
         self._process.ledger.check_disabled()

@@ -157,10 +157,15 @@ class OwnRecord:
         """Record the number of parameters in optimizers; ``None`` if it is not the model's."""
         self._change({"parameters_seen": seen})
 
-    def set_flops(self, flops: int | None, excluded: tuple[str, ...]) -> None:
+    def set_flops(
+        self, flops: int | None, excluded: tuple[str, ...], dtypes: Mapping[str, int]
+    ) -> None:
         """Record the operations of a step, as counted in its graphs; ``None`` if unknown."""
         counted = float(flops) if flops else None
-        self._change({"flops_counted": counted, "flops_excluded": excluded})
+        by_dtype = {name: float(count) for name, count in dtypes.items() if count and counted}
+        self._change(
+            {"flops_counted": counted, "flops_excluded": excluded, "flops_by_dtype": by_dtype}
+        )
 
     def set_baseline(self, steps: int, median_ns: int | None = None) -> None:
         """Record the eager baseline: its number of steps, and their median if measured."""

@@ -19,6 +19,7 @@ MOST_RANKS = 1_000_000  # of a run; also of restarts: more than any launcher sta
 MOST_OPTIONS = 50  # of torch.compile's options
 VERDICTS = ("hit", "miss", "bypass")  # of a lookup in a compile cache
 DTYPES = ("bfloat16", "float16", "float8", "tf32", "float32")  # of a GPU's computation
+OTHER_DTYPE = "other"  # of operations that compute in none of these, or in an unknown type
 FEWEST_EAGER, MOST_EAGER = 2, 10_000  # eager baseline steps; the first one has no length
 
 # The category of the first compilation of another module of a class: nothing has changed.

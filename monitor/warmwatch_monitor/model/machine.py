@@ -62,6 +62,9 @@ _HOPPER_PCIE = Peaks(756.4, 756.4, 1512.9, 378.2, 51.2)
 _AMPERE = Peaks(311.9, 311.9, None, 155.9, 19.5)
 # By words of the GPU name: the first entry whose words are all in the name applies.
 PEAKS: Mapping[tuple[str, ...], Peaks] = {
+    ("GB300",): Peaks(2500.0, 2500.0, 5000.0, 1250.0, 80.0),
+    ("GB200",): Peaks(2500.0, 2500.0, 5000.0, 1250.0, 80.0),
+    ("B300",): Peaks(2250.0, 2250.0, 4500.0, 1125.0, 75.0),
     ("B200",): Peaks(2250.0, 2250.0, 4500.0, 1125.0, 75.0),
     ("H200", "NVL"): _HOPPER_NVL,
     ("H200",): _HOPPER,
@@ -71,6 +74,7 @@ PEAKS: Mapping[tuple[str, ...], Peaks] = {
     ("H100",): _HOPPER,
     ("H800", "PCIe"): _HOPPER_PCIE,
     ("H800",): _HOPPER,
+    ("H20",): Peaks(148.0, 148.0, 296.0, 74.0, 44.0),
     ("A100",): _AMPERE,
     ("A800",): _AMPERE,
     ("A30",): Peaks(165.1, 165.1, None, 82.6, 10.3),
@@ -82,6 +86,11 @@ PEAKS: Mapping[tuple[str, ...], Peaks] = {
     ("V100", "PCIE"): Peaks(None, 112.0, None, None, 14.0),
     ("V100",): Peaks(None, 125.0, None, None, 15.7),
     ("T4",): Peaks(None, 65.1, None, None, 8.1),
+    # not listed: its server edition, GB10 and Thor; no data sheet confirmed their dense figures
+    ("RTX", "PRO", "6000", "Blackwell", "Workstation"): Peaks(503.8, 503.8, 1007.6, 251.9, 125.0),
+    ("RTX", "6000", "Ada"): Peaks(364.2, 364.2, 728.5, 182.1, 91.1),
+    ("RTX", "A6000"): Peaks(154.8, 154.8, None, 77.4, 38.7),
+    ("RTX", "5090"): Peaks(209.5, 209.5, 419.0, 104.8, 104.8),
     ("RTX", "4090"): Peaks(165.2, 165.2, 330.3, 82.6, 82.6),
     ("RTX", "3090"): Peaks(71.2, 71.2, None, 35.6, 35.6),
 }

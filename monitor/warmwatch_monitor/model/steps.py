@@ -6,11 +6,12 @@ Units and "not known" are those of :mod:`figures`.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, compress
 from math import hypot, sqrt
+from operator import itemgetter
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from warmwatch.shared import record
 from warmwatch_monitor.model.machine import peak_flops
@@ -178,7 +179,8 @@ class Worth(Struct, frozen=True, kw_only=True):
         tokens, samples: per step. flops: per step, as the user reported. counted: per step, as
         counted in its compiled graphs; excluded: names of operations that are not counted.
         parameters: of the model; estimated: they are those that its optimizers hold.
-        dtype: in which it computes, as the user reported.
+        dtype: in which it computes, as the user reported. dtypes: how many of the counted
+        operations compute in each type; empty if unknown.
     """
 
     tokens: int | None = None
@@ -189,6 +191,19 @@ class Worth(Struct, frozen=True, kw_only=True):
     parameters: int | None = None
     estimated: bool = False
     dtype: str | None = None
+    dtypes: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The share of its operations in each type: as the user reported, else as counted.
+
+        Without either, all of them count as bfloat16.
+        """
+        total = sum(self.dtypes.values())
+        if self.dtype is not None or not total:
+            return {self.dtype or DTYPE: 1.0}
+        ordered = sorted(self.dtypes.items(), key=itemgetter(1), reverse=True)
+        return {name: count / total for name, count in ordered}
 
     @property
     def operations(self) -> float | None:
@@ -214,13 +229,15 @@ class Utilization(Struct, frozen=True, kw_only=True):
     """Model FLOPs utilization of clean steps.
 
     Attributes:
-        ratio: of the peak. peak_flops: dense operations a second of the rank's GPUs together.
-        dtype: whose peak that is. estimated: the parameters are, see ``Worth``.
+        ratio: of the peak. peak_flops: dense operations a second of the rank's GPUs together, for
+        its mixture of types.
+        shares: of its operations by type, the largest first. estimated: the parameters are, see
+        ``Worth``.
     """
 
     ratio: float
     peak_flops: float
-    dtype: str
+    shares: Mapping[str, float]
     estimated: bool
 
 
@@ -228,17 +245,32 @@ def utilization(
     worth: Worth, step_seconds: float | None, gpus: Iterable[str | None]
 ) -> Utilization | None:
     """Of a rank that has the GPUs of these names; ``None`` where anything of it is not known."""
-    operations, dtype = worth.operations, worth.dtype or DTYPE
-    peaks = [peak_flops(name, dtype) if name else None for name in gpus]
+    operations, shares = worth.operations, worth.shares
+    peaks = [_mixed_peak(name, shares) if name else None for name in gpus]
     known = [peak for peak in peaks if peak is not None]
     if operations is None or not step_seconds or not known or len(known) != len(peaks):
         return None
     return Utilization(
         ratio=operations / step_seconds / sum(known),
         peak_flops=sum(known),
-        dtype=dtype,
+        shares=shares,
         estimated=worth.estimated and worth.origin == FORMULA,
     )
+
+
+_NEGLIGIBLE = 0.01  # of the operations: in a type whose peak is not known
+
+
+def _mixed_peak(gpu: str, shares: Mapping[str, float]) -> float | None:
+    """Operations a second of a GPU that does each type at its peak, one after the other."""
+    seconds = 0.0  # for one operation
+    for dtype, share in shares.items():
+        peak = peak_flops(gpu, dtype)
+        if peak is not None:
+            seconds += share / peak
+        elif share >= _NEGLIGIBLE:
+            return None
+    return 1 / seconds if seconds else None
 
 
 class Warmups(Struct, frozen=True, kw_only=True):

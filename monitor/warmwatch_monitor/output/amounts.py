@@ -130,8 +130,16 @@ def rate(value: float) -> str:
     return f"{value:.3g}"
 
 
+_SHOWN_SHARE = 0.01  # of the operations
+
+
 def rates(
-    tokens: float | None, samples: float | None, mfu: float | None, *, estimated: bool
+    tokens: float | None,
+    samples: float | None,
+    mfu: float | None,
+    *,
+    estimated: bool,
+    dtypes: Mapping[str, float],
 ) -> str:
     """Tokens and samples a second, and MFU as a ratio; unknown ones are left out."""
     parts = [
@@ -140,8 +148,18 @@ def rates(
         if value is not None
     ]
     if mfu is not None:
-        parts.append(f"MFU {'about ' if estimated else ''}{mfu * 100:.2g} %")
+        parts.append(f"MFU {'about ' if estimated else ''}{mfu * 100:.2g} %{_of_peaks(dtypes)}")
     return ", ".join(parts)
+
+
+def _of_peaks(dtypes: Mapping[str, float]) -> str:
+    """`` (72 % float8, 28 % bfloat16)``; empty if all is bfloat16, to which an MFU refers."""
+    shown = {name: share for name, share in dtypes.items() if share >= _SHOWN_SHARE}
+    if not shown or list(shown) == ["bfloat16"]:
+        return ""
+    if len(shown) == 1:
+        return f" ({next(iter(shown))})"
+    return f" ({', '.join(f'{share * 100:.0f} % {name}' for name, share in shown.items())})"
 
 
 LIMITED = "limited by "  # ``top`` finds these facts by their beginnings

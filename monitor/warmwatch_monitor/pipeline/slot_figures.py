@@ -252,6 +252,7 @@ def worth_of(slot: Slot) -> Worth:
         parameters=identity.parameters or identity.parameters_seen,
         estimated=identity.parameters is None and identity.parameters_seen is not None,
         dtype=identity.dtype or None,
+        dtypes=identity.flops_by_dtype,
     )
 
 

@@ -10,7 +10,6 @@ from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import (
     CACHES,
-    DTYPE,
     Compilation,
     Compile,
     Figures,
@@ -278,7 +277,8 @@ def _worth(view: RankView) -> schema.Worth | None:
         excluded=list(worth.excluded) if worth.origin == COUNTED else [],
         parameters=worth.parameters,
         estimated=worth.estimated,
-        dtype=worth.dtype or DTYPE,
+        dtype=next(iter(worth.shares)),
+        dtypes=dict(worth.shares),
         peak_flops=mfu.peak_flops if mfu else None,
     )
 

@@ -198,7 +198,12 @@ def _worth(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         known = (one for rank in run["ranks"] if (one := rank.get("worth")))
         if worth := next(known, None):
             per_second = worth["tokens_per_second"], worth["samples_per_second"]
-            words = rates(*per_second, worth["mfu_ratio"], estimated=worth["estimated"])
+            words = rates(
+                *per_second,
+                worth["mfu_ratio"],
+                estimated=worth["estimated"],
+                dtypes=worth.get("dtypes", {}),
+            )
             if words:
                 yield f"{run['run']}: at this speed {words}"
 

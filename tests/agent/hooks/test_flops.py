@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,7 @@ def counted(model: Any, example: Any, **options: Any) -> Counted:
     return Counted(
         None if unknown else sum(one.flops or 0 for one in found),
         tuple(name for one in found for name in one.excluded),
+        Counter() if unknown else sum((Counter(one.dtypes) for one in found), Counter()),
     )
 
 
@@ -72,7 +74,8 @@ def test_a_decoder_has_six_operations_a_parameter_and_token_and_its_attention(
 ) -> None:
     model, tokens = models.Decoder(llama=llama), models.tokens()
     known = counted(model, tokens)
-    assert known.flops == pytest.approx(models.by_hand(model), rel=0.03)
+    assert known.flops == pytest.approx(models.by_hand(model), rel=0.01)
+    assert known.dtypes == {"float32": known.flops}
     assert known.flops == pytest.approx(eager(model, tokens), rel=0.03)
     assert known.excluded == ()
 
@@ -87,7 +90,7 @@ def test_convolutions_count_as_pytorch_counts_them(models: ModuleType) -> None:
 def test_with_sizes_that_vary_there_is_no_count(models: ModuleType) -> None:
     """The size that PyTorch compiled with may be that of a last batch, or of one sequence."""
     known = counted(models.Decoder(llama=False), models.tokens(), dynamic=True)
-    assert known == Counted(None)
+    assert known == Counted(None, (), {})
 
 
 def test_operations_without_a_formula_are_omitted_and_named(models: ModuleType) -> None:
@@ -118,13 +121,13 @@ def test_triton_kernels_of_the_user_are_omitted_and_named(models: ModuleType) ->
     graph = models.torch.fx.Graph()
     graph.call_function(triton_kernel_wrapper_functional, ())
     name = "triton_kernel_wrapper_functional"
-    assert operations(graph, flop_registry) == Counted(0, (name,))
+    assert operations(graph, flop_registry) == Counted(0, (name,), {})
     text = f"""
         x: "f32[4, 8]" = torch.ops.aten.mm.default(a, b)
         y = torch.ops.higher_order.{name}(kernel_idx = 0, kwargs = {{'x': x, 'n': 32}});  x = None
         z: "f32[4, 8]" = y['x'];  y = None"""
     known = operations_of_text(f"{TEXT.partition('# File')[0]}{text}", flop_registry)
-    assert known == Counted(2 * 4 * 8 * 8, (name,))
+    assert known == Counted(2 * 4 * 8 * 8, (name,), {"float32": 2 * 4 * 8 * 8})
 
 
 ATTENTION = """
@@ -141,7 +144,7 @@ def test_attention_counts_each_head_of_the_queries_and_no_repeated_scores(kernel
     flop_counter = pytest.importorskip("torch.utils.flop_counter")
     known = operations_of_text(ATTENTION.replace("KERNEL", kernel), flop_counter.flop_registry)
     product = 2 * 2 * 8 * 16 * 64 * 32
-    assert known == Counted((2 + 4) * product)
+    assert known == Counted((2 + 4) * product, (), {"bfloat16": (2 + 4) * product})
 
 
 TEXT = """
@@ -160,8 +163,70 @@ def test_unreadable_operations_of_a_text_are_omitted_and_named(models: ModuleTyp
 
     assert models.torch
     assert operations_of_text(TEXT, flop_registry) == Counted(
-        2 * 4 * 8 * 8, ("gone_since::product", "aten::mm")
+        2 * 4 * 8 * 8, ("gone_since::product", "aten::mm"), {"float32": 2 * 4 * 8 * 8}
     )
+
+
+FP8 = """
+class GraphModule(torch.nn.Module):
+    def forward(self, a: "f8e4m3fn[64, 32]", b: "f8e4m3fn[32, 16]", c: "f32[]", d: "bf16[64, 16]",
+        e: "f64[4, 8]", f: "f64[8, 8]", g: "bf16[16, 16]"):
+        x: "bf16[64, 16]" = torch.ops.aten._scaled_mm.default(a, b, c, c)
+        y: "bf16[64, 16]" = torch.ops.aten.mm.default(d, g)
+        z: "f64[4, 8]" = torch.ops.aten.mm.default(e, f)
+        return (x, y, z)
+"""
+
+
+def test_operations_count_for_the_type_that_they_compute_in(models: ModuleType) -> None:
+    from torch.utils.flop_counter import flop_registry
+
+    assert models.torch
+    of_text = operations_of_text(FP8, flop_registry)
+    fp8, bf16, f64 = 2 * 64 * 32 * 16, 2 * 64 * 16 * 16, 2 * 4 * 8 * 8
+    assert of_text.dtypes == {"float8": fp8, "bfloat16": bf16, "other": f64}
+    assert of_text.flops == fp8 + bf16 + f64
+
+
+def test_a_compiled_scaled_product_counts_as_float8(models: ModuleType) -> None:
+    torch = models.torch
+    scale = torch.ones(())
+
+    def model(x: Any) -> Any:
+        a = x.detach().to(torch.float8_e4m3fn)
+        product = torch._scaled_mm(a, a.t(), scale, scale, out_dtype=torch.bfloat16)
+        return (x @ x.t() + product).float().sum()
+
+    known = counted(model, torch.randn(32, 32, dtype=torch.bfloat16, requires_grad=True))
+    product = 2 * 32**3
+    assert known.dtypes == {"float8": product, "bfloat16": 3 * product}
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_products_of_float32_use_tf32_if_the_program_allows_it(
+    models: ModuleType, precision: str
+) -> None:
+    from torch.utils.flop_counter import flop_registry
+
+    before = models.torch.get_float32_matmul_precision()
+    models.torch.set_float32_matmul_precision(precision)
+    try:
+        known = operations_of_text(TEXT, flop_registry)
+    finally:
+        models.torch.set_float32_matmul_precision(before)
+    assert list(known.dtypes) == ["float32" if precision == "highest" else "tf32"]
+
+
+def test_types_of_a_step_are_those_of_all_calls() -> None:
+    steps, graphs = Steps(), [CompiledFxGraph() for _ in range(2)]
+    counting = GraphCalls(steps, {}, lambda function: function)
+    counting.after(graphs[0], Counted(10, (), {"float8": 8, "bfloat16": 2}))
+    counting.after(graphs[1], Counted(5, (), {"bfloat16": 5}))
+    for _ in range(ALIKE + 2):
+        for one in (*graphs, graphs[1]):
+            one.current_callable()
+        steps.marked += 1
+    assert (steps.found, steps.dtypes) == ([20], {"float8": 8, "bfloat16": 12})
 
 
 def _calls(*steps: str, since: int = 0) -> list[Counter[int] | None]:
@@ -213,12 +278,19 @@ class Steps:
     def __init__(self) -> None:
         self.marked = 0
         self.found: list[int | None] = []
+        self.dtypes: Mapping[str, int] = {}
 
     def steps_marked(self) -> int:
         return self.marked
 
-    def step_counted(self, flops: int | None, excluded: tuple[str, ...]) -> None:  # noqa: ARG002
+    def step_counted(
+        self,
+        flops: int | None,
+        excluded: tuple[str, ...],  # noqa: ARG002
+        dtypes: Mapping[str, int],
+    ) -> None:
         self.found.append(flops)
+        self.dtypes = dtypes
 
 
 def test_a_call_counts_once_after_another_tool_has_wrapped_the_wrapper() -> None:

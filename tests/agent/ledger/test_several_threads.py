@@ -291,7 +291,7 @@ def test_facts_recorded_by_another_thread_survive_a_refresh_of_the_identity(
     monkeypatch.setattr(own.writer, "open", lambda *_, **__: None)  # in plain memory
 
     def slow() -> dict[str, str]:
-        others[0].submit(own.set_flops, 466_944, ()).result()
+        others[0].submit(own.set_flops, 466_944, (), {"float8": 466_944}).result()
         return {"torch": "2.6.0"}
 
     own.open((), ())

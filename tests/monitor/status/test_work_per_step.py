@@ -101,6 +101,43 @@ def test_counted_operations_exclude_the_code_that_runs_outside_of_the_graphs(fac
     assert worth_of(uncounted) == worth_of(b.WARM)
 
 
+def test_each_type_counts_for_its_own_peak() -> None:
+    """Half of the operations at twice the speed: three quarters of the time."""
+    counted = {"flops_counted": 2e12, "flops_by_dtype": {"float8": 1e12, "bfloat16": 1e12}}
+    view = worth(1, counted, tokens_per_step=7)
+    reported, seconds = to_builtins(rank(view).worth), view.figures.steps.recent_seconds
+    assert seconds is not None
+    peak = 1 / (0.5 / 1978.9e12 + 0.5 / 989.4e12)
+    assert reported["peak_flops"] == pytest.approx(peak)
+    assert reported["mfu_ratio"] == pytest.approx(2e12 / seconds / peak)
+    assert reported["dtypes"] == {"float8": 0.5, "bfloat16": 0.5}
+    assert throughput(view).endswith("% (50 % float8, 50 % bfloat16)")
+
+
+@pytest.mark.parametrize(
+    ("types", "dtype", "peak", "words"),
+    [
+        ({"bfloat16": 1e12}, "bfloat16", 989.4e12, " %"),
+        ({"float8": 1e12}, "float8", 1978.9e12, " % (float8)"),
+        ({"bfloat16": 0.995e12, "other": 0.005e12}, "bfloat16", 989.4e12, " %"),
+        ({"bfloat16": 0.9e12, "other": 0.1e12}, "bfloat16", None, "tokens/s"),
+    ],
+)
+def test_the_words_name_types_other_than_bfloat16(
+    types: dict[str, float], dtype: str, peak: float | None, words: str
+) -> None:
+    view = worth(1, {"flops_counted": 1e12, "flops_by_dtype": types}, tokens_per_step=7)
+    reported = to_builtins(rank(view).worth)
+    assert reported["dtype"] == dtype
+    assert reported["peak_flops"] == (None if peak is None else pytest.approx(peak, rel=0.01))
+    assert throughput(view).endswith(words)
+
+
+def test_the_type_that_the_user_sets_precedes_the_counted_ones() -> None:
+    counted = {"flops_counted": 1e12, "flops_by_dtype": {"bfloat16": 1e12}, "dtype": "float8"}
+    assert to_builtins(rank(worth(1, counted)).worth)["dtypes"] == {"float8": 1.0}
+
+
 def test_parameters_that_the_optimizers_hold_make_it_an_estimate() -> None:
     view = worth(1, {"parameters_seen": 124_000_000}, tokens_per_step=16_384)
     assert to_builtins(rank(view).worth)["estimated"] is True
@@ -138,6 +175,25 @@ def test_gpus_of_unknown_peak_have_no_utilization(gpus: Any) -> None:
         ("Tesla V100-SXM2-32GB", "float16", 125.0),
         ("Tesla V100-PCIE-32GB", "float16", 112.0),
         ("NVIDIA H800 PCIe", "bfloat16", 756.4),
+        ("NVIDIA B200", "bfloat16", 2250.0),
+        ("NVIDIA GB200", "bfloat16", 2500.0),
+        ("NVIDIA B300 SXM6 AC", "float8", 4500.0),
+        ("NVIDIA GB300", "float8", 5000.0),
+        ("NVIDIA H20", "float8", 296.0),
+        ("NVIDIA H20-3e", "float8", 296.0),
+        ("NVIDIA H200", "float8", 1978.9),
+        ("NVIDIA RTX A6000", "bfloat16", 154.8),
+        ("NVIDIA RTX A6000", "float8", None),
+        ("NVIDIA RTX 6000 Ada Generation", "bfloat16", 364.2),
+        ("Quadro RTX 6000", "float16", None),
+        ("NVIDIA GeForce RTX 5090", "bfloat16", 209.5),
+        ("NVIDIA GeForce RTX 5090 D", "bfloat16", None),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", "bfloat16", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "float8", 1007.6),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "float8", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "float8", None),
+        ("NVIDIA GB10", "bfloat16", None),
+        ("NVIDIA Thor", "bfloat16", None),
         ("NVIDIA GeForce RTX 4090", "bfloat16", 165.2),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16", None),
         ("NVIDIA GeForce RTX 4090 D", "bfloat16", None),

@@ -4,7 +4,8 @@
 2.6 to 2.15), also where Inductor's own cache has the code. Before it compiles, the operations of
 the nodes are added up with the formulas of ``torch.utils.flop_counter``, which most versions of
 Inductor import themselves. Operations without a formula (Triton kernels of the user, custom and
-higher-order operations) are left out and named. Of a graph from AOTAutograd's cache, which never
+higher-order operations) are left out and named. Each counts for the type that it computes in: FP8,
+bfloat16 and others have peaks of their own. Of a graph from AOTAutograd's cache, which never
 gets there, they are counted in its text (``graph_text.py``).
 
 Calls are counted in a few steps after a compilation: what each ``CompiledFxGraph`` calls, its
@@ -19,11 +20,13 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from warmwatch._guard import quietly, report
 from warmwatch.hooks.inductor import graph_text
+from warmwatch.hooks.inductor.compute_types import computes_in
 from warmwatch.hooks.inductor.graph_text import Call, UnknownSizeError
 from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
 
@@ -37,14 +40,19 @@ _SWEEP = 256  # graphs
 _CHEAP = frozenset({"aten", "prims", "inductor", "_c10d_functional", "c10d", "c10d_functional"})
 # Matrix products of ``aten`` without a formula in PyTorch, or not in all versions.
 _HEAVY = ("_grouped_mm", "_int_mm", "int4pack", "int8pack", "rnn", "lstm", "gru", "_cdist")
+_SCALED = "_scaled_mm"  # of FP8 matrices; torch 2.6 has no formula, and later ones not for all
 _ATTENTION = "_scaled_dot_product"  # of each kernel, forward and backward
 
 
 class Counted(NamedTuple):
-    """Operations of one graph; ``None`` if unknown. ``excluded``: names of operations left out."""
+    """Operations of one graph; ``None`` if unknown. ``excluded``: names of operations left out.
+
+    ``dtypes``: how many of them compute in each type, by ``compute_types.py``.
+    """
 
     flops: int | None
     excluded: tuple[str, ...] = ()
+    dtypes: Mapping[str, int] = MappingProxyType({})
 
 
 def operations(graph: Any, formulas: Any) -> Counted:
@@ -67,7 +75,17 @@ def _counted(calls: Iterable[Call], formulas: Any) -> Counted:
 def _calls(graph: Any) -> Iterator[Call]:
     for node in graph.nodes:
         if node.op == "call_function":
-            yield Call(node.target, functools.partial(_shapes_of, node))
+            yield Call(
+                node.target,
+                functools.partial(_shapes_of, node),
+                functools.partial(_types_of, node),
+            )
+
+
+def _types_of(node: Any) -> list[str]:
+    """The dtypes of the tensors that it gets."""
+    values = (one.meta.get("val") for one in node.all_input_nodes)
+    return [str(one.dtype) for one in values if hasattr(one, "dtype")]
 
 
 def _shapes_of(node: Any) -> tuple[Any, Any, Any]:
@@ -75,10 +93,10 @@ def _shapes_of(node: Any) -> tuple[Any, Any, Any]:
 
 
 def _sum(calls: Iterable[Call], formulas: Any) -> Counted:
-    total = 0
+    by_dtype: Counter[str] = Counter()
     excluded: dict[str, None] = {}
     known: dict[Any, tuple[str, Any]] = {}  # a graph has thousands of calls of few operations
-    for number, (target, shapes) in enumerate(calls):
+    for number, (target, shapes, types) in enumerate(calls):
         if number >= _MOST_CALLS:
             return Counted(None)
         if (found := known.get(target)) is None:
@@ -90,10 +108,11 @@ def _sum(calls: Iterable[Call], formulas: Any) -> Counted:
             continue
         try:
             args, kwargs, result = shapes()
-            total += int(formula(*args, **kwargs, out_val=result))
+            flops = int(formula(*args, **kwargs, out_val=result))
+            by_dtype[computes_in(types(), convolution="convolution" in name)] += flops
         except _UNCOUNTABLE:
             excluded[name] = None
-    return Counted(total, tuple(excluded)[:_MOST_NAMES])
+    return Counted(by_dtype.total(), tuple(excluded)[:_MOST_NAMES], by_dtype)
 
 
 def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
@@ -108,12 +127,19 @@ def _formula(target: Any, formulas: Any) -> tuple[str, Any]:
     namespace, _, name = str(getattr(packet, "_qualified_op_name", packet)).partition("::")
     if name.startswith(_ATTENTION):
         known: Any = _attention_backward if "_backward" in name else _attention
+    elif name.startswith(_SCALED):
+        known = _scaled_product
     else:
         known = formulas.get(packet)
     if known is not None:
         return f"{namespace}::{name}"[:80], known
     cheap = namespace in _CHEAP and not any(part in name for part in _HEAVY)
     return ("" if cheap else f"{namespace}::{name}"[:80]), None
+
+
+def _scaled_product(a: Any, b: Any, *_: Any, **__: Any) -> int:
+    rows, depth = a
+    return int(2 * rows * depth * b[-1])
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
@@ -301,18 +327,22 @@ class GraphCalls:
         if found is None:
             return
         self.end()
-        flops, excluded = self._of_step(found)
-        self._listener.step_counted(flops, excluded)
+        step = self._of_step(found)
+        self._listener.step_counted(step.flops, step.excluded, step.dtypes)
 
-    def _of_step(self, calls: Counter[int]) -> tuple[int | None, tuple[str, ...]]:
+    def _of_step(self, calls: Counter[int]) -> Counted:
         total: int | None = 0 if calls else None
         excluded: dict[str, None] = {}
+        by_dtype: Counter[str] = Counter()
         for key, count in calls.items():
             graph = self._graphs.get(key)
             known = Counted(None) if graph is None else graph.counted
             excluded.update(dict.fromkeys(known.excluded))
             total = None if total is None or known.flops is None else total + count * known.flops
-        return total, tuple(excluded)[:_MOST_NAMES]
+            for dtype, flops in known.dtypes.items():
+                by_dtype[dtype] += count * flops
+        names = tuple(excluded)[:_MOST_NAMES]
+        return Counted(total, names, by_dtype) if total is not None else Counted(None, names)
 
     def end(self) -> None:
         """Restore all graphs, so that their calls cost nothing from now on."""

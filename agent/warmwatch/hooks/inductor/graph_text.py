@@ -8,9 +8,10 @@ with the shape of each tensor. ``wrap_post_compile`` of an entry loads the code 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _MODULES = ("aot_autograd_result", "autograd_cache")  # of 2.9 and later, and before
@@ -19,7 +20,8 @@ LOADS = "wrap_post_compile"
 _LONGEST = 2**24  # characters
 _TEXTS = (("compiled_fw", "aot_forward_graph_str"), ("compiled_bw", "aot_backward_graph_str"))
 
-_SHAPE = re.compile(r'\b(\w+): "\w+\[([^\]]*)\]')
+_SHAPE = re.compile(r'\b(\w+): "(\w+)\[([^\]]*)\]')
+_NAME = re.compile(r"\b\w+\b")
 _ITEM = re.compile(r'^ +(\w+)(?:: "[^"]*")? = (\w+)\[(\d+)\]', re.MULTILINE)
 _CALL = re.compile(
     r'^ +(\w+)(?:: "[^"]*")? = torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?\((.*?)\)(?:;  .*)?$',
@@ -34,10 +36,14 @@ class UnknownSizeError(Exception):
 
 
 class Call(NamedTuple):
-    """A call of an operation. ``shapes`` returns args, kwargs and result; tensors as shapes."""
+    """A call of an operation. ``shapes`` returns args, kwargs and result; tensors as shapes.
+
+    ``types`` returns the dtypes of the tensors that it gets.
+    """
 
     target: Any
     shapes: Callable[[], tuple[Any, Any, Any]]
+    types: Callable[[], Sequence[str]]
 
 
 def entry_class() -> Any:
@@ -93,11 +99,18 @@ def calls(text: str) -> Iterator[Call]:
     if subgraph := _SUBGRAPH.search(text):
         text = text[: subgraph.start()]
     text = _COMMENT.sub("", text)
-    shapes: dict[str, Any] = {name: _dims(dims) for name, dims in _SHAPE.findall(text)}
+    found = _SHAPE.findall(text)
+    shapes: dict[str, Any] = {name: _dims(dims) for name, _, dims in found}
+    types = {name: dtype for name, dtype, _ in found}
     for name, of, place in _ITEM.findall(text):
         shapes.setdefault(of, {})[int(place)] = shapes.get(name)
     for result, namespace, name, overload, args in _CALL.findall(text):
-        yield Call(_target(namespace, name, overload), _reader(result, args, shapes))
+        of_call = functools.partial(_types, args, types)
+        yield Call(_target(namespace, name, overload), _reader(result, args, shapes), of_call)
+
+
+def _types(args: str, types: Mapping[str, str]) -> list[str]:
+    return [types[name] for name in _NAME.findall(args) if name in types]
 
 
 def _dims(text: str) -> tuple[int, ...] | None:

@@ -327,7 +327,8 @@ class Identity(NamedTuple):
         baseline_seconds: their median, once they are over.
         expected_ranks: the number of ranks with the agent, if the user set it.
         flops_counted: floating-point operations of a step, counted in the graphs that it calls.
-            flops_excluded: names of operations in them that are not counted.
+            flops_excluded: names of operations in them that are not counted. flops_by_dtype: how
+            many compute in each type, of ``values.DTYPES`` or ``OTHER_DTYPE``.
     """
 
     run: str
@@ -367,6 +368,7 @@ class Identity(NamedTuple):
     expected_ranks: int | None = None
     flops_counted: float | None = None
     flops_excluded: tuple[str, ...] = ()
+    flops_by_dtype: Mapping[str, float] = MappingProxyType({})
 
 
 class Header(NamedTuple):

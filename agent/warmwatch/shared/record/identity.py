@@ -15,11 +15,20 @@ from typing import Any
 
 from warmwatch.shared.record.facts import COMPILE_CACHES, Identity
 from warmwatch.shared.record.sealed_blocks import RecordError, unseal
-from warmwatch.shared.values import LARGEST, LARGEST_AMOUNT, MOST_RANKS, TEXT_LIMIT, printable
+from warmwatch.shared.values import (
+    DTYPES,
+    LARGEST,
+    LARGEST_AMOUNT,
+    MOST_RANKS,
+    OTHER_DTYPE,
+    TEXT_LIMIT,
+    printable,
+)
 
 _NUMBER_LIMIT = 10**7
 _COUNT_LIMIT = 256
 _CACHE_STATES = ("cold", "warm")
+_FLOPS = (*DTYPES, OTHER_DTYPE)  # no cache has one of these names
 _OFFSET_LIMIT = 2**62  # nanoseconds: of a clock, either sign
 
 
@@ -95,7 +104,8 @@ def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {name: value[name] for name in COMPILE_CACHES if value.get(name) in _CACHE_STATES}
+        caches = {name: value[name] for name in COMPILE_CACHES if value.get(name) in _CACHE_STATES}
+        return caches | {name: value[name] for name in _FLOPS if name in value}
     return tuple(map(printable, value)) if isinstance(value, tuple) else value
 
 
@@ -155,12 +165,21 @@ def _caches(value: object) -> str | None:
     return None if all(isinstance(one, str) for one in known) else "is neither cold nor warm"
 
 
+def _dtypes(value: object) -> str | None:
+    """An unknown type is a newer agent's."""
+    if not isinstance(value, dict):
+        return "is no table"
+    known = (_amount(value[name]) for name in _FLOPS if name in value)
+    return next((problem for problem in known if problem is not None), None)
+
+
 _BY_TYPE: Mapping[Any, Callable[[object], str | None]] = {
     str: _text,
     int: _number,
     float: _amount,
     tuple[str, ...]: _texts,
     Mapping[str, str]: _caches,
+    Mapping[str, float]: _dtypes,
 }
 _BY_NAME = {
     "rank": _rank,

@@ -234,9 +234,15 @@ class Worth(Struct, frozen=True, kw_only=True):
     estimated: bool
     """Whether `parameters` is the number that the optimizers hold."""
     dtype: str
-    """The dtype whose peak the MFU refers to."""
+    """The dtype of most operations."""
+    dtypes: dict[str, Number] = {}
+    """Share of the operations by dtype, whose peaks the MFU refers to, the largest first: of the
+    counted graphs, else all in the user's `dtype`, else all in `bfloat16`. `other` has no peak.
+    """
     peak_flops: Number | None = None
-    """Dense operations a second of the rank's GPUs together, by the data sheets."""
+    """Dense operations a second of the rank's GPUs together, by the data sheets: each dtype counts
+    for its own peak and for the time that it would take at that peak.
+    """
 
 
 class Condition(Struct, frozen=True, kw_only=True):

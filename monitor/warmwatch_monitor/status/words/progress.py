@@ -175,6 +175,7 @@ def throughput(view: RankView) -> str:
         worth.samples / seconds if worth.samples is not None else None,
         mfu.ratio if mfu else None,
         estimated=bool(mfu and mfu.estimated),
+        dtypes=mfu.shares if mfu else {},
     )
 
 
