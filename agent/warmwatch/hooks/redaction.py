@@ -40,7 +40,11 @@ _TOKEN = re.compile(
         '(?P<name>(?:[^'"]|(?:(?<=[\[(])|(?<=,[ ]))(?:{_STRING}))+)'
     | (?P<code>
         \b[LG]\[(?:'[A-Za-z_]\w*'|"[A-Za-z_]\w*")\]  # a variable, as older versions write it
-      | \b(?:_modules|_parameters|_buffers|__dict__)\[(?:'\w+'|"\w+")\]
+      | \b(?:_modules|_parameters|_buffers|__dict__|keywords|kwargs|defaults)\[(?:'\w+'|"\w+")\]
+      | \bparam_groups\[\d+\]\[(?:'\w+'|"\w+")\]
+      | \bhasattr\([\w.\[\]]+(?:\['\w+'\][\w.\[\]]*)?,[ ]'\w+'\)
+      | \b___dict_contains\('[A-Za-z_]\w*',[ ](?=[\w.\[\]']*\.__dict__\))
+      | ^(?:[\d/_!]+:[ ])?Duplicate[ ]tensors[ ]found:[ ]\[["']\w+["'](?:,[ ]["']\w+["'])*\]
       | a[ ]tensor[ ]type,[ ]'[ ]but[ ]found[ ]  # PyTorch's own lonely quote (2.6 to 2.13)
       | <class[ ]'[\w.<>]+'>
       | \bdevice\(type='(?:cpu|cuda|xpu|mps|hpu|xla|meta)'

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 
+from warmwatch.shared.guard_kinds import guard_of, remedy_of
+from warmwatch.shared.values import NEW_INSTANCE
+
 ADVICE = {
     "shape": (
         "Pad the size that changes, or bucket it (a ragged last batch can be dropped), or mark it "
@@ -87,6 +90,11 @@ _OF_CONDITION = (
     "The size is dynamic already, and the code sets a condition on it: remove the condition, or "
     "pad or bucket the size."
 )
+_A_SIZE = r"\.size\(\)\[\d+\]"
+_OF_RELATION = (
+    "Both sizes are dynamic already: call the function once on each side of the condition during "
+    "the warm-up, or take the branch outside of it."
+)
 _OF_KERNEL = (
     "PyTorch's own kernels set this condition, not your code, so marking the size dynamic does not "
     "help: pad or bucket it, or call the function with each size during the warm-up."
@@ -141,6 +149,39 @@ _OF_OTHER_VALUE = (
 )
 
 
+# An integer attribute of a module: PyTorch compiles each value, unless this setting is on.
+_INTEGER_SETTING = "allow_unspec_int_on_nn_module"
+_OF_SUBMODULE = r"^\w+(?:\._modules\['\w+'\])+(?:\.\w+)+ == -?\d+$"
+_OF_INTEGER = (
+    f"Set torch._dynamo.config.{_INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
+    "count outside of the compiled function."
+)
+
+
+# A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
+_OF_GROUPS = r"\.param_groups\[\d+\]\['(?!lr\b)\w+'\]"
+_OF_OPTIMIZER = (
+    "Keep this number of the optimizer constant (of OneCycleLR and CyclicLR: "
+    "cycle_momentum=False), or call step() outside of the compiled function."
+)
+# PyTorch's default for integers that are passed to the function
+_INTEGER = r"^(?P<name>[\w\[\]'\"]+) == (?P<old>-?\d+)$"
+_OF_CHANGED_INTEGER = (
+    "PyTorch treats an integer as dynamic once it has changed: other values usually need no "
+    "recompile."
+)
+
+
+def _changed_first(guard: str, reason: str) -> bool:
+    """Whether this is the first change of an integer: no entry has another constant for it."""
+    found = re.match(_INTEGER, guard)
+    if found is None:
+        return False
+    lines = [guard_of(line[:_LONGEST]) for line in reason.split("\n")[:_MOST_ENTRIES]]
+    again = [one for line in lines if (one := re.match(_INTEGER, line))]
+    return all(one["name"] != found["name"] or one["old"] == found["old"] for one in again)
+
+
 def advice(
     category: str | None,
     kind: str | None = None,
@@ -159,6 +200,8 @@ def advice(
     remedy = _remedy(category, kind, reason, dynamic)
     if after_warm:
         return remedy
+    if remedy == _OF_CHANGED_INTEGER:
+        return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
 
 
@@ -175,6 +218,11 @@ def _remedy(
         return None
     if kind == "triton":
         return _OF_TRITON.get(category)
+    if category == NEW_INSTANCE:
+        return ADVICE[category]
+    guard = guard_of((reason or "")[:_LONGEST])
+    if known := remedy_of(guard):
+        return known
     if reason and re.match(_LENGTH, reason):
         return _OF_LENGTH
     if category == "python_value" and reason:
@@ -183,6 +231,12 @@ def _remedy(
             return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
             return _OF_OTHER_VALUE
+        if _INTEGER_SETTING in first or re.match(_OF_SUBMODULE, guard):
+            return _OF_INTEGER
+        if re.search(_OF_GROUPS, guard):
+            return _OF_OPTIMIZER
+        if _changed_first(guard, reason):
+            return _OF_CHANGED_INTEGER
     if category == "shape" and reason and (remedy := _of_size(reason, dynamic)):
         return remedy
     return ADVICE.get(category)
@@ -197,6 +251,8 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
     if found is None:
         if not re.search(_SYMBOLIC, first):
             return None
+        if len(re.findall(_A_SIZE, first.partition("  # ")[0])) == 2:
+            return _OF_RELATION
         in_kernel = re.search(_PYTORCH_PLACE, first) and "(_dynamo/" not in first
         return _OF_KERNEL if in_kernel else _OF_CONDITION
     if found["what"] != "size":

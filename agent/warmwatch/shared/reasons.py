@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from warmwatch.shared.guard_kinds import attribute, guard_of, words_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 # Texts: `re` compiles each at its first use, and most commands use none.
@@ -23,17 +24,15 @@ _OF_STATE = r"(?i)GLOBAL_STATE changed:\s*(.*)"
 _EQUALS = r"^(?P<name>[\w.\[\]'\"]+) == (?P<value>[^=]+)$"
 _FLOAT = r"-?\d+(?:\.\d+(?:e-?\d+)?|e-?\d+)"
 _LENGTH = r"^len\((?P<name>.+?)\) [!=]= (?P<value>\d+)$"
-_KEYS = r"^list\((?:dict\.keys\((?P<name>.+?)\)|(?P<other>.+?)\.keys\(\))\)\[\d+\]"
 _TYPE = (
     r"^expected type of '(?P<name>.+?)' to be (?:<class '(?P<old>[\w.<>]+)'>|a tensor type).*?"
     r"found <class '(?P<new>[\w.<>]+)'>"
 )
-_LACKS = r"^getattr failed on source (?P<name>[\w.\[\]'\"]+)$"
 _KEY_SETS = r"expected DispatchKeySet\((\w+)[^)]*\), actual DispatchKeySet\((\w+)"
-_ADVISED = ". Guard failed on a parameter"  # PyTorch's text after the reason itself
 _PARAMETER = r"\._parameters\[['\"](?P<name>\w+)['\"]\]"
-_REGISTERED = r"\.(?:_parameters|_buffers|_modules|__dict__)\[['\"](?P<name>\w+)['\"]\]"
 _SIZE = r"(?<![\w.\[\]'\"])(?P<name>[\w.\[\]'\"]+)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+_COMPARED = r" (?:<=?|>=?|!=) "
+_LINE = r"  # ([\w.<>+@-]+:\d+) in "
 _RANGE = rf"(?P<low>\d+) <= {_SIZE} <= (?P<high>\d+)"
 # the agent's text for what a Triton kernel is compiled or tuned for
 _KERNEL = (
@@ -55,6 +54,13 @@ _STATES = {
     "num_threads": "the number of threads changed",
     "torch_function": "the torch function mode changed",
 }
+# PyTorch's names of these, which are also those of its settings
+_SETTINGS = (
+    "allow_tf32",
+    "allow_fp16_reduce",
+    "allow_bf16_reduce",
+    "deterministic_algorithms_warn_only",
+)
 _CHANGED = {
     "module_state": "`{}` of the module changed",
     "object_identity": "`{}` is another object",
@@ -74,12 +80,14 @@ def plain(
     if not reason:
         return None
     first, *others = reason.strip().split("\n")
-    guard = _guard(first)
+    guard = guard_of(first)
     if len(guard) > _LONGEST_GUARD:
         return None
+    if words := words_of(guard) or _relation(guard, first):
+        return words if len(words) <= _LONGEST else None
     if words := _outside_range_with_size(guard, others):
         return words if len(words) <= _LONGEST else None
-    readers = (_state, _type, _tensor_mismatch, _kernel, _length, _keys, _lacks, _equal_sizes)
+    readers = (_state, _type, _tensor_mismatch, _kernel, _length, _equal_sizes)
     for read in (*readers, _outside_range, _value, _object):
         if words := read(guard, category):
             return words if len(words) <= _LONGEST else None
@@ -89,7 +97,7 @@ def plain(
 def _new_instance(reason: str, of_class: str | None) -> str:
     """The first compilation of another module, and in what it differs, where that is known."""
     what = f"first compilation of another {f'`{of_class}`' if of_class else 'module'}"
-    guard = _guard(reason.partition("\n")[0])
+    guard = guard_of(reason.partition("\n")[0])
     if len(guard) > _LONGEST_GUARD:
         return what
     of = _subject(guard)
@@ -100,7 +108,7 @@ def _new_instance(reason: str, of_class: str | None) -> str:
 def _subject(guard: str) -> str | None:
     """What a guard on an attribute of a module is about; ``None`` if it is about something else."""
     if found := re.search(_TENSOR, guard):
-        name, what = _attribute(found["name"]), found["what"].lower()
+        name, what = attribute(found["name"]), found["what"].lower()
         dimension = re.search(_DIMENSION, guard)
         if what == "size" and dimension:
             what = f"dim {dimension[1]}"
@@ -108,18 +116,7 @@ def _subject(guard: str) -> str | None:
         return f"{what} of `{name}`" if "." in name else None
     found = re.search(_IDENTITY_GUARD, guard) or re.match(_FIRST_NAME, guard)
     named = found and next((of for of in found.groups() if of), None)
-    return f"`{_attribute(named.strip())}`" if named and "." in named else None
-
-
-def _attribute(name: str) -> str:
-    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``."""
-    return re.sub(_REGISTERED, r".\g<name>", name)
-
-
-def _guard(entry: str) -> str:
-    """The guard of an entry, without the entry's number and its source line."""
-    guard = re.sub(ENTRY, "", entry).partition("  # ")[0].partition(_ADVISED)[0]
-    return re.sub(LOCAL, r"\1", guard.strip().removesuffix("."))
+    return f"`{attribute(named.strip())}`" if named and "." in named else None
 
 
 def _state(guard: str, category: str | None) -> str | None:
@@ -128,10 +125,12 @@ def _state(guard: str, category: str | None) -> str | None:
     found = re.search(_OF_STATE, guard)
     if found is None:
         return None
-    return next(
-        (words for name, words in _STATES.items() if name in found[1]),
-        "a global setting of PyTorch changed",
-    )
+    names = re.findall(r"\w+", found[1])
+    known = [words for name, words in _STATES.items() if name in names]
+    settings = [f"`{name}`" for name in names if name in _SETTINGS]
+    if settings:
+        known.append(f"the setting {' and '.join(settings)} changed")
+    return "; ".join(known) or "a global setting of PyTorch changed"
 
 
 def _tensor_mismatch(guard: str, category: str | None) -> str | None:
@@ -171,6 +170,8 @@ def _type(guard: str, _category: str | None) -> str | None:
     if found is None:
         return None
     old, new = (found["old"] or "Tensor"), found["new"]
+    if _class(old) == _class(new):  # a subclass was expected, which the text does not name
+        return f"`{found['name']}`: type went from another tensor class to {_class(new)}"
     return f"`{found['name']}`: type {_from_to(_class(old), _class(new))}"
 
 
@@ -179,14 +180,13 @@ def _class(name: str) -> str:
     return "None" if last == "NoneType" else last
 
 
-def _keys(guard: str, _category: str | None) -> str | None:
-    found = re.match(_KEYS, guard)
-    return found and f"the keys of `{found['name'] or found['other']}` changed"
-
-
-def _lacks(guard: str, _category: str | None) -> str | None:
-    found = re.match(_LACKS, guard)
-    return found and f"an attribute that `{found['name']}` had is missing"
+def _relation(guard: str, entry: str) -> str | None:
+    """A condition between two sizes, with the line that sets it: neither size is wrong."""
+    if len(re.findall(_SIZE, guard)) != 2 or not re.search(_COMPARED, guard):
+        return None
+    condition = re.sub(_SIZE, r"\g<name>.\g<what>(\g<dim>)", guard)
+    of_line = re.search(_LINE, entry)
+    return f"`{condition}` no longer holds{f' ({of_line[1]})' if of_line else ''}"
 
 
 def _equal_sizes(guard: str, _category: str | None) -> str | None:
@@ -244,7 +244,7 @@ def _outside_range_with_size(guard: str, others: list[str]) -> str | None:
     for other in others:
         if len(other) > _LONGEST_GUARD:
             continue
-        found, values = re.search(_TENSOR, line := _guard(other)), re.search(_FROM_TO, line)
+        found, values = re.search(_TENSOR, line := guard_of(other)), re.search(_FROM_TO, line)
         dimension = re.search(_DIMENSION, line)
         if not (found and values and dimension) or found["what"].lower() != "size":
             continue
@@ -259,7 +259,7 @@ def _value(guard: str, category: str | None) -> str | None:
     found = re.match(_EQUALS, guard)
     if found is None or category not in ("python_value", "module_state"):
         return None
-    name, value = found["name"], _short(found["value"].strip())
+    name, value = attribute(found["name"]), _short(found["value"].strip())
     if category == "module_state" and name.endswith(".training"):
         return (
             "the module went from eval() to train()"
@@ -285,7 +285,7 @@ def _object(guard: str, category: str | None) -> str | None:
     if name is None:
         one = re.match(_FIRST_NAME, guard)
         name = one["name"] if one else None
-    return _CHANGED[category].format(name.strip()) if name else None
+    return _CHANGED[category].format(attribute(name.strip())) if name else None
 
 
 def plain_break(reason: str) -> str | None:

@@ -24,6 +24,7 @@ from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
+from warmwatch.shared.guard_kinds import guard_of, kind_of
 from warmwatch.shared.user_code import place
 from warmwatch.shared.values import NEW_INSTANCE
 
@@ -89,6 +90,7 @@ _OTHER_DEVICE = (
 
 # First match wins. The patterns match Dynamo's guards (torch 2.6 to 2.15).
 _PATTERNS: tuple[tuple[str, str], ...] = (
+    (r"\._modules\[.*\.(?!training\b)\w+ == -?\d", "python_value"),
     (r"grad_mode|is_inference|inference_mode", "grad_mode"),
     (r"autocast|dispatch key set mismatch.*Autocast", "autocast"),
     (r"requires_grad", "requires_grad"),
@@ -215,6 +217,8 @@ def category_of(reason: str) -> str:
     Ignores the user's strings and the quoted line of code, which may contain any text.
     """
     first = _FRAME.sub("", guard(reason.strip().partition("\n")[0])).partition("  # ")[0]
+    if known := kind_of(guard_of(first)):
+        return known[0].category
     for pattern, category in _COMPILED:
         if pattern.search(first):
             return category

@@ -1,0 +1,259 @@
+"""Each remedy, applied to the program that produced it: the recompile is gone.
+
+A pair of programs: the second one differs from the first only by what the remedy says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from warmwatch.hooks.dynamo import events, recompile_reasons
+from warmwatch.hooks.points import Listener
+from warmwatch.hooks.redaction import recompile as redacted
+from warmwatch.shared.advice import advice
+from warmwatch.shared.reasons import plain
+
+torch = pytest.importorskip("torch")
+
+
+class Recorded(Listener):
+    """What the user reads about each recompile."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str | None, str | None]] = []
+
+    def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
+        text = redacted(reason)
+        words = plain(text, category)
+        self.said.append((category, words, advice(category, "forward", text)))
+
+
+@pytest.fixture
+def recorded() -> Iterator[Recorded]:
+    torch._dynamo.reset()
+    listener = Recorded()
+    installed = [events.install(listener), recompile_reasons.install(listener)]
+    yield listener
+    for one in installed:
+        one.uninstall()
+    torch._dynamo.reset()
+
+
+def compiled(function: Any) -> Any:
+    return torch.compile(function, backend="eager")
+
+
+def x(*size: int) -> Any:
+    return torch.randn(*(size or (4, 4)))
+
+
+def mask(*, cured: bool) -> None:
+    @compiled
+    def loss(x: Any, mask: Any = None) -> Any:
+        return x.sum() if mask is None else (x * mask).sum()
+
+    for ragged in (False, True, False):
+        loss(x(), x() if ragged else torch.ones(4, 4) if cured else None)
+
+
+def attribute(*, cured: bool) -> None:
+    class Layer(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return x * self.lora_A if hasattr(self, "lora_A") else x + 1
+
+    layer = Layer()
+    if cured:
+        layer.lora_A = 2.0
+    step = compiled(layer)
+    step(x())
+    layer.lora_A = 2.0
+    step(x())
+
+
+def function(*, cured: bool) -> None:
+    def apply(x: Any, act: Any) -> Any:
+        return act(x)
+
+    def with_relu(x: Any) -> Any:
+        return torch.relu(x)
+
+    def with_tanh(x: Any) -> Any:
+        return torch.tanh(x)
+
+    if cured:
+        compiled(with_relu)(x())
+        compiled(with_tanh)(x())
+    else:
+        step = compiled(apply)
+        step(x(), torch.relu)
+        step(x(), torch.tanh)
+
+
+def freed(*, cured: bool) -> None:
+    import gc
+
+    @compiled
+    def scale(x: Any, of: Any) -> Any:
+        return x * of.k
+
+    made = type("Config", (), {"k": 3})
+    for _ in range(2):
+        if not cured:
+            made = type("Config", (), {"k": 3})
+            gc.collect()
+        scale(x(), made())
+
+
+def aliased(*, cured: bool) -> None:
+    @compiled
+    def add(x: Any, y: Any) -> Any:
+        return x + y
+
+    one = x()
+    add(one, one.clone() if cured else one)
+    add(one, one.clone())
+
+
+def keys(*, cured: bool) -> None:
+    @compiled
+    def total(x: Any, of: dict[str, Any]) -> Any:
+        return x * of["mask"] if "mask" in of else x + 1
+
+    total(x(), {"ids": 1, "mask": x()} if cured else {"ids": 1})
+    total(x(), {"ids": 1, "mask": x()})
+
+
+def names(*, cured: bool) -> None:
+    @compiled
+    def chosen(x: Any, of: set[str]) -> Any:
+        return x + 1 if "frozen" in of else x
+
+    chosen(x(), {"frozen"})
+    chosen(x(), {"frozen"} if cured else {"other"})
+
+
+def device(*, cured: bool) -> None:
+    @compiled
+    def make(x: Any) -> Any:
+        return x + torch.ones(4, 4)
+
+    with torch.device("cpu") if cured else contextlib.nullcontext():
+        make(x())
+    with torch.device("cpu"):
+        make(x())
+
+
+def transform(*, cured: bool) -> None:
+    def sine(x: Any) -> Any:
+        return x.sin()
+
+    if cured:
+        compiled(sine)(x())
+        torch._dynamo.reset()
+        compiled(torch.func.vmap(sine))(x())
+    else:
+        step = compiled(sine)
+        step(x())
+        torch.func.vmap(step)(x())
+
+
+def backend(*, cured: bool) -> None:
+    def made() -> Any:
+        return lambda graph, _: graph.forward
+
+    def add(x: Any) -> Any:
+        return x + 1
+
+    one = made()
+    for _ in range(2):
+        torch.compile(add, backend=one if cured else made())(x())
+
+
+def counter(*, cured: bool) -> None:
+    class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 3
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return x * self.calls
+
+    class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Block()
+
+        def forward(self, x: Any) -> Any:
+            return self.block(x)
+
+    config = torch._dynamo.config
+    with config.patch(allow_unspec_int_on_nn_module=True) if cured else contextlib.nullcontext():
+        step = compiled(Model())
+        for _ in range(5):
+            step(x())
+
+
+def relation(*, cured: bool) -> None:
+    @compiled
+    def step(g: Any) -> Any:
+        return g * 2 if g.size(0) <= g.size(1) else g * 3
+
+    def outside(g: Any) -> Any:
+        return step(g if not cured or g.size(0) <= g.size(1) else g.t().contiguous())
+
+    for size in ((4, 8), (5, 9), (6, 10), (10, 6)):
+        outside(x(*size))
+
+
+def schedule(*, cured: bool) -> None:
+    weight = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.AdamW(weight.parameters(), lr=torch.tensor(1e-3))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=1e-2, total_steps=20, cycle_momentum=not cured
+    )
+    step = compiled(optimizer.step)
+    for _ in range(4):
+        weight(x()).sum().backward()
+        step()
+        schedule.step()
+
+
+Program = Callable[..., None]
+# the program, words about the cause, words of the remedy, recompiles that stay
+CURES: list[tuple[Program, str, str, int]] = [
+    (mask, "None", "mask of ones", 0),
+    (attribute, "`lora_A`", "before the first compiled call", 0),
+    (function, "`act` is another function", "one compiled function for each", 0),
+    (freed, "freed", "Keep it alive", 0),
+    (aliased, "are no longer the same object", ".clone()", 0),
+    (keys, "`of`", "Keep the keys", 0),
+    (names, "the items of the set `of` changed", "Keep the keys", 0),
+    (device, "a torch function mode", "around every call", 0),
+    (transform, "torch.func", "torch.compile(torch.func.vmap(f))", 0),
+    (backend, "another backend function", "same backend function", 0),
+    (counter, "block.calls", "allow_unspec_int_on_nn_module", 1),
+    (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
+    (schedule, "['betas']", "cycle_momentum=False", 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "cause", "remedy", "stay"), CURES, ids=[one[0].__name__ for one in CURES]
+)
+def test_the_remedy_cures(
+    recorded: Recorded, program: Program, cause: str, remedy: str, stay: int
+) -> None:
+    program(cured=True)
+    left = list(recorded.said)
+    torch._dynamo.reset()
+    recorded.said.clear()
+    program(cured=False)
+    said = recorded.said
+    assert any(cause in str(words) and remedy in str(text) for _, words, text in said), said
+    assert len(left) <= stay, left
+    assert len(said) > len(left)
