@@ -151,7 +151,7 @@ _OF_OTHER_VALUE = (
 
 # An integer attribute of a module: PyTorch compiles each value, unless this setting is on.
 _INTEGER_SETTING = "allow_unspec_int_on_nn_module"
-_OF_SUBMODULE = r"^\w+(?:\._modules\['\w+'\])+(?:\.\w+)+ == -?\d+$"
+_SUBMODULE_COUNTER = r"^\w+(?:\._modules\['\w+'\])+(?:\.\w+)+ == -?\d+$"
 _OF_INTEGER = (
     f"Set torch._dynamo.config.{_INTEGER_SETTING} = True, so that the integer becomes dynamic, or "
     "count outside of the compiled function."
@@ -159,7 +159,7 @@ _OF_INTEGER = (
 
 
 # A number of an optimizer, which a schedule changes. A learning rate can be a tensor.
-_OF_GROUPS = r"\.param_groups\[\d+\]\['(?!lr\b)\w+'\]"
+_IN_GROUPS = r"\.param_groups\[\d+\]\['(?!lr\b)\w+'\]"
 _OF_OPTIMIZER = (
     "Keep this number of the optimizer constant (of OneCycleLR and CyclicLR: "
     "cycle_momentum=False), or call step() outside of the compiled function."
@@ -231,9 +231,9 @@ def _remedy(
             return _OF_VALUE_AT_BREAK
         if re.match(_NO_NUMBER, first):
             return _OF_OTHER_VALUE
-        if _INTEGER_SETTING in first or re.match(_OF_SUBMODULE, guard):
+        if _INTEGER_SETTING in first or re.match(_SUBMODULE_COUNTER, guard):
             return _OF_INTEGER
-        if re.search(_OF_GROUPS, guard):
+        if re.search(_IN_GROUPS, guard):
             return _OF_OPTIMIZER
         if _changed_first(guard, reason):
             return _OF_CHANGED_INTEGER
