@@ -25,6 +25,7 @@ _BREAK_LIMIT = 300
 _GUARD_LIMIT = 300
 _LOOKED_AT = 2_000  # characters of a line
 _LINES = 8
+_HINTS_LOOKED_AT = 8_000  # characters of an exception's text
 _DIGITS = 20
 
 HIDDEN = "'...'"
@@ -65,6 +66,17 @@ _RAISED = re.compile(
 _EXPLAINED = re.compile(
     r"\b(?:[Oo]perator|method|function|breaks on|calling) `([A-Za-z_][\w.]{0,80})(?:\(\))?`"
 )
+# Lines of an exception: PyTorch's hints, and the exception that a backend raised.
+_HINT = re.compile(r"^ {0,4}Hint: (.{1,600})$", re.MULTILINE)
+_IN_BACKEND = re.compile(r"backend=.{0,200} raised:$")
+_TYPES = re.compile(r"(?:[A-Z]\w{0,60}(?:Error|Exception|Failed|Interrupt)\b(?:: |$))+")
+# Hints that help nobody who does not work on PyTorch.
+_NO_HELP = (
+    "This graph break ",
+    "This is likely to be a Dynamo bug",
+    "It may be possible to write Dynamo tracing rules",
+    "Please report an issue",
+)
 _FIELD = re.compile(r"""\[(['"])([a-z_]{1,32})\1\]""")
 _ENTRY = re.compile(r"\s*!?\d[\d/_]*:\s")
 # PyTorch's own lines that set a condition on a size, such as `(_inductor/codegen/cpp.py:7 in f)`
@@ -83,14 +95,15 @@ class Redactors:
 
     recompile: Callable[[str], str]
     graph_break: Callable[[str], str]
+    failure: Callable[[str], str]
     error: Callable[[Exception], str]
 
 
 def redactors(*, full: bool) -> Redactors:
     """PyTorch's and Python's text if ``full``, else without the user's values."""
     if full:
-        return Redactors(recompile=_whole, graph_break=_whole, error=_whole_error)
-    return Redactors(recompile=recompile, graph_break=graph_break, error=error)
+        return Redactors(recompile=_whole, graph_break=_whole, failure=_whole, error=_whole_error)
+    return Redactors(recompile=recompile, graph_break=graph_break, failure=failure, error=error)
 
 
 def recompile(text: str) -> str:
@@ -120,6 +133,32 @@ def graph_break(text: str) -> str:
     named = _EXPLAINED.search(explanation[:_LOOKED_AT])
     name = f" `{named[1]}`" if named and named[1] not in reduced else ""
     return _cut(_RAISED.sub(r"\1: ...", reduced), _BREAK_LIMIT - len(name)) + name
+
+
+@lru_cache(maxsize=64)
+def failure(text: str) -> str:
+    """Why a compilation failed: the types of the exceptions, or PyTorch's words for a graph break.
+
+    A message of any other exception may be the user's text.
+    """
+    first, _, rest = text.strip().partition("\n")
+    if _IN_BACKEND.match(first):
+        first, _, rest = rest.partition("\n")
+    if types := _TYPES.match(first[:_LOOKED_AT]):
+        return types[0].removesuffix(": ")
+    return graph_break(text)
+
+
+@lru_cache(maxsize=1024)
+def hint(text: str) -> str | None:
+    """The first hint of PyTorch in an exception's text that helps its user; ``None`` without one.
+
+    From torch 2.7 on, such a line follows the reason of a graph break.
+    """
+    for found in _HINT.finditer(text[:_HINTS_LOOKED_AT]):
+        if not found[1].startswith(_NO_HELP):
+            return _cut(_scanned(found[1])[0], _BREAK_LIMIT)
+    return None
 
 
 def error(raised: Exception) -> str:

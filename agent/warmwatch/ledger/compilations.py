@@ -15,6 +15,7 @@ from typing import Any
 
 from warmwatch.ledger.activities import Activities
 from warmwatch.ledger.counters import CounterStore, PytorchState
+from warmwatch.ledger.repeating import Repeating
 from warmwatch.shared import record
 from warmwatch.shared.bounded import Bounded
 from warmwatch.shared.record import COMPILE_INDEX as AT
@@ -100,11 +101,28 @@ class Compilations:
         self._reported_skips = self._reported_spills = 0
         self._activities, self._accounted = activities, activities.phases_at(0)
         self._at_limit: Bounded[Any, bool] = Bounded(_MOST_AT_LIMIT)
+        self._repeating = Repeating()
 
     def compilation(self, kind: str, values: Mapping[str, Any], now: int) -> None:
         block = self._block
-        block[AT["compilations"] + record.KINDS.index(kind)] += 1
         block[AT["failures"]] += "failure" in values
+        if "at_limit" not in values:  # else PyTorch refused it: nothing was compiled
+            self._count(kind, values)
+        step = self._store.steps() + 1
+        if in_a_row := self._repeating.add(kind, values, step):
+            block[AT["repeated"]] = self._repeating.longest(step)
+            block[AT["repeated_step"]] = step
+            values = {**values, "in_a_row": in_a_row}
+        if phases := self._phases(now):
+            values = {**values, "phase_us": phases}
+        if memory := self._state.read_memory(now):
+            values = {**values, "allocated": memory[0], "reserved": memory[1]}
+        self._store.publish(block)
+        self._store.note("compilation", now, {"kind": kind, **values})
+
+    def _count(self, kind: str, values: Mapping[str, Any]) -> None:
+        block = self._block
+        block[AT["compilations"] + record.KINDS.index(kind)] += 1
         category = values.get("category")
         if category == record.NEW_INSTANCE:
             block[AT["new_instances"]] += 1
@@ -113,12 +131,6 @@ class Compilations:
         # After a reset PyTorch does not call it a recompile, but the training waits for it again.
         came_back = bool(category) or "again" in values
         block[AT["recompiles_after_warm"]] += came_back and block[AT["warmups"]] > 0
-        if phases := self._phases(now):
-            values = {**values, "phase_us": phases}
-        if memory := self._state.read_memory(now):
-            values = {**values, "allocated": memory[0], "reserved": memory[1]}
-        self._store.publish(block)
-        self._store.note("compilation", now, {"kind": kind, **values})
 
     def _phases(self, now: int) -> dict[str, int]:
         """Time of each phase since the previous compilation, in microseconds.
@@ -147,11 +159,13 @@ class Compilations:
         """
         frame, _, _ = str(values.get("id") or "").rpartition("/")
         key = (frame, *(values.get(of) for of in ("name", "file", "line")))
-        if key not in self._at_limit:
-            self._at_limit[key] = True
-            self._counters.count(
-                "fallbacks", "fallback", now, {**values, "steps": self._store.steps()}
-            )
+        if key in self._at_limit:
+            return
+        self._at_limit[key] = True
+        row, steps = self._repeating.of(values)
+        known = {name: value for name, value in values.items() if name != "code"}
+        known.update(steps=self._store.steps(), in_a_row=row, in_steps=steps)
+        self._counters.count("fallbacks", "fallback", now, known)
 
     def cudagraph_skipped(self, now: int, values: Mapping[str, Any]) -> None:
         self._state.count_skips()

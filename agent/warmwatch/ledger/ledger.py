@@ -208,8 +208,10 @@ class Ledger:
         self._queue.post(self._compilations.cache_lookup, now, cache, verdict, values)
 
     def fallback(self, values: Mapping[str, Any]) -> None:
-        """A frame hit the recompile limit."""
+        """A frame hit the recompile limit, or calls ``flex_attention`` uncompiled."""
         now = self._clock()
+        if "limit" in values:
+            values = {**values, **self._compiling.refused(threading.get_ident())}
         self._queue.post(self._compilations.fallback, now, values)
 
     def cudagraph_skipped(self, reason: str, where: Mapping[str, Any]) -> None:

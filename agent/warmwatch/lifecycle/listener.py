@@ -117,7 +117,7 @@ class HookListener(Listener):
         if skip := values.get("cudagraph_skip"):
             values = {**values, "cudagraph_skip": self._redaction.graph_break(skip)}
         if failed := values.get("failure_reason"):
-            values = {**values, "failure_reason": self._redaction.graph_break(failed)}
+            values = {**values, "failure_reason": self._redaction.failure(failed)}
         self._parameters.add_graph(values.get("parameters", 0))
         recorded = self._process.ledger.compilation(kind, values)
         if self._without_event and "failure" not in values:

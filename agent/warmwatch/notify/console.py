@@ -164,12 +164,15 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     from warmwatch.shared.advice import advice
     from warmwatch.shared.phrases import called_from, duration, place
     from warmwatch.shared.reasons import plain
+    from warmwatch.shared.verdict import repeats
 
     category, reason = values["category"], values.get("reason")
     what = place(values.get("name"), values.get("file"), values.get("line"))
     took = f" in {duration(values['seconds'])}" if values.get("seconds") else ""
     why = plain(reason, category, values.get("class")) or category
-    after_warm = slot.compile.warmups > 0
+    after_warm = slot.compile.warmups > 0 or repeats(
+        slot.steps, slot.compile, slot.header.warm_steps
+    )
     remedy = advice(category, kind, reason, dynamic=values.get("dynamic"), after_warm=after_warm)
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"

@@ -38,7 +38,8 @@ class Conditions(TypedDict):
     """What adds to a state for as long as it holds; the names are public."""
 
     thrashing: bool
-    """3 or more of the last 10 steps compiled after the first warm-up"""
+    """3 or more of the last 10 steps compiled after the first warm-up, or one function compiled
+    again in 3 steps in a row, at any time"""
     fallback: bool
     """a function hit the recompile limit: calls that fit no graph run eagerly"""
     unknown: bool

@@ -51,6 +51,8 @@ FEWEST_FAILURES = 3  # compilations, if none has succeeded
 
 THRASHING_WINDOW = 10
 THRASHING_STEPS = 3
+# One function that compiles again in as many steps in a row keeps doing so, also in a warm-up.
+REPEATED_STEPS = 3
 
 
 class Facts(NamedTuple):
@@ -320,7 +322,7 @@ def judge(facts: Facts, now_ns: int) -> Judgement:
 def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
     """The CONDITIONS that hold, in any state."""
     holds = Conditions(
-        thrashing=_thrashing(facts),
+        thrashing=repeats(facts.steps, facts.compile, facts.warm_steps) or _thrashing(facts),
         fallback=facts.compile.fallbacks > 0,
         unknown=facts.compile.asynchronous > 0,
         nothing_captured=_nothing_captured(facts, now_ns),
@@ -341,11 +343,17 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
     return tuple(name for name, held in holds.items() if held)
 
 
+def repeats(steps: StepCounts, compile: CompileCounts, warm_steps: int) -> bool:
+    """Whether one function has compiled again in each of the last steps, and it goes on."""
+    clean = steps.steps - compile.repeated_step
+    return compile.repeated >= REPEATED_STEPS and clean < warm_steps
+
+
 def _thrashing(facts: Facts) -> bool:
     """Whether THRASHING_STEPS of the last steps compiled, and it goes on.
 
-    Steps of the first warm-up do not count. It is over after enough steps in a row that did not
-    compile: more than between any two that did, and as many as make a rank warm.
+    Steps of the first warm-up count only in :func:`repeats`. It is over after enough steps in a
+    row that did not compile: more than between any two that did, and as many as make a rank warm.
     """
     compile, first = facts.compile, facts.compile.first_warmup.steps
     if not compile.warmups:

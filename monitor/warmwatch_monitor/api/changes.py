@@ -173,8 +173,7 @@ def _of_compiler(before: RankView | None, now: RankView, event: _Events) -> Iter
     spent = figures.compile.seconds - (was.seconds if was else 0.0)
     # an ended one: it was seen in progress, or shows in its total time
     ended = (earlier is not None and not same) or (not opened and spent > 0)
-    late = bool(figures.warmups.count)
-    what = underway(figures.log.underway, after_warm=late)
+    what = underway(figures)
     if ended and earlier is None:
         yield event(CompileBeginEvent, now, began_at=None, phase=None, underway=None)
     yield from _compilations(before, now, event)
@@ -184,7 +183,7 @@ def _of_compiler(before: RankView | None, now: RankView, event: _Events) -> Iter
         phase, began_at = opened.phase, opened.began_at
         yield event(CompileBeginEvent, now, began_at=began_at, phase=phase, underway=what)
     elif opened and before:
-        doing = (earlier and earlier.phase, underway(before.figures.log.underway, after_warm=late))
+        doing = (earlier and earlier.phase, underway(before.figures))
         if doing != (opened.phase, what):
             yield event(PhaseEvent, now, phase=opened.phase, underway=what)
 

@@ -158,7 +158,9 @@ class Compilation(CompileTarget, frozen=True, kw_only=True):
         id: PyTorch's compile id, such as ``0/1``, where it gave one.
         at_ns: when it ended. seconds: how long it took, ``None`` if PyTorch does not report it.
         code: hash of the function's code. cache: ``hit``, ``miss``, or ``None`` without a lookup.
-        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words.
+        in_a_row: for how many steps in a row its function has compiled again; 0 if it has not.
+        failure: the exception's type where it failed. failure_reason: why, in PyTorch's words;
+        failure_hint: what PyTorch says that helps.
         instance: which module of its class it is, where code of that class had been compiled for
         another before: then this is a first compilation and no recompile.
         cudagraph_skip: why it runs without CUDA graphs, in PyTorch's words.
@@ -178,6 +180,8 @@ class Compilation(CompileTarget, frozen=True, kw_only=True):
     cache: str | None = None
     failure: str | None = None
     failure_reason: str | None = None
+    failure_hint: str | None = None
+    in_a_row: int = 0
     instance: int | None = None
     cudagraph_skip: str | None = None
     after_warm: bool = False
@@ -243,11 +247,14 @@ class VaryingDim(Located, frozen=True, kw_only=True):
 class GraphBreak(Located, frozen=True, kw_only=True):
     """A reason for graph breaks in Dynamo, and how often it occurred so far.
 
-    ``name``, ``file``, ``line``: the place; of several places the last.
+    ``name``, ``file``, ``line``: the place; of several places the last. library: it is not in the
+    user's own code. hint: what PyTorch says that helps.
     """
 
     reason: str
     count: int
+    library: bool = False
+    hint: str | None = None
 
 
 class Fallback(Located, frozen=True, kw_only=True):
@@ -258,6 +265,12 @@ class Fallback(Located, frozen=True, kw_only=True):
         id: of the compilation that PyTorch refused. limit: the
         limit that it hit, ``setting`` the config's name for it; ``flex_attention``: the function
         calls that uncompiled. score_bytes: of the scores of its first such call.
+        main_limit: the main thread's limit, if its own thread has another one.
+        reason, category: why the call that was refused fits no entry. inputs: tensors of that call,
+        in words.
+        variants: how many ``variants_of`` (``parameters``, ``modules``) need an entry each.
+        in_a_row: for how many steps in a row it had compiled again. in_steps: the number of steps
+        that compiled it. isolates: ``torch.compile`` can set a limit for it alone.
     """
 
     at_ns: int
@@ -266,6 +279,16 @@ class Fallback(Located, frozen=True, kw_only=True):
     setting: str | None = None
     id: str | None = None
     score_bytes: int | None = None
+    main_limit: int | None = None
+    reason: str | None = None
+    category: str | None = None
+    inputs: str | None = None
+    variants: int | None = None
+    variants_of: str | None = None
+    in_a_row: int = 0
+    in_steps: int | None = None
+    dynamic: bool | None = None
+    isolates: bool = False
 
 
 class Spill(Struct, frozen=True, kw_only=True):
@@ -402,6 +425,7 @@ class Journaled(Struct, frozen=True, kw_only=True):
         recordings: the CUDA graphs of each compilation. spills: kernels that spill registers.
         long_steps: the longest of those that were far longer than usual and did not compile, and
         the last ones.
+        methods: of the modules passed to ``torch.compile``, beside ``forward``.
     """
 
     compilations: tuple[Compilation, ...] = ()
@@ -413,6 +437,7 @@ class Journaled(Struct, frozen=True, kw_only=True):
     recordings: tuple[Recordings, ...] = ()
     spills: tuple[Spill, ...] = ()
     long_steps: tuple[LongStep, ...] = ()
+    methods: tuple[str, ...] = ()
 
 
 class WorkerCompilations(Struct, frozen=True, kw_only=True):

@@ -33,6 +33,8 @@ class Wrapping(Struct, frozen=True, kw_only=True):
     """The argument `fullgraph`."""
     options: tuple[str, ...] = ()
     """Names of the options that were set, with a short hash of each value."""
+    library: str | None = None
+    """The package that called it, such as that of a trainer; null if the user's code did."""
     count: int = 1
     """1: each process records a way once. `compile.wrappers` of `/status` counts calls."""
 
@@ -80,8 +82,9 @@ class Compiled(CompileTarget, frozen=True, kw_only=True):
     """One compilation of a rank, or another compiler event of its journal.
 
     Attributes:
-        ended: when. seconds: how long. step: steps before it. id, cache, failure, evaluating,
-        at_limit: as ``model.Compilation`` has them. code: hash of the function's code.
+        ended: when. seconds: how long. step: steps before it. id, cache, failure, failure_reason,
+        failure_hint, evaluating, at_limit, in_a_row: as ``model.Compilation`` has them. code: hash
+        of the function's code.
         phase_seconds: exclusive.
         ops: operators in the graph. kernels: compiled. slowest_kernels: with their seconds, which
         overlap: PyTorch compiles several at a time.
@@ -95,8 +98,11 @@ class Compiled(CompileTarget, frozen=True, kw_only=True):
     code: str | None = None
     evaluating: bool = False
     at_limit: bool = False
+    in_a_row: int = 0
     cache: str | None = None
     failure: str | None = None
+    failure_reason: str | None = None
+    failure_hint: str | None = None
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     ops: int | None = None
     kernels: int | None = None

@@ -128,6 +128,7 @@ class Steps(Struct, frozen=True, kw_only=True):
         get so; newest_seconds: the median of the newest newest_count steps then.
         clean: those without compile activity, of the whole run. touched: those with it.
         touched_lately: how many of the last 10 were touched.
+        repeated: for how many steps in a row one function has compiled again, while it goes on.
         tokens, samples: of all steps; ``None`` where the user did not set the work per step.
         batches: delivered by DataLoaders. batch_wait_seconds: the time spent waiting for them.
         last_batch_at: when the last one was handed out.
@@ -151,6 +152,7 @@ class Steps(Struct, frozen=True, kw_only=True):
     clean: Lengths = Lengths()
     touched: Lengths = Lengths()
     touched_lately: int | None = None
+    repeated: int = 0
     tokens: int | None = None
     samples: int | None = None
     batches: int | None = None

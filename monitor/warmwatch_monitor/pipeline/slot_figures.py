@@ -134,6 +134,7 @@ def steps_of(
         clean=clean,
         touched=touched,
         touched_lately=len(verdict.recently_touched(steps, counts)),
+        repeated=counts.repeated if verdict.repeats(steps, counts, header.warm_steps) else 0,
         tokens=slot.tokens,
         samples=slot.samples,
         batches=steps.batches if reports_batches else None,

@@ -26,7 +26,6 @@ from warmwatch_monitor.report.costs import costs
 from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
 from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
 from warmwatch_monitor.report.remedies import remedies
-from warmwatch_monitor.status.words.requested import break_remedy
 from warmwatch_monitor.status.words.run import numbers
 
 # as in the sentence of a living run: a long difference with a large share
@@ -190,7 +189,7 @@ def _of_rank(
         first_step_began(rank["step_seconds"]),
     )
     breaks = tuple(
-        Break(reason=one["reason"], count=one["count"], advice=break_remedy(one["reason"]))
+        Break(reason=one["reason"], count=one["count"], advice=one.get("advice"))
         for one in compile["breaks"]
     )
     memory = rank["torch_memory_bytes"] or {}

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from warmwatch.shared.advice import advice, cause
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.reasons import plain
+from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model import OF_GRAPHS, families
 from warmwatch_monitor.model.run_summary import Compiled
 from warmwatch_monitor.output.amounts import own_words
@@ -48,7 +49,7 @@ def _begun(one: Compiled) -> Priced:
         began=one.ended - (one.seconds or 0.0),
         kinds=(one.kind,),
         plain=plain(one.reason, one.category, one.of_class),
-        compilations=int(one.kind in OF_GRAPHS),
+        compilations=int(one.kind in OF_GRAPHS and not one.at_limit),
         cache_hits=int(one.cache == "hit"),
         cache_misses=int(one.cache == "miss"),
         phase_seconds=dict(one.phase_seconds),
@@ -72,6 +73,8 @@ def _joined(whole: Priced, more: Compiled) -> Priced:
         cache_hits=whole.cache_hits + (more.cache == "hit"),
         cache_misses=whole.cache_misses + (more.cache == "miss"),
         failure=whole.failure or more.failure,
+        failure_reason=whole.failure_reason or more.failure_reason,
+        failure_hint=whole.failure_hint or more.failure_hint,
         phase_seconds=added((whole.phase_seconds, more.phase_seconds)),
         ops=_sum(whole.ops, more.ops),
         kernels=_sum(whole.kernels, more.kernels),
@@ -169,7 +172,8 @@ def _group(
 ) -> Recompiled:
     name, file, line = function
     kind = times[0].kinds[0]
-    late = sum(is_after(one, warm_at) for one in times)
+    late = sum(is_after(one, warm_at) for one in times if not one.at_limit)
+    in_a_row = max(one.in_a_row for one in times)
     often = [
         one["words"]
         for one in varying
@@ -181,7 +185,7 @@ def _group(
     last = times[-1]
     return Recompiled(
         category=category,
-        count=len(times),
+        count=sum(not one.at_limit for one in times),
         seconds=sum(one.seconds or 0.0 for one in times),
         name=name,
         file=file,
@@ -190,9 +194,14 @@ def _group(
         steps=tuple(one.step for one in times if one.step is not None),
         between_steps=between_steps,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(category, kind, last.reason, dynamic=last.dynamic, after_warm=late > 0),
+        advice=advice(
+            *(category, kind, last.reason),
+            dynamic=last.dynamic,
+            after_warm=late > 0 or in_a_row >= REPEATED_STEPS,
+        ),
         often=often[0] if often else None,
         after_warm=late,
+        in_a_row=in_a_row,
         at_limit=sum(one.at_limit for one in times),
     )
 

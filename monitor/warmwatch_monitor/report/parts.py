@@ -45,6 +45,8 @@ class Priced(Struct, frozen=True, kw_only=True):
     """Whether it was in an evaluation, so between steps."""
     at_limit: bool = False
     """Whether its function had reached the recompile limit: nothing was compiled."""
+    in_a_row: int = 0
+    """For how many steps in a row its function had compiled again, this one included."""
     reason: str | None = None
     """Why it was recompiled, in PyTorch's words; null for a first compilation."""
     plain: str | None = None
@@ -61,6 +63,10 @@ class Priced(Struct, frozen=True, kw_only=True):
     """How many of these were not found."""
     failure: str | None = None
     """Type of the exception; null if it succeeded."""
+    failure_reason: str | None = None
+    """Why it failed, as PyTorch reports it."""
+    failure_hint: str | None = None
+    """What PyTorch says that helps."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Exclusive seconds by phase."""
     ops: int | None = None
@@ -77,7 +83,7 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     category: str
     """Kind of the reason, such as `shape`."""
     count: int
-    """Number of recompiles."""
+    """Number of recompiles, without those refused at the recompile limit."""
     seconds: float
     """Compile time of all of them, backwards included."""
     name: str | None = None
@@ -101,8 +107,10 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """What kept changing, in words; null if unknown."""
     after_warm: int = 0
     """How many of them came after the first warm-up."""
+    in_a_row: int = 0
+    """For how many steps in a row the function recompiled."""
     at_limit: int = 0
-    """How many of them reached the recompile limit: nothing was compiled."""
+    """How many more the recompile limit refused: nothing was compiled."""
 
 
 class Function(Struct, frozen=True, kw_only=True):

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.phrases import counted, place
-from warmwatch.shared.states import NEEDS_ATTENTION
+from warmwatch.shared.states import NEEDS_ATTENTION, State
+from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model.run_summary import Provenance
 from warmwatch_monitor.output.amounts import own_words, took
 from warmwatch_monitor.report.goodput import CLEAN, DATA
 from warmwatch_monitor.report.parts import Break, Goodput, Priced, Recompiled, Remedy
+from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
 
 _WORTH_SECONDS, _WORTH_SHARE = 1.0, 0.01  # of the run: the lesser of the two
 _DATA_SHARE = 0.1
@@ -19,12 +21,6 @@ _TUNED = ("max-autotune", "max-autotune-no-cudagraphs")
 _MOVES = frozenset({"grad_mode"})
 # the compiler phases that a cache saves; tracing always runs again
 _CACHED = ("inductor", "kernel_compile", "autotune")
-_NOT_COMPILED = {
-    "nothing_captured": "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows "
-    "where). With DistributedDataParallel around a container of PyTorch (Sequential), compile the "
-    "container before you wrap it.",
-    "never_compiled": "Call the object that torch.compile returns, in the training itself.",
-}
 
 
 def remedies(
@@ -37,14 +33,18 @@ def remedies(
     *,
     first_run: bool,
 ) -> tuple[Remedy, ...]:
-    """Remedies: first what did not compile, then the rest, the largest saving first.
+    """Remedies: first what left the run without compiled code, or ended it; then the largest saving
+    first; then those of unknown saving.
 
     ``time``: where it went. ``first_run``: no earlier comparable run is known, so its caches could
     only be empty; advice for the next run comes last then.
     """
     caches = tuple(_caches(compiled, what, first_run=first_run))
+    failing, failed = _failures(rank, compiled)
+    ended_it = rank["state"] == State.FAILED.value  # one of these failures may have done that
     by_saving = sorted(
         [
+            *failing,
             *_recompiles(recompiled, time),
             *(() if first_run else caches),
             *_data(time, rank),
@@ -53,26 +53,54 @@ def remedies(
         key=lambda one: -(one.saves or 0.0),
     )
     return (
-        *_without_compiling(rank),
+        *_without_compiling(rank, failing=bool(failing)),
+        *(failed if ended_it else ()),
         *by_saving,
-        *_of_unknown_saving(rank, breaks),
+        *_of_unknown_saving(rank, what),
+        *(() if ended_it else failed),
+        *_breaks(breaks),
         *(caches if first_run else ()),
     )
 
 
-def _without_compiling(rank: Mapping[str, Any]) -> Iterator[Remedy]:
-    words = _conditions(rank)
+def _without_compiling(rank: Mapping[str, Any], *, failing: bool) -> Iterator[Remedy]:
+    """What leaves the whole run without compiled code; ``failing``: a remedy says why."""
+    known = _conditions(rank)
     for name in sorted(NEEDS_ATTENTION - {"long_compile"}):
-        if name in words:
-            yield Remedy(about=words[name], what=_NOT_COMPILED[name])
-    if failures := rank["compile"].get("failures"):
-        yield Remedy(
-            about=f"{counted(failures, 'compilation')} failed", what="See the training's stderr."
-        )
+        if name in known and not (failing and name == "nothing_captured"):
+            yield Remedy(about=known[name]["words"], what=known[name].get("advice") or "")
     if rank["compile"].get("disabled"):
         yield Remedy(
             about="compilation was turned off", what="Turn it on again, if that was not meant."
         )
+
+
+def _failures(
+    rank: Mapping[str, Any], compiled: Sequence[Priced]
+) -> tuple[list[Remedy], list[Remedy]]:
+    """Remedies for compilations that failed in step after step, and for the other ones."""
+    by_function = dict[str, list[Priced]]()
+    for one in compiled:
+        if one.failure:
+            named = place(one.name, one.file, one.line)
+            by_function.setdefault(named, []).append(one)
+    failing, others = list[Remedy](), list[Remedy]()
+    for named, those in by_function.items():
+        last, row = those[-1], max(one.in_a_row for one in those)
+        why = f": {failure(last.failure, last.failure_reason)}"
+        remedy = remedy_of_failure(last.name, last.failure_hint)
+        of = f" of {named}" if named else ""
+        if row >= REPEATED_STEPS:
+            seconds = sum(one.seconds or 0.0 for one in those)
+            about = f"compilation{of} failed in {row} steps in a row{why}"
+            failing.append(Remedy(about=about, what=remedy, saves=seconds or None))
+        else:
+            about = f"{counted(len(those), 'compilation')}{of} failed{why}"
+            others.append(Remedy(about=about, what=remedy))
+    if not by_function and (failures := rank["compile"].get("failures")):
+        about = f"{counted(failures, 'compilation')} failed"
+        others.append(Remedy(about=about, what="See the training's stderr."))
+    return failing, others
 
 
 def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Iterator[Remedy]:
@@ -94,7 +122,8 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
 
 def _advice(one: Recompiled) -> str | None:
     """What to do about it; a recompile of the first warm-up costs little."""
-    return one.often or (one.advice if one.after_warm else None)
+    late = one.after_warm or one.in_a_row >= REPEATED_STEPS
+    return one.often or (one.advice if late else None)
 
 
 def remedy_of(one: Recompiled, do: Sequence[Remedy]) -> int:
@@ -167,30 +196,29 @@ def _tuning(compiled: Sequence[Priced], what: Provenance) -> Iterator[Remedy]:
         )
 
 
-def _of_unknown_saving(rank: Mapping[str, Any], breaks: Sequence[Break]) -> Iterator[Remedy]:
-    words = _conditions(rank)
-    if "fallback" in words:
-        remedy = (
-            "Call it in compiled code, or through torch.compile(flex_attention)."
-            if words["fallback"].startswith("`flex_attention` ")
-            else "Remove what makes it recompile; a higher "
-            "torch._dynamo.config.recompile_limit only delays it."
-        )
-        yield Remedy(about=words["fallback"], what=remedy)
+def _of_unknown_saving(rank: Mapping[str, Any], what: Provenance) -> Iterator[Remedy]:
+    known = _conditions(rank)
+    if (held := known.get("fallback")) and held.get("advice"):
+        yield Remedy(about=held["words"], what=held["advice"])
     for slow in rank["compile"].get("inefficiencies") or ():
         if slow["kind"] != "flex_attention":  # the condition
             yield Remedy(about=slow["words"], what=slow["advice"])
-    for one in breaks:
-        if one.advice:
-            times = counted(one.count, "graph break")
-            yield Remedy(about=f"{times}: {own_words(one.reason)}", what=one.advice)
     compile = rank["compile"]
-    if (eager := compile.get("uncompiled_evaluations")) and compile.get("graphs"):
+    by_library = what.wrappings and all(one.library for one in what.wrappings)
+    eager = compile.get("uncompiled_evaluations")
+    if eager and compile.get("graphs") and not by_library:  # a trainer evaluates its own model
         yield Remedy(
             about=f"{counted(eager, 'evaluation')} called no compiled function",
             what="Call the compiled model in evaluations too, not the one passed to torch.compile.",
         )
 
 
-def _conditions(rank: Mapping[str, Any]) -> dict[str, str]:
-    return {one["condition"]: one["words"] for one in rank["conditions"]}
+def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
+    for one in breaks:
+        if one.advice:
+            times = counted(one.count, "graph break")
+            yield Remedy(about=f"{times}: {own_words(one.reason)}", what=one.advice)
+
+
+def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {one["condition"]: one for one in rank["conditions"]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import convert
@@ -296,7 +296,10 @@ def facts(report: Report) -> Iterator[tuple[str, str]]:
         ("ranks", str(report.world_size) if (report.world_size or 1) > 1 else None),
         ("GPUs", models(what.gpus)),
         ("torch", _versions(report)),
-        ("torch.compile", "; ".join(_wrapping(one) for one in what.wrappings) or what.disabled),
+        (
+            "torch.compile",
+            "; ".join(dict.fromkeys(map(_wrapping, what.wrappings))) or what.disabled,
+        ),
         ("caches", _caches(report)),
     ):
         if value:
@@ -335,6 +338,10 @@ def _versions(report: Report) -> str | None:
     )
     more = ", ".join(f"{name} {value}" for name, value in pairs if value)
     return f"{what.torch}{f' ({more})' if more else ''}" if what.torch else None
+
+
+def _wrappings(all_of_them: Iterable[Wrapping]) -> str:
+    return "; ".join(dict.fromkeys(map(_wrapping, all_of_them)))
 
 
 def _wrapping(one: Wrapping) -> str:

@@ -58,16 +58,15 @@ def compilations(report: Report) -> str:
 
     A call at the recompile limit is one of PyTorch's records, but it compiled nothing.
     """
-    kinds = Counter(
-        kind for function in report.functions for one in function.times for kind in one.kinds
-    )
+    times = [one for function in report.functions for one in function.times]
+    kinds = Counter(kind for one in times if not one.at_limit for kind in one.kinds)
     forward, backward = kinds["forward"], kinds["backward"]
     words = counted(report.compilations or 0, "compilation")
     if backward and forward + backward == report.compilations:
         words += f", {forward} forward and {backward} backward"
     # else the history has left some out, or there is nothing to explain
-    refused = sum(one.at_limit for one in report.recompiled)
-    return words + (f"; {refused} of them compiled nothing, at the recompile limit" * bool(refused))
+    refused = sum(one.at_limit for one in times)
+    return words + (f"; the recompile limit refused {refused} more" * bool(refused))
 
 
 def timeline(report: Report) -> Section | None:
@@ -115,12 +114,12 @@ def again(report: Report) -> Section | None:
 
 
 def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
-    times = "once" if one.count == 1 else f"{one.count} times"
+    times = {0: "never", 1: "once"}.get(one.count, f"{one.count} times")
     steps = _when(one) if run_steps else ""
     named = called(one.name, one.file, one.line) + _from(one.callers)
     some = "all" if one.after_warm == one.count else f"{one.after_warm} of them"
     late = f", {some} after it was warm" if one.after_warm and one.count > 1 else ""
-    refused = f", {one.at_limit} at the recompile limit" if one.at_limit else ""
+    refused = f", {one.at_limit} more refused at the recompile limit" if one.at_limit else ""
     head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late}{refused})"
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)

@@ -19,7 +19,6 @@ from warmwatch_monitor.model import (
     RankView,
     RunView,
     Steps,
-    Underway,
     VaryingDim,
     Warmups,
     WarmupSpan,
@@ -35,9 +34,11 @@ from warmwatch_monitor.published import Process, copied
 from warmwatch_monitor.status.schema import compile as compile_schema
 from warmwatch_monitor.status.schema import rank as schema
 from warmwatch_monitor.status.schema import status as status_schema
-from warmwatch_monitor.status.words.conditions import conditions, inefficiencies
+from warmwatch_monitor.status.words.breaks import break_remedy
+from warmwatch_monitor.status.words.conditions import conditions, inefficiencies, remedy_of
 from warmwatch_monitor.status.words.evidence import evidence, is_evaluation, words
 from warmwatch_monitor.status.words.progress import deadline
+from warmwatch_monitor.status.words.repeating import remedy_of_recompile
 from warmwatch_monitor.status.words.requested import remedy, since_seconds
 from warmwatch_monitor.status.words.run import decisive_rank, differences, run_answer
 from warmwatch_monitor.status.words.states import end_of, state_words
@@ -225,7 +226,8 @@ def rank(view: RankView, *, ended_together: bool | None = None) -> schema.Rank:
         baseline=baseline(view.figures),
         worth=_worth(view),
         conditions=[
-            schema.Condition(condition=name, words=words) for name, words in conditions(view)
+            schema.Condition(condition=name, words=words, advice=remedy_of(name, view))
+            for name, words in conditions(view)
         ],
         gpus=list(view.gpu_uuids),
         energy=_energy(view),
@@ -370,7 +372,7 @@ def compiler(view: RankView) -> compile_schema.Compile:
         caches=caches,
         progress=compile.open.counted if compile.open else None,
         estimate=view.estimate if view.judgement.compiling else None,
-        underway=underway(view.figures.log.underway, after_warm=bool(view.figures.warmups.count)),
+        underway=underway(view.figures),
         functions=functions(view.figures.log.functions),
         last=_last(view.figures.log.compilations),
         more_breaks=max(0, len(view.figures.log.breaks) - BREAKS),
@@ -378,7 +380,10 @@ def compiler(view: RankView) -> compile_schema.Compile:
         more_inefficiencies=more_inefficiencies,
         breaks=[
             compile_schema.Break(
-                reason=one.reason, count=one.count, called=called(one.name, one.file, one.line)
+                reason=one.reason,
+                count=one.count,
+                called=called(one.name, one.file, one.line),
+                advice=break_remedy(one),
             )
             for one in view.figures.log.breaks[:BREAKS]
         ],
@@ -417,9 +422,7 @@ def compilation(one: Compilation, total: float | None = None) -> compile_schema.
         compile_schema.PastCompilation,
         total_seconds=total,
         plain=plain(one.reason, one.category, one.of_class),
-        advice=advice(
-            *(one.category, one.kind, one.reason), dynamic=one.dynamic, after_warm=one.after_warm
-        ),
+        advice=remedy_of_recompile(one),
         called=called(one.name, one.file, one.line),
     )
 
@@ -437,16 +440,18 @@ def _varying(one: VaryingDim) -> compile_schema.Varying:
     )
 
 
-def underway(what: Underway | None, *, after_warm: bool) -> compile_schema.Underway | None:
+def underway(figures: Figures) -> compile_schema.Underway | None:
     """The compilation in progress, as far as it is known."""
+    what = figures.log.underway
     if what is None:
         return None
+    late = bool(figures.warmups.count or figures.steps.repeated)
     return copied(
         what,
         compile_schema.Underway,
         called=called(what.name, what.file, what.line),
         plain=plain(what.reason, what.category, what.of_class),
         advice=advice(
-            *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=after_warm
+            *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=late
         ),
     )

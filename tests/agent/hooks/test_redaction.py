@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
-from warmwatch.hooks.redaction import error, graph_break, recompile, redactors
+from warmwatch.hooks.redaction import (
+    error,
+    failure,
+    graph_break,
+    hint,
+    recompile,
+    redactors,
+)
 
 KERNEL = "(_inductor/codegen/cpp.py:2273 in need_use_acc_helper)"
 TRACED = "(_dynamo/variables/tensor.py:2606 in evaluate_expr)"
@@ -189,3 +196,34 @@ def test_a_graph_break_has_the_name_that_its_explanation_gives(
 )
 def test_pytorchs_own_text_of_a_graph_break_is_not_changed(text: str) -> None:
     assert graph_break(text) == text
+
+
+BRANCH = """Data-dependent branching
+  Explanation: Detected data-dependent branching.
+  Hint: This graph break is fundamental - it is unlikely that Dynamo will ever be able to trace it.
+  Hint: Use `torch.cond` on 'a patient' in /home/anna/train.py to express dynamic control flow.
+  Hint: Something else.
+
+  Developer debug context: attempted to jump with TensorVariable()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("backend='mine' raised:\nRuntimeError: a patient's value", "RuntimeError"),
+        ("LoweringException: NotImplementedError: 'a'", "LoweringException: NotImplementedError"),
+        ("TypeError", "TypeError"),
+        (BRANCH, "Data-dependent branching"),
+        ("Unsupported: call of 'a patient'", "Unsupported: call of '...'"),
+    ],
+)
+def test_a_failure_has_the_types_of_its_exceptions_and_no_message(text: str, words: str) -> None:
+    assert failure(text) == words
+
+
+def test_a_hint_is_the_first_one_that_helps_without_values() -> None:
+    words = "Use `torch.cond` on '...' in train.py to express dynamic control flow."
+    assert hint(BRANCH) == words
+    assert hint("Data-dependent branching\n  Hint: This graph break is fundamental") is None
+    assert hint("Hint of the user") is None

@@ -198,3 +198,18 @@ def test_without_a_limit_no_compilation_takes_too_long() -> None:
     assert verdict.compile_limit_ns(facts(long_compile_ns=0)) is None
     long = facts(long_compile_ns=0, compile=compiled(begun=2, active_since_ns=AT))
     assert "long_compile" not in judge(long, AT + 10_000 * MINUTE).conditions
+
+
+@pytest.mark.parametrize(
+    ("row", "at", "holds"),
+    [(3, 20, True), (2, 20, False), (3, 18, True), (3, 17, False), (9, 21, True)],
+    ids=["three", "two", "two clean steps since", "three clean steps since", "in this step"],
+)
+@pytest.mark.parametrize("warmups", [0, 1])
+def test_a_function_that_compiles_in_every_step_thrashes_at_any_time(
+    row: int, at: int, holds: bool, warmups: int
+) -> None:
+    """Of 20 steps, with 3 clean ones to be warm."""
+    counts = compiled(repeated=row, repeated_step=at, warmups=warmups)
+    assert ("thrashing" in judge(facts(compile=counts), AT).conditions) is holds
+    assert verdict.repeats(StepCounts(steps=20), counts, 3) is holds

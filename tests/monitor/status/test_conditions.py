@@ -54,6 +54,11 @@ WORDS = {
 }
 BROKEN = GraphBreak(reason="Unsupported: a module that is wrapped by DDP", count=3)
 NOTHING = replace(b.WARM.compile, graphs=0, graph_breaks=3)
+OF_NOTHING = (
+    "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
+    "DistributedDataParallel around a container of PyTorch (Sequential), compile the container "
+    "before you wrap it."
+)
 CAPTURED_NOTHING = (
     "Dynamo captured nothing: this is eager speed "
     "(3 graph breaks: Unsupported: a module that is wrapped by DDP)"
@@ -64,9 +69,10 @@ CAPTURED_NOTHING = (
 def test_a_condition_is_in_the_sentence_and_in_status(condition: str) -> None:
     made, words = WORDS[condition]
     snapshot = b.snapshot(made)
-    assert b.in_words(made).endswith(f"; {words}")
     (rank,) = status(snapshot)["runs"][0]["ranks"]
-    assert rank["conditions"] == [{"condition": condition, "words": words}]
+    ((name, found, advice),) = [held.values() for held in rank["conditions"]]
+    assert (name, found) == (condition, words)
+    assert b.in_words(made).endswith("; ".join(filter(None, ["", words, advice])))
     assert words in rank["evidence"]
 
 
@@ -94,19 +100,21 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     snapshot = b.snapshot(made)
     assert answer(snapshot) == Headline(
         "gpt2: warm, but Dynamo captured nothing: this is eager speed; 36 ms a step",
-        ("3 graph breaks: Unsupported: a module that is wrapped by DDP",),
+        ("3 graph breaks: Unsupported: a module that is wrapped by DDP", OF_NOTHING),
     )
     (rank,) = status(snapshot)["runs"][0]["ranks"]
     assert rank["state"] == "warm"
-    assert rank["conditions"] == [{"condition": "nothing_captured", "words": CAPTURED_NOTHING}]
-    assert rank["compile"]["breaks"] == [{"reason": BROKEN.reason, "count": 3, "called": None}]
+    (held,) = rank["conditions"]
+    assert list(held.values()) == ["nothing_captured", CAPTURED_NOTHING, OF_NOTHING]
+    known = {"reason": BROKEN.reason, "count": 3, "called": None, "advice": None}
+    assert rank["compile"]["breaks"] == [known]
 
 
 def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     over = view(NOTHING, journal={"breaks": (BROKEN,)})
     slot = b.ended("finished", over.reading.slot)
     ended = b.view(slot, alive=False, journal={"breaks": (BROKEN,)})
-    assert b.in_words(ended) == f"gpt2: {b.head(ended)}; {CAPTURED_NOTHING}"
+    assert b.in_words(ended) == f"gpt2: {b.head(ended)}; {CAPTURED_NOTHING}; {OF_NOTHING}"
 
 
 def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
@@ -119,12 +127,12 @@ def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
 def test_the_reason_why_nothing_was_captured_is_reported_if_known() -> None:
     tried = replace(NOTHING, graph_breaks=0, compilations=b.kinds(forward=3))
     failed = view(replace(tried, failures=2))
-    assert b.in_words(failed).endswith("; 2 compilations failed")
+    assert b.in_words(failed).endswith(f"; 2 compilations failed; {OF_NOTHING}")
     why = Compilation(id="0/0", kind="forward", at_ns=b.ago(9), failure="torch._dynamo.exc.Broken")
     failed = view(replace(tried, failures=3), compilations=(why,))
     text = b.in_words(failed)
     assert text.startswith("gpt2: warm, but every compilation failed: this is eager speed")
-    assert text.endswith("; 3: Broken")
+    assert "; 3: Broken; Stop compiling it, or mend what fails: the exception has" in text
     assert "captured nothing: this" in b.in_words(view(replace(NOTHING, graph_breaks=0)))
 
 

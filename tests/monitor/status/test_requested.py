@@ -19,8 +19,11 @@ from warmwatch_monitor.terminal.status import exit_code
 IN_VAIN = replace(b.EAGER.compile, wrappers=2, requested_at=1)
 EXPECTED = (
     "gpt2: eager, but torch.compile was called 2 times and nothing has compiled in 120 "
-    "steps; another object is called than the one it gave back, or it is for evaluation only, or "
-    "a DataLoader's worker calls it, or a stance was set around the calls"
+    "steps; a method of the compiled object is called, or the object that was passed to "
+    "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a stance "
+    "was set around the calls; Call the object that torch.compile returns: only its forward is "
+    "compiled. For a method, compile that: model.training_step = "
+    "torch.compile(model.training_step)."
 )
 
 
@@ -144,7 +147,8 @@ def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention(
     assert b.in_words(view).endswith(f"; {words}")
     answer = status(snapshot)
     (rank,) = answer["runs"][0]["ranks"]
-    assert rank["conditions"] == [{"condition": "cudagraph_skipped", "words": words}]
+    (held,) = rank["conditions"]
+    assert held == {"condition": "cudagraph_skipped", "words": words, "advice": None}
     assert rank["compile"]["cudagraph_skips"] == 2
     assert rank["compile"]["last"][0]["cudagraph_skip"] == left_out.cudagraph_skip
     assert exit_code(answer) == 0

@@ -106,7 +106,7 @@ def test_a_slower_warm_up_is_reported_once_and_needs_no_attention(
     assert summary(snapshot).endswith(f"; {words}")
     assert not answer(snapshot).details
     (held,) = status(snapshot)["runs"][0]["ranks"][0]["conditions"]
-    assert held == {"condition": HOLDS, "words": words}
+    assert held == {"condition": HOLDS, "words": words, "advice": None}
     assert exit_code(status(snapshot)) == 0
     assert HOLDS not in states.NEEDS_ATTENTION
 

@@ -22,7 +22,8 @@ from warmwatch.hooks.points import (
     first_of,
     look_up,
 )
-from warmwatch.shared.user_code import place
+from warmwatch.hooks.redaction import hint
+from warmwatch.shared.user_code import is_library, place
 
 NAMES = ("log_compilation_event",)  # names of the function, newest first
 _SLOWEST = 3
@@ -205,11 +206,14 @@ def entry(metrics: Any) -> dict[str, Any]:
         values["at_limit"] = True
     failure = getattr(metrics, "fail_type", None)
     values["cudagraph_skip"] = getattr(metrics, "cudagraph_skip_reason", None)
-    if failure and failure.rpartition(".")[2] not in _LEFT_TO_PYTHON:
-        values["failure"] = failure
-    elif failure:  # a failure because the frame must be one graph, see ``events.Compiling``
-        values["left"] = failure
-        values["failure_reason"] = getattr(metrics, "fail_reason", None)
+    if failure:
+        # of those left to Python, one is a failure if the frame must be one graph: see
+        # ``events.Compiling``
+        left = failure.rpartition(".")[2] in _LEFT_TO_PYTHON
+        values["left" if left else "failure"] = failure
+        values["failure_reason"] = raised = getattr(metrics, "fail_reason", None)
+        # another exception's text may be the user's
+        values["failure_hint"] = hint(str(raised or "")) if left else None
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
         values["backward"] = True
     return {key: value for key, value in values.items() if value is not None}
@@ -261,10 +265,16 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
 
 
 def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
-    """The innermost user line of the last break for ``reason``, if PyTorch recorded it."""
+    """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
+
+    ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
+    ``redaction.hint``.
+    """
+    helps = {} if (helpful := hint(reason)) is None else {"hint": helpful}
     head = reason.strip().partition("\n")[0]
     for one in reversed(reasons):
         if str(one.reason).strip().partition("\n")[0] == head and one.user_stack:
             frame = one.user_stack[-1]
-            return place(frame.name, frame.filename, frame.lineno)
-    return {}
+            library = {"library": True} if is_library(frame.filename, None) else {}
+            return {**place(frame.name, frame.filename, frame.lineno), **library, **helps}
+    return helps

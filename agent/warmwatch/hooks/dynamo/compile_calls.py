@@ -13,13 +13,13 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
-from types import FrameType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.targets import compiled_there
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
-from warmwatch.shared.user_code import of_value
+from warmwatch.shared.user_code import is_library, of_value
 from warmwatch.shared.values import MOST_OPTIONS
 
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,79}")
@@ -97,7 +97,9 @@ def install(listener: Listener) -> Installed:
     def report_call(caller: FrameType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         compiled_there(compiled_by(caller), caller)
         if not kwargs.get("disable") and is_by_user(caller):
-            listener.compile_called(way_of(args, kwargs), trains=trains(compiled_by(caller)))
+            compiled = compiled_by(caller)
+            way = {**way_of(args, kwargs), **methods_of(compiled), **library_of(caller)}
+            listener.compile_called(way, trains=trains(compiled))
 
     def optimize(*args: Any, **kwargs: Any) -> Any:
         if replaced.listening:
@@ -117,6 +119,34 @@ def compiled_by(caller: FrameType | None) -> Any:
     return None
 
 
+_MOST_METHODS = 5
+
+
+def methods_of(compiled: Any) -> dict[str, Any]:
+    """``methods``: those that a module's own classes define beside ``forward``, by name.
+
+    The object that ``torch.compile`` returns passes them on uncompiled.
+    """
+    from torch.nn import Module
+
+    if not isinstance(compiled, Module):
+        return {}
+    own = [one for one in type(compiled).__mro__ if not is_library(_file_of(one), one.__module__)]
+    names = dict.fromkeys(
+        name
+        for one in own
+        for name, value in vars(one).items()
+        if isinstance(value, FunctionType) and not name.startswith("_") and name != "forward"
+    )
+    found = [name for name in names if not hasattr(Module, name)][:_MOST_METHODS]
+    return {"methods": found} if found else {}
+
+
+def _file_of(owner: type) -> str:
+    module = sys.modules.get(owner.__module__)
+    return getattr(module, "__file__", None) or ""
+
+
 def trains(compiled: Any) -> bool:
     """Whether every step calls it: a module in training with parameters to train, or a method of
     one or of an optimizer. When a function is called is unknown."""
@@ -127,6 +157,15 @@ def trains(compiled: Any) -> bool:
     if isinstance(owner, Module):
         return owner.training and any(one.requires_grad for one in owner.parameters())
     return isinstance(owner, Optimizer)
+
+
+def library_of(caller: FrameType | None) -> dict[str, str]:
+    """``library``: the package whose function called ``torch.compile``, such as a trainer's."""
+    while caller is not None and caller.f_globals.get("__name__") in _ENTRY_POINTS:
+        caller = caller.f_back
+    if caller is None or not is_library(caller.f_code.co_filename):
+        return {}
+    return {"library": _named(str(caller.f_globals.get("__name__")).partition(".")[0])}
 
 
 def is_by_user(caller: FrameType | None) -> bool:

@@ -288,6 +288,11 @@ def code_being_compiled() -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def arguments_being_compiled() -> Any:
+    """The arguments of the call that Dynamo compiles on this thread; ``None`` if unknown."""
+    return _compiling().get("locals")
+
+
 def _compiling() -> Mapping[str, Any]:
     """The local variables of the innermost ``_compile`` on the stack; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)
@@ -416,6 +421,12 @@ class Compiling:
         """``thread`` compiles something again now, for ``why``."""
         self._reasons[thread] = why
 
+    def refused(self, thread: int) -> dict[str, Any]:
+        """Why ``thread`` cannot use what is compiled, at the recompile limit: ``reason`` and
+        ``category``.
+        """
+        return dict(self._reasons.get(thread, {}))
+
     def circumstances(self, thread: int) -> dict[str, Any]:
         """What is known of what ``thread`` compiles: the keys of ``_CIRCUMSTANCES``."""
         begun = self._begun.get(thread, {})
@@ -436,8 +447,9 @@ class Compiling:
             ended["failure"] = left  # it has raised
             if reasons is None and "reason" not in ended:
                 ended.pop("category", None)  # nothing was compiled before
-        else:
+        elif "failure" not in ended:
             ended.pop("failure_reason", None)
+            ended.pop("failure_hint", None)
         if "category" in ended and reasons is not None:
             ended.update(reasons)
         elif "category" in ended and "instance" in begun:

@@ -15,11 +15,20 @@ wrapper. Later calls that fit its compiled entry have no event, wherever they ar
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
+import threading
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.dynamo.events import FLEX, UNFUSED, being_compiled, code_being_compiled
+from warmwatch.hooks.dynamo.events import (
+    FLEX,
+    UNFUSED,
+    arguments_being_compiled,
+    being_compiled,
+    code_being_compiled,
+)
+from warmwatch.hooks.dynamo.variants import has_own_limit, refused_call
 from warmwatch.hooks.points import (
     HookPointAbsentError,
     Installed,
@@ -32,31 +41,48 @@ from warmwatch.shared.bounded import OfObjects
 
 # Names of the function, newest first. Torch 2.6 has the second; both return the same pair.
 NAMES = ("exceeds_recompile_limit", "exceeds_cache_size_limit")
-_NO_PLACE = ("code", "unfused")
+_BY_THREAD = "recompile_limit"
+_UNUSED = ("unfused", "instance", "fullgraph")  # of what is being compiled
 _MOST_CODES = 4096
 
 
 def install(listener: Listener) -> Installed:
     with look_up():
+        import torch
         from torch._dynamo import config, convert_frame
 
         name = first_of(convert_frame, NAMES)
         original = getattr(convert_frame, name)
     replaced = Replaced()
     hit: OfObjects[bool] = OfObjects(_MOST_CODES)
+    of_main_thread: dict[str, Any] = {}
+    own_limit = "isolate_recompiles" in inspect.signature(torch.compile).parameters
+    isolates = {"isolates": True} if own_limit else {}
+
+    def of_thread(setting: str) -> dict[str, Any]:
+        """The limit in force, and the main thread's if that is another one."""
+        limit = getattr(config, setting, None)
+        main = of_main_thread.get(setting, limit)
+        return {"limit": limit} if main == limit else {"limit": limit, "main_limit": main}
+
+    def note_limit() -> None:
+        # PyTorch keeps its settings by thread from 2.12 on, so another thread may have the default.
+        if threading.current_thread() is threading.main_thread() and not has_own_limit():
+            of_main_thread[_BY_THREAD] = getattr(config, _BY_THREAD, None)
 
     def report_limit(decision: tuple[bool, str]) -> None:
         exceeded, setting = decision
         if not exceeded:
+            note_limit()
             return
         code = code_being_compiled()
         if code is not None:
             if hit.get(code):
                 return
             hit.set(code, True)
-        limit = getattr(config, setting, None)
-        where = {key: value for key, value in being_compiled().items() if key not in _NO_PLACE}
-        listener.fallback({"setting": setting, "limit": limit, **where})
+        where = {key: value for key, value in being_compiled().items() if key not in _UNUSED}
+        call = refused_call(code, arguments_being_compiled())
+        listener.fallback({"setting": setting, **of_thread(setting), **where, **call, **isolates})
 
     @functools.wraps(original)
     def decide(*args: Any, **kwargs: Any) -> Any:

@@ -194,6 +194,8 @@ class CompileCounts(NamedTuple):
         compiling_since_ns: begin of the first activity since the last step or evaluation, as a
             backward is compiled after its forward has run; compiling_before_ns: compile time
             before it. In a process without steps, only short pauses are between it and the last.
+        repeated: for how many steps in a row one function has compiled again, or failed to compile,
+            up to the step ``repeated_step``, counted from 1; 0 if none has.
         paused_before_ns: saves and evaluations before the first activity, or before the end of step
             1 if that came earlier. paused_warmup_ns: those between the activities of the first
             warm-up.
@@ -292,6 +294,8 @@ class CompileCounts(NamedTuple):
     paused_before_ns: int = 0
     paused_warmup_ns: int = 0
     compiling_before_ns: int = 0
+    repeated: int = 0
+    repeated_step: int = 0
 
 
 class Identity(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,7 +65,8 @@ class Journal:
         compilations: the last ones, oldest first. fallbacks: the last frames that hit the recompile
             limit, in the same order. skips: the last skipped CUDA graphs. long_steps: the longest,
             then the last ones. slowed: the first of the last SLOWED or more of them in a row.
-            spills: kernels by name, in the order of their first line.
+            spills: kernels by name, in the order of their first line. methods: of modules passed
+            to ``torch.compile``.
             varying: dimensions that changed, over all lines. Each is the same object until
             something is appended, so that results can be cached.
         unread_bytes: appended, and left to a later poll. skipped_bytes: never read.
@@ -80,6 +81,7 @@ class Journal:
         self.slowed: LongStep | None = None
         self._in_a_row: tuple[LongStep, int] | None = None  # the first, and how many
         self._breaks: dict[str, GraphBreak] = {}
+        self.methods: tuple[str, ...] = ()
         self.spills: tuple[Spill, ...] = ()
         self._functions = Functions()
         self.varying = Varying()
@@ -117,7 +119,8 @@ class Journal:
         stored: tuple[Struct, ...] = (*self.compilations, *self.fallbacks, *self.skips)
         stored = (*stored, *self.breaks, *self.functions, *self.spills, *self.recordings)
         values = (getattr(one, name) for one in stored for name in one.__struct_fields__)
-        return sum(len(value) for value in values if isinstance(value, str))
+        texts = (*self.methods, *(value for value in values if isinstance(value, str)))
+        return sum(map(len, texts))
 
     def follow(self, folder: Folder, may_read: Callable[[], bool] = always) -> bool:
         """Read what was appended; returns whether anything was read. A missing journal is empty.
@@ -155,6 +158,7 @@ class Journal:
             self.skips, self.long_steps = (), ()
             self.slowed = self._in_a_row = None
             self._breaks.clear()
+            self.methods = ()
             self._functions, self._was_warm = Functions(), False
             self.varying = Varying()
             self.beginning = self.recompile = self.exception = self.raised = None
@@ -190,10 +194,7 @@ class Journal:
 
     def _sort(self, event: str, entry: journal_lines.Entry) -> None:
         if event == "compilation":
-            made = replace(journal_lines.compilation(entry), after_warm=self._was_warm)
-            self.compilations = (*self.compilations, made)[-MOST_EVENTS:]
-            self.varying.compilation(made)
-            self._functions.fold(made)
+            self._compilation(journal_lines.compilation(entry))
         elif event in ("begin", "target"):
             self.beginning = journal_lines.beginning(entry)
             self.varying.begin(*journal_lines.steps_by(entry, "steps"))
@@ -203,9 +204,7 @@ class Journal:
         elif event == "recompile":
             self.recompile = journal_lines.recompile(entry)
         elif event == "graph_break":
-            new = journal_lines.graph_break(entry)
-            if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
-                self._breaks[new.reason] = new
+            self._break(journal_lines.graph_break(entry))
         elif event == "fallback":
             self.fallbacks = (*self.fallbacks, journal_lines.fallback(entry))[-MOST_EVENTS:]
         elif event == "cudagraph_skip":
@@ -217,9 +216,26 @@ class Journal:
         elif event == "exit":
             self.exception = journal_lines.text(entry, "exception", journal_lines.LONGEST_NAME)
             self.raised = journal_lines.raised(entry)
+        elif event == "wrapped":
+            self._wrapped(journal_lines.methods(entry))
         elif event == "error":
             where = journal_lines.text(entry, "where", journal_lines.LONGEST_NAME)
             self.agent_error = f"{where}: {journal_lines.text(entry, 'message', _ERROR_TEXT)}"
+
+    def _compilation(self, new: Compilation) -> None:
+        new = replace(new, after_warm=self._was_warm)
+        self.compilations = (*self.compilations, new)[-MOST_EVENTS:]
+        self.varying.compilation(new)
+        self._functions.fold(new)
+
+    def _break(self, new: GraphBreak) -> None:
+        if new.reason in self._breaks or len(self._breaks) < MOST_BREAKS:
+            self._breaks[new.reason] = new
+
+    def _wrapped(self, methods: Sequence[str]) -> None:
+        """``torch.compile`` was called with a module that has these methods."""
+        found = tuple(dict.fromkeys((*self.methods, *methods)))
+        self.methods = found[: journal_lines.MOST_METHODS]
 
     def _spill(self, new: Spill) -> None:
         """A kernel that is compiled again replaces its earlier line."""

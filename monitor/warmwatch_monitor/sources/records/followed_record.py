@@ -322,6 +322,7 @@ class FollowedRecord:
             recordings=self._journal.recordings,
             spills=self._journal.spills,
             long_steps=self._journal.long_steps,
+            methods=self._journal.methods,
             slowed=self._journal.slowed,
             exception=self._journal.exception,
             raised=self._journal.raised,

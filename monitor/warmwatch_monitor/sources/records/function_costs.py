@@ -97,7 +97,7 @@ def _alone(compiled: Compilation, key: _Key) -> FunctionCost:
         name=key[0],
         file=key[1],
         line=key[2],
-        compilations=int(compiled.kind in OF_GRAPHS),
+        compilations=int(compiled.kind in OF_GRAPHS and not compiled.at_limit),
         failures=int(compiled.failure is not None),
         seconds=compiled.seconds or 0.0,
         cache_hits=int(compiled.cache == "hit"),

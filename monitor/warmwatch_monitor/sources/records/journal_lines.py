@@ -29,6 +29,7 @@ LARGEST_JOURNAL = 2 * record.JOURNAL_LIMIT  # to read completely; an agent stops
 LONGEST_LINE = 64 * 1024
 LONGEST_TEXT = 4_000
 LONGEST_NAME = 300
+MOST_METHODS = 5  # of a module, as many as an agent writes
 MOST_KERNELS = 3  # of a compilation, as many as an agent writes
 _LARGEST = 2**63 - 1
 
@@ -64,6 +65,8 @@ def compilation(entry: Entry) -> Compilation:
         cache=text(entry, "cache", LONGEST_NAME),
         failure=text(entry, "failure", LONGEST_NAME),
         failure_reason=text(entry, "failure_reason", LONGEST_TEXT),
+        failure_hint=text(entry, "failure_hint", LONGEST_TEXT),
+        in_a_row=_count(entry, "in_a_row") or 0,
         instance=_count(entry, "instance"),
         cudagraph_skip=text(entry, "cudagraph_skip", LONGEST_TEXT),
         evaluating=entry.get("evaluating") is True,
@@ -142,6 +145,8 @@ def graph_break(entry: Entry) -> GraphBreak:
         **_located(entry),
         reason=_needed(text(entry, "reason", LONGEST_TEXT)),
         count=_needed(_count(entry, "count")),
+        library=entry.get("library") is True,
+        hint=text(entry, "hint", LONGEST_TEXT),
     )
 
 
@@ -155,6 +160,16 @@ def fallback(entry: Entry) -> Fallback:
         setting=text(entry, "setting", LONGEST_NAME),
         id=text(entry, "id", LONGEST_NAME),
         score_bytes=_count(entry, "score_bytes"),
+        main_limit=_count(entry, "main_limit"),
+        reason=text(entry, "reason", LONGEST_TEXT),
+        category=_one_of(record.REASONS, entry, "category"),
+        inputs=text(entry, "inputs", LONGEST_NAME),
+        variants=_count(entry, "variants"),
+        variants_of=text(entry, "variants_of", LONGEST_NAME),
+        in_a_row=_count(entry, "in_a_row") or 0,
+        in_steps=_count(entry, "in_steps"),
+        dynamic=_flag(entry, "dynamic"),
+        isolates=entry.get("isolates") is True,
     )
 
 
@@ -193,6 +208,17 @@ def long_step(entry: Entry) -> LongStep:
         batches_usual=None if before is None or step < 2 else before / (step - 1),
         left_out=_count(entry, "left_out") or 0,
     )
+
+
+def methods(entry: Entry) -> tuple[str, ...]:
+    """Methods of a module that ``torch.compile`` was called with. Raises ValueError."""
+    raw = entry.get("methods")
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        raise ValueError("methods is no list")
+    names = (text({"name": one}, "name", LONGEST_NAME) for one in raw[:MOST_METHODS])
+    return tuple(name for name in names if name)
 
 
 def raised(entry: Entry) -> Place | None:

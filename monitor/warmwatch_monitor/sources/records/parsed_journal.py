@@ -196,6 +196,7 @@ class _Reader:
                 dynamic=how.dynamic,
                 fullgraph=how.fullgraph,
                 options=how.options,
+                library=how.library,
                 count=count,
             )
             for how, count in self._wrapped.items()
@@ -231,6 +232,7 @@ def _wrapping(entry: journal_lines.Entry) -> Wrapping:
         dynamic=dynamic,
         fullgraph=bool(fullgraph),
         options=tuple(_options(entry.get("options"))),
+        library=journal_lines.text(entry, "library", journal_lines.LONGEST_NAME),
     )
 
 

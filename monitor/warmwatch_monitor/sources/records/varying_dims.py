@@ -79,6 +79,8 @@ class Varying:
 
     def compilation(self, made: Compilation) -> None:
         """Add a compilation: a recompile for a size or a number, or its backward."""
+        if made.at_limit:
+            return  # nothing was compiled for that size
         key = self._by_id.get(made.id) if made.id else None
         if made.kind == "backward":
             if key is not None and made.seconds:

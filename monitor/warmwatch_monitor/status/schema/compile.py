@@ -103,7 +103,11 @@ class PastCompilation(_Compiled, frozen=True, kw_only=True):
     failure: str | None = None
     """Type of the exception if it failed, else null."""
     failure_reason: str | None = None
-    """Why it failed, as PyTorch reports it; null if the text may contain values of the program."""
+    """Why it failed: PyTorch's words, or the types of the exceptions, without their messages."""
+    failure_hint: str | None = None
+    """PyTorch's hint in the exception, redacted; null without one."""
+    in_a_row: int = 0
+    """For how many steps in a row its function has compiled again or failed; 0: neither."""
     instance: int | None = None
     """Number of the module, if another one of its class was compiled before with the same code:
     this is a first compilation, not a recompile. Null otherwise.
@@ -141,6 +145,8 @@ class Break(Struct, frozen=True, kw_only=True):
     """How often it had occurred when it was recorded."""
     called: str | None = None
     """Where, of several places the last; null: not known."""
+    advice: str | None = None
+    """Remedy; null if none is known, or the break is in a library's code and no setting helps."""
 
 
 class Inefficiency(Struct, frozen=True, kw_only=True):

@@ -251,6 +251,8 @@ class Condition(Struct, frozen=True, kw_only=True):
     condition: Annotated[str, Meta(description=f"{', '.join(f'`{name}`' for name in CONDITIONS)}.")]
     words: str
     """The same as a clause."""
+    advice: str | None = None
+    """What to do about it; null if that is not known."""
 
 
 class Energy(Struct, frozen=True, kw_only=True):

@@ -19,12 +19,26 @@ from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recor
 from warmwatch_monitor.output.amounts import own_words, percent, size, took
 from warmwatch_monitor.output.summary import Importance
 from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.words.fallbacks import (
+    CALL_COMPILED,
+    FLEX,
+    fallback,
+    remedy_of_fallback,
+    unfused,
+)
 from warmwatch_monitor.status.words.nothing import workers_at_work
 from warmwatch_monitor.status.words.progress import slower_than_before
+from warmwatch_monitor.status.words.repeating import (
+    failure,
+    remedy_of_failure,
+    remedy_of_repeating,
+    repeating,
+)
 from warmwatch_monitor.status.words.requested import (
     cudagraph_skipped,
     never_compiled,
     remedy,
+    remedy_of_never_compiled,
     uncompiled_calls,
 )
 
@@ -121,12 +135,20 @@ def short_conditions(view: RankView) -> list[tuple[str, str]]:
     ]
 
 
+def remedy_of(name: str, view: RankView) -> str | None:
+    """What to do about a condition that holds; ``None`` if that does not follow from its words."""
+    find = _REMEDIES.get(name)
+    return find(view.figures) if find else None
+
+
 def _words(name: str, view: RankView) -> str:
     of_view = _OF_VIEW.get(name)
     return of_view(view) if of_view else _WORDS[name](view.figures)
 
 
 def _thrashing(figures: Figures) -> str:
+    if words := repeating(figures):
+        return words
     touched = figures.steps.touched_lately
     if touched is None:
         return f"thrashing: {THRASHING_STEPS} or more of the last {THRASHING_WINDOW} steps compiled"
@@ -140,31 +162,6 @@ def _thrashing(figures: Figures) -> str:
     remedies = (remedy(one) for one in reversed(figures.log.varying))
     because = next((f" ({words})" for words in remedies if words), "")
     return f"thrashing: {touched} of the last {last} steps compiled{lead}{because}"
-
-
-def _fallback(figures: Figures) -> str:
-    """PyTorch reports the functions, but not how many of their calls run eagerly."""
-    total, known = figures.compile.fallbacks or 0, figures.log.fallbacks
-    if not known:
-        functions = counted(total, "function")
-        return f"new inputs of {functions} run eagerly: the recompile limit was reached"
-    first = known[0]
-    name = place(first.name, first.file, first.line) or "a function"
-    if first.setting in ("disable", "flex_attention"):
-        others = f" (and {counted(total - 1, 'other function')})" if total > 1 else ""
-        if first.setting == "flex_attention":
-            return unfused(first, others)
-        return (
-            f"{name} runs eagerly since step {first.step + 1}{others}: a new input came while "
-            "torch._dynamo.config.disable was set"
-        )
-    limit = f" of {first.limit}" if first.limit is not None else ""
-    more = total - 1
-    others = f" (and of {counted(more, 'other function')})" if more > 0 else ""
-    return (
-        f"new inputs of {name} run eagerly since step {first.step + 1}{others}: "
-        f"the recompile limit{limit} was reached"
-    )
 
 
 def background(view: RankView) -> str:
@@ -197,9 +194,23 @@ def nothing_captured(figures: Figures) -> tuple[str, str]:
     return "Dynamo captured nothing", "; ".join(filter(None, because))
 
 
+def remedy_of_nothing_captured(figures: Figures) -> str:
+    """What failed, or what breaks the graphs."""
+    failed_ones = [one for one in figures.log.compilations if one.failure]
+    if failed_ones and len(failed_ones) == len(figures.log.compilations):
+        return remedy_of_failure(failed_ones[-1].name, failed_ones[-1].failure_hint)
+    return (
+        "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
+        "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
+        "container before you wrap it."
+    )
+
+
 def _nothing_captured(figures: Figures) -> str:
     """``Dynamo captured nothing: this is eager speed (3 graph breaks: ...)``."""
     words, why = nothing_captured(figures)
+    if figures.steps.repeated:  # each step compiles in vain, which is far slower than eager
+        return f"{words}{f' ({why})' if why else ''}"
     return f"{words}: this is eager speed{f' ({why})' if why else ''}"
 
 
@@ -216,10 +227,7 @@ def _breaks(figures: Figures) -> str:
 def _failure(figures: Figures) -> str:
     """``: Unsupported: Data-dependent branching``, the last that is known."""
     known = [one for one in figures.log.compilations if one.failure]
-    if not known:
-        return ""
-    name, reason = (known[-1].failure or "").rpartition(".")[2], known[-1].failure_reason
-    return f": {name}: {own_words(reason, 60)}" if reason else f": {name}"
+    return f": {failure(known[-1].failure, known[-1].failure_reason)}" if known else ""
 
 
 def _failed_lately(figures: Figures) -> str:
@@ -322,7 +330,7 @@ def silent(figures: Figures) -> str:
 
 _WORDS: dict[str, Callable[[Figures], str]] = {
     "thrashing": _thrashing,
-    "fallback": _fallback,
+    "fallback": fallback,
     "unknown": _unknown,
     "nothing_captured": _nothing_captured,
     "never_compiled": lambda figures: ": ".join(never_compiled(figures)),
@@ -330,6 +338,14 @@ _WORDS: dict[str, Callable[[Figures], str]] = {
     "slower_than_before": slower_than_before,
     "uncompiled_calls": uncompiled_calls,
     "silent": silent,
+}
+
+
+_REMEDIES: dict[str, Callable[[Figures], str | None]] = {
+    "thrashing": remedy_of_repeating,
+    "fallback": remedy_of_fallback,
+    "nothing_captured": remedy_of_nothing_captured,
+    "never_compiled": remedy_of_never_compiled,
 }
 
 
@@ -342,23 +358,12 @@ def inefficiencies(figures: Figures) -> tuple[list[Inefficiency], int]:
     spills = sorted(log.spills, key=lambda one: (-(one.seconds or 0.0), -one.registers))
     sizes = sorted(log.recordings, key=lambda one: -max(one.sizes))
     found: tuple[list[Inefficiency], ...] = (
-        [_unfused(one) for one in log.fallbacks if one.setting == "flex_attention"],
+        [_unfused(one) for one in log.fallbacks if one.setting == FLEX],
         [_spilled(one, figures.steps.length) for one in spills if one.registers > _SPILLED],
         [_recorded(one) for one in sizes if max(one.sizes) > _SIZES],
     )
     listed = [one for kind in found for one in kind[:_MOST]]
     return listed, sum(map(len, found)) - len(listed)
-
-
-def unfused(one: Fallback, others: str = "") -> str:
-    """``flex_attention`` runs unfused in `attend` (train.py:9): it is called uncompiled, ...``.
-
-    ``others``: how many other functions call it so.
-    """
-    where = place(one.name, one.file, one.line)
-    at = f" in {where}" if where else ""
-    scores = "" if one.score_bytes is None else f", {size(one.score_bytes)} of scores a call"
-    return f"`flex_attention` runs unfused{at}{others}: it is called uncompiled{scores}"
 
 
 def _unfused(one: Fallback) -> Inefficiency:
@@ -367,7 +372,7 @@ def _unfused(one: Fallback) -> Inefficiency:
         called=_label(place(one.name, one.file, one.line)),
         bytes=one.score_bytes,
         words=unfused(one),
-        advice="Call it in compiled code, or through torch.compile(flex_attention).",
+        advice=CALL_COMPILED,
     )
 
 

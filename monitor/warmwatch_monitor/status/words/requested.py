@@ -74,12 +74,25 @@ def never_compiled(figures: Figures) -> tuple[str, str]:
     wrapped = figures.compile.wrappers
     times = "" if wrapped is None else f" {_times(wrapped)}"
     steps = counted(figures.steps.count, "step")
+    methods = figures.log.methods
+    named = f" (`{'`, `'.join(methods)}`)" if methods else ""
     return (
         f"torch.compile was called{times} and nothing has compiled in {steps}",
         (
-            "another object is called than the one it gave back, or it is for evaluation only, or "
-            "a DataLoader's worker calls it, or a stance was set around the calls"
+            f"a method of the compiled object is called{named}, or the object that was passed to "
+            "torch.compile, or it is for evaluation only, or a DataLoader's worker calls it, or a "
+            "stance was set around the calls"
         ),
+    )
+
+
+def remedy_of_never_compiled(figures: Figures) -> str:
+    """Only the object's own call is compiled: its methods are those of the original."""
+    methods = figures.log.methods
+    name = methods[0] if methods else "training_step"
+    return (
+        "Call the object that torch.compile returns: only its forward is compiled. For a method, "
+        f"compile that: model.{name} = torch.compile(model.{name})."
     )
 
 
@@ -114,72 +127,6 @@ def plain_skip(reason: str | None) -> str | None:
     if operator := re.search(_OPERATOR, reason):
         return f"{operator['name']} cannot be recorded"
     return next((words for part, words in _PLAIN if part in reason.lower()), None)
-
-
-# the first that is found in the reason, in small letters (torch 2.6 to 2.15)
-_REMEDIES = (
-    (
-        ("tensor.item", "aten._local_scalar_dense", "data dependent operator", ".tolist"),
-        (
-            "Keep the number on the device (log it rarely, outside of the compiled function), or "
-            "set torch._dynamo.config.capture_scalar_outputs."
-        ),
-    ),
-    (
-        (
-            "data-dependent branching",
-            "generic_jump",
-            "data-dependent jump",
-            "data-dependent control",
-        ),
-        "Choose with torch.where or torch.cond instead of an `if` on a tensor's value.",
-    ),
-    (
-        ("dynamic shape operator", "nonzero"),
-        (
-            "Avoid operators whose result's size depends on values (nonzero, masks as indices), or "
-            "set torch._dynamo.config.capture_dynamic_output_shape_ops."
-        ),
-    ),
-    (
-        ("builtin print", "print", "logging", "logger"),
-        (
-            "Take the printing out of the compiled function, or list the function in "
-            "torch._dynamo.config.reorderable_logging_functions."
-        ),
-    ),
-    (
-        ("graph_break()", "torch._dynamo.graph_break", "user-invoked graph break"),
-        "The program requests this break itself: remove torch._dynamo.graph_break().",
-    ),
-    (
-        (
-            "torch.compiler.disable",
-            "torch._dynamo.disable",
-            "skip function",
-            "skipfiles",
-            "skipped",
-        ),
-        (
-            "The function is left out of compilation on purpose: call it outside of the compiled "
-            "one, or let torch.compile see it."
-        ),
-    ),
-    (
-        ("context manager", "generic_context_manager", "with block"),
-        "Enter the context manager outside of the compiled function.",
-    ),
-    (
-        ("numpy", "non-torch", "c/c++", "builtin function", "attempted to call function marked"),
-        "Use a torch function in its place, or wrap the call with torch.library.custom_op.",
-    ),
-)
-
-
-def break_remedy(reason: str) -> str | None:
-    """One sentence; ``None`` if no remedy matches ``reason``."""
-    lowered = reason.lower()
-    return next((words for signs, words in _REMEDIES if any(s in lowered for s in signs)), None)
 
 
 # Automatic dynamic shapes need two values, after which recompiles often stop.

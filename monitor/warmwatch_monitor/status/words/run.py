@@ -34,6 +34,7 @@ from warmwatch_monitor.status.words.conditions import (
     IMPORTANCE,
     SHORT_BEFORE,
     conditions,
+    remedy_of,
     short_conditions,
 )
 from warmwatch_monitor.status.words.progress import (
@@ -83,8 +84,9 @@ def _ended(run: RunView, decisive: RankView) -> Iterator[Clause]:
     """How it ended, and whether compilation achieved nothing."""
     yield from end_of_run(run)
     for name, words in conditions(decisive):
-        if name in LEADS.values():
+        if name in LEADS.values() or remedy_of(name, decisive):
             yield Clause(words, Importance.ATTENTION)
+    yield from _remedies(run, decisive)
 
 
 def _waiting(run: RunView, decisive: RankView) -> Iterator[Clause]:
@@ -187,6 +189,18 @@ def _conditions(run: RunView, decisive: RankView) -> Iterator[Clause]:
     for name, clause in words.items():
         short = re.split(SHORT_BEFORE.get(name, r" \("), clause, maxsplit=1)[0]
         yield Clause(clause, IMPORTANCE.get(name, Importance.NOTE), short)
+    yield from _remedies(run, decisive)
+
+
+def _remedies(run: RunView, decisive: RankView) -> Iterator[Clause]:
+    """What to do about the conditions that hold, each once."""
+    found: dict[str, None] = {}
+    for view in (decisive, *run.ranks):
+        for name in view.judgement.conditions:
+            if remedy := remedy_of(name, view):
+                found[remedy] = None
+    for words in found:
+        yield Clause(words, Importance.REMEDY)
 
 
 def _changing(_run: RunView, decisive: RankView) -> Iterator[Clause]:

@@ -34,6 +34,7 @@ from warmwatch_monitor.status.words.nothing import (
     workers_at_work,
 )
 from warmwatch_monitor.status.words.progress import baseline_progress, brought, seconds_left, so_far
+from warmwatch_monitor.status.words.repeating import repeating_head, why_repeating
 from warmwatch_monitor.status.words.requested import (
     never_compiled,
     not_called,
@@ -54,6 +55,7 @@ _OTHER_WORK = 2.0  # seconds without compilation that are not worth a clause
 
 
 # state -> the condition that qualifies it before any other but ``silent``
+_REPEATING = {State.COMPILING, State.WARMING, State.RECOMPILING}
 LEADS = {State.WARM: "nothing_captured", State.EAGER: "never_compiled"}
 
 
@@ -62,6 +64,8 @@ def describe_state(view: RankView) -> StateText:
     lead = leads_with(view)
     if lead == "slower":
         return _slower(view)
+    if lead == "thrashing":
+        return repeating_head(view.figures), (_reason(why_repeating(view.figures)),)
     head, clauses = _BY_STATE[view.judgement.state](view)
     if lead == "silent" and view.judgement.state in WARM:
         head = f"{silent(view.figures)} and {nothing_compiles(view)}; {head}"
@@ -75,6 +79,8 @@ def leads_with(view: RankView) -> str:
         return "silent"
     if (lead := LEADS.get(state, "")) in holds:
         return lead
+    if "thrashing" in holds and state in _REPEATING and repeating_head(view.figures):
+        return "thrashing"
     return "slower" if "slower" in holds and state in WARM else ""
 
 

@@ -1,0 +1,52 @@
+"""For how many steps in a row each function compiled again."""
+
+from __future__ import annotations
+
+from warmwatch.ledger.repeating import Repeating
+
+LOSS = {"name": "loss", "file": "train.py", "line": 5}
+STEP = {"code": "ab12", "name": "step"}
+
+
+def test_a_row_counts_steps_and_not_compilations() -> None:
+    made = Repeating()
+    assert made.add("forward", LOSS, 1) == 0  # the first compilation
+    assert [made.add("forward", {**LOSS, "category": "shape"}, at) for at in (2, 2, 3, 4)] == [
+        *(1, 1, 2, 3),
+    ]
+    assert made.of(LOSS) == (3, 4)
+    assert made.add("forward", {**LOSS, "category": "shape"}, 6) == 1  # step 5 was clean
+
+
+def test_a_failure_a_reset_and_another_module_count_and_a_refused_call_does_not() -> None:
+    made = Repeating()
+    for at, how in enumerate(("failure", "again", "instance"), 1):
+        assert made.add("forward", {**LOSS, how: "x"}, at) == at
+    assert made.add("forward", {**LOSS, "category": "shape", "at_limit": True}, 4) == 0
+    assert made.of(LOSS) == (3, 3)
+
+
+def test_the_longest_row_is_that_of_a_function_that_goes_on() -> None:
+    made = Repeating()
+    for at in (1, 2, 3):
+        made.add("forward", {**LOSS, "failure": "x"}, at)
+    assert made.longest(3) == 3
+    made.add("forward", {**STEP, "category": "shape"}, 4)
+    assert made.longest(4) == 3  # `loss` may compile in this step as well
+    made.add("forward", {**STEP, "category": "shape"}, 5)
+    assert made.longest(5) == 2
+
+
+def test_a_backward_counts_for_the_row_and_not_for_the_steps_of_a_function() -> None:
+    made = Repeating()
+    made.add("forward", STEP, 1)
+    assert [made.add("backward", {**STEP, "failure": "x"}, at) for at in (2, 3)] == [1, 2]
+    assert made.of(STEP) == (2, 1)
+
+
+def test_the_memory_is_bounded() -> None:
+    made = Repeating()
+    made.add("forward", {**LOSS, "failure": "x"}, 1)
+    for number in range(300):
+        made.add("forward", {"name": str(number)}, 1)
+    assert made.of(LOSS) == (0, 0)
