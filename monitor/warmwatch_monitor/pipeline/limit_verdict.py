@@ -13,12 +13,13 @@ There is no verdict where a reading is missing, or two explanations fit. Without
 shows that kernels ran, not what held them up: then there is no ``compute`` and no ``memory``.
 
 A verdict does not flap: the present one ends at lower limits than it began at, and another must
-exceed it by MARGIN.
+exceed it by MARGIN. Readings that contradict it end it before the averages follow (``rules_out``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from warmwatch_monitor.published import USED_BY_OTHERS
 # Less than a fifth of the time is not worth a change of the program; profilers warn there too.
 OVERHEAD = 0.2
 MARGIN = 0.05
+_RULED_OUT = 0.1  # the same for the readings of a few seconds, which vary more
 # GPM's activity while such kernels run, on H200: matrix products 0.71 (TF32, GPT-2) to 0.97 (8192
 # square, bfloat16), streams 0.84 to 0.92. So activity over this is about the share of their time.
 _TENSOR_PEAK, _DRAM_PEAK = 0.8, 0.92
@@ -97,8 +99,31 @@ class Load(Struct, frozen=True, kw_only=True):
     mfu: float | None = None
 
 
-def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
+class _Held(NamedTuple):
+    """The verdict until now, and by how much the limits are lower for it: it must not flap."""
+
+    verdict: str | None
+    margin: float
+
+
+def limited_by(load: Load, held: str | None = None, *, margin: float = MARGIN) -> LimitedBy | None:
     """What limits a rank with this load; ``held`` is the verdict until now."""
+    return _limited_by(load, _Held(held, margin))
+
+
+def rules_out(load: Load, held: str) -> LimitedBy | bool:
+    """Whether ``load``, of the last seconds, contradicts the verdict; what it shows instead, if
+    anything.
+
+    Pauses are minutes apart, so seconds do not contradict their share.
+    """
+    if held in ("saving", "evaluation"):
+        return False
+    found = limited_by(load, held, margin=_RULED_OUT)
+    return found is None or (found if found.verdict != held else False)
+
+
+def _limited_by(load: Load, held: _Held) -> LimitedBy | None:
     overheads = [
         one
         for one in _overheads(load)
@@ -117,9 +142,8 @@ def limited_by(load: Load, held: str | None = None) -> LimitedBy | None:
     return found
 
 
-def _slack(verdict: str, held: str | None) -> float:
-    """By how much the limits are lower for the verdict that holds now: it must not flap."""
-    return MARGIN if verdict == held else 0.0
+def _slack(verdict: str, held: _Held) -> float:
+    return held.margin if verdict == held.verdict else 0.0
 
 
 def _overheads(load: Load) -> Iterator[LimitedBy]:
@@ -251,7 +275,7 @@ def _host(load: Load, gaps: float) -> LimitedBy:
     return LimitedBy(verdict="host", share=gaps, evidence=tuple(words))
 
 
-def _of_gpu(load: Load, held: str | None) -> Iterator[LimitedBy]:
+def _of_gpu(load: Load, held: _Held) -> Iterator[LimitedBy]:
     """What explains that the GPU is busy, the most certain first."""
     if load.busy is None or load.busy < SATURATED:
         return
@@ -273,7 +297,7 @@ def _reduced_clocks(load: Load, least: float) -> LimitedBy | None:
     return LimitedBy(verdict="throttled", share=share, evidence=(words,))
 
 
-def _by_gpm(load: Load, held: str | None) -> Iterator[LimitedBy]:
+def _by_gpm(load: Load, held: _Held) -> Iterator[LimitedBy]:
     """Arithmetic, memory bandwidth, or collectives, by GPM's activity."""
     if load.sm is None or load.tensor is None or load.dram is None or load.busy is None:
         return

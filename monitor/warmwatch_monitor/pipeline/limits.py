@@ -25,10 +25,18 @@ from warmwatch_monitor.model import (
     RunView,
     with_laggard,
 )
-from warmwatch_monitor.pipeline.limit_verdict import MARGIN, NVLINK_BYTES, Load, limited_by
+from warmwatch_monitor.pipeline.limit_verdict import (
+    MARGIN,
+    NVLINK_BYTES,
+    Load,
+    limited_by,
+    rules_out,
+)
 
 _POLL_NS = 10**9  # NVML's averages are not shorter
 _WINDOW, _WINDOW_STEPS = 30.0, 4
+_NEWEST = 2.0
+_AGAINST = 2  # polls in a row: a log line or a save leaves the GPU idle for a moment
 _RARE, _PAUSES = 600.0, {"saving": "saving", "evaluating": "evaluation"}  # minutes apart
 _LEAST, _LEAST_STEPS = 5.0, 3
 _RECURS = 1.25  # times the longest pause: less is that pause alone, and it has no rate
@@ -67,7 +75,8 @@ class Window(Struct, frozen=True, kw_only=True):
         at_ns: the last poll. begun: compile activities that had begun. step_ns: the last step.
         wait_ns, saving_ns, evaluating_ns, batches: totals at that step. gpu_ns: the last GPU
         reading. cpu_seconds, queued_seconds: of its process. fetched_ahead: see :class:`Load`.
-        verdict: the last one.
+        verdict: the last one. newest, newest_throttled: the same averages of the last seconds.
+        against: polls in a row whose newest averages contradict the verdict.
     """
 
     at_ns: int
@@ -84,6 +93,9 @@ class Window(Struct, frozen=True, kw_only=True):
     means: Mapping[str, Mean] = {}
     throttled: Mapping[str, Mean] = {}
     verdict: LimitedBy | None = None
+    newest: Mapping[str, Mean] = {}
+    newest_throttled: Mapping[str, Mean] = {}
+    against: int = 0
 
 
 def follow(
@@ -96,25 +108,52 @@ def follow(
     now = _polled(known, view, now_ns)
     if known is None or known.begun != now.begun or now.step_ns < known.step_ns:
         return replace(now, means={} if known else _first_poll(view))
-    means, throttled, window = dict(known.means), dict(known.throttled), _window(view)
-    now = _add_steps(means, known, now, window)
-    took = (now.gpu_ns - known.gpu_ns) / 1e9
-    if took > 0 and known.gpu_ns and _is_training(view, now_ns):
-        for name, value in _measured(view, pids):
-            _add(means, name, value, took, window)
-        for name, holds in _throttled(view.gpus).items():
-            _add(throttled, name, float(holds), took, window)
-    took = (now_ns - known.at_ns) / 1e9
-    for name, used, before in (
-        ("cpu", now.cpu_seconds, known.cpu_seconds),
-        ("queued", now.queued_seconds, known.queued_seconds),
-    ):
-        if took > 0 and used is not None and before is not None:
-            _add(means, name, (used - before) / took, took, window)
-    below = view.process.below_cpu_ratio if view.process else None
-    if took > 0 and below is not None:
-        _add(means, "below", below, took, window)
-    return replace(now, means=means, throttled=throttled, verdict=known.verdict)
+    poll = _Poll(known=known, now=now, view=view, at_ns=now_ns, pids=pids)
+    now, means, throttled = poll.added(known.means, known.throttled, _window(view))
+    _, newest, newest_throttled = poll.added(known.newest, known.newest_throttled, _newest(view))
+    return replace(
+        now,
+        means=means,
+        throttled=throttled,
+        newest=newest,
+        newest_throttled=newest_throttled,
+        verdict=known.verdict,
+        against=known.against,
+    )
+
+
+class _Poll(Struct, frozen=True, kw_only=True):
+    """What one poll adds to the averages; ``now``: its totals."""
+
+    known: Window
+    now: Window
+    view: RankView
+    at_ns: int
+    pids: Collection[int | None]
+
+    def added(
+        self, means: Mapping[str, Mean], throttled: Mapping[str, Mean], window: float
+    ) -> tuple[Window, dict[str, Mean], dict[str, Mean]]:
+        """``now`` as of its last step, and these averages over ``window`` seconds after it."""
+        means, throttled, known, view = dict(means), dict(throttled), self.known, self.view
+        now = _add_steps(means, known, self.now, window)
+        took = (now.gpu_ns - known.gpu_ns) / 1e9
+        if took > 0 and known.gpu_ns and _is_training(view, self.at_ns):
+            for name, value in _measured(view, self.pids):
+                _add(means, name, value, took, window)
+            for name, holds in _throttled(view.gpus).items():
+                _add(throttled, name, float(holds), took, window)
+        took = (self.at_ns - known.at_ns) / 1e9
+        for name, used, before in (
+            ("cpu", now.cpu_seconds, known.cpu_seconds),
+            ("queued", now.queued_seconds, known.queued_seconds),
+        ):
+            if took > 0 and used is not None and before is not None:
+                _add(means, name, (used - before) / took, took, window)
+        below = view.process.below_cpu_ratio if view.process else None
+        if took > 0 and below is not None:
+            _add(means, "below", below, took, window)
+        return now, means, throttled
 
 
 def _polled(known: Window | None, view: RankView, now_ns: int) -> Window:
@@ -166,6 +205,11 @@ def _add_pause(
 def _window(view: RankView) -> float:
     """Time constant of its averages in seconds."""
     return max(_WINDOW, _WINDOW_STEPS * (view.figures.steps.length or 0.0))
+
+
+def _newest(view: RankView) -> float:
+    """The same of the averages that may contradict a verdict: two polls, or a step."""
+    return max(_NEWEST, view.figures.steps.length or 0.0)
 
 
 def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window: float) -> None:
@@ -269,11 +313,19 @@ def _with_pause(window: Window, view: RankView, now_ns: int) -> Window:
     return replace(window, means=means)
 
 
-def load_of(window: Window, view: RankView, host: Host | None, now_ns: int) -> Load:
-    """The averages of ``window`` that cover enough time."""
+def load_of(
+    window: Window,
+    view: RankView,
+    host: Host | None,
+    now_ns: int,
+    *,
+    least: float | None = None,
+) -> Load:
+    """The averages of ``window`` that cover enough time: ``least`` seconds."""
     window = _with_pause(window, view, now_ns)
     step = view.figures.steps.length
-    least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
+    if least is None:
+        least = max(_LEAST, _LEAST_STEPS * (step or 0.0))
     settled = {name for name, one in window.means.items() if one.seconds >= least}
     known = {
         name: one.value
@@ -317,6 +369,27 @@ def _workers_compiled(view: RankView) -> int:
     return workers.processes if workers and "workers_compile" in view.judgement.conditions else 0
 
 
+def _contradicted(window: Window, view: RankView, host: Host | None, now_ns: int) -> Window:
+    """``window``, which starts over with its newest averages if they contradict its verdict.
+
+    There is no verdict then until they cover enough time: an unknown limit is better than a past
+    one. Other programs on a GPU are seen as such, so they need no second poll.
+    """
+    if window.verdict is None:
+        return window
+    pauses = {name: one for name, one in window.means.items() if name in _PAUSES}
+    means = {**window.newest, **pauses}
+    newest = replace(window, means=means, throttled=window.newest_throttled)
+    load, held = load_of(newest, view, host, now_ns, least=0.0), window.verdict.verdict
+    found = rules_out(load, held)
+    if not found:
+        return replace(window, against=0) if window.against else window
+    seen = "shared" in (held, found.verdict if isinstance(found, LimitedBy) else None)
+    if window.against + 1 < _AGAINST and not (seen and load.gpus):
+        return replace(window, against=window.against + 1)
+    return replace(newest, verdict=None, against=0)
+
+
 Windows = Mapping[str, Window]
 
 
@@ -340,6 +413,7 @@ def with_limits(
             if view.living and view.judgement.state in WARM and view.figures.steps.count:
                 if window is None or now_ns - window.at_ns >= _POLL_NS:
                     window = follow(window, view, now_ns, pids)
+                    window = _contradicted(window, view, host, now_ns)
                     load = load_of(window, view, host, now_ns)
                     held = window.verdict.verdict if window.verdict else None
                     window = replace(window, verdict=limited_by(load, held))

@@ -1,0 +1,76 @@
+"""What limits the speed changes: a verdict ends with the readings that contradict it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from support import builders as b
+from support.builders import NOW, SECOND, view_of
+from support.values import replace
+from warmwatch_monitor.model import ProcessReading, RecordReading
+from warmwatch_monitor.pipeline.limits import Windows, with_limits
+
+COMPUTES = {"utilization_ratio": 0.99, "tensor_active_ratio": 0.7}
+RIVAL = {"process_ratios": ((1, 0.5), (9, 0.5))}
+
+
+def verdicts(
+    seconds: int, reading: Callable[[int], dict[str, object]], cpu: float = 1.0
+) -> list[str | None]:
+    """The verdict of each poll, once a second, of a rank with steps of half a second."""
+    windows: Windows = {}
+    found = []
+    for second in range(seconds):
+        now = NOW + second * SECOND
+        known = {**COMPUTES, "processes": (1, 9), "process_ratios": ((1, 0.9),), **reading(second)}
+        gpu = replace(b.gpu(0, **known), at_ns=now)
+        slot = replace(
+            b.WARM,
+            identity=replace(b.WARM.identity, gpus=(gpu.uuid,)),
+            steps=replace(
+                b.WARM.steps, steps=b.WARM.steps.steps + 2 * second, last_step_ns=now, batches=9
+            ),
+            recent=b.ring(*(SECOND // 2,) * 8),
+        )
+        process = ProcessReading(
+            pid=1, cpu_seconds=cpu * second, resident_bytes=1, cpu_ratio=cpu, cpus=2
+        )
+        record = RecordReading(folder="/d/gpt2", slot=slot, alive=True, pid=1)
+        view = view_of(record, now, process=process, gpus=(gpu,))
+        windows, (run,) = with_limits(b.runs(view), windows, None, now)
+        limit = run.ranks[0].limited_by
+        found.append(limit.verdict if limit else None)
+    return found
+
+
+@pytest.mark.parametrize("begin", [20, 60, 300])
+def test_a_rival_on_the_gpu_ends_compute_and_its_end_ends_shared(begin: int) -> None:
+    end = begin + 40
+    seen = verdicts(end + 40, lambda at: RIVAL if begin <= at < end else {})
+    assert set(seen[8:begin]) == {"compute"}
+    assert "compute" not in seen[begin + 1 : end + 2]
+    assert set(seen[begin + 8 : end]) == {"shared"}
+    assert "shared" not in seen[end + 2 :]
+    assert set(seen[end + 10 :]) == {"compute"}
+
+
+def test_a_loop_that_begins_to_wait_for_its_own_code_ends_compute() -> None:
+    idle = {"utilization_ratio": 0.3, "sm_active_ratio": 0.1, "tensor_active_ratio": 0.1}
+    seen = verdicts(100, lambda at: idle if at >= 50 else {})
+    assert "compute" not in seen[53:]
+    assert set(seen[65:]) == {"host"}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_and_short_gaps_do_not_end_a_verdict(seed: int) -> None:
+    chance = random.Random(seed)
+
+    def reading(at: int) -> dict[str, object]:
+        if at % 10 == 9:  # a log line, a metric that synchronizes
+            return {"utilization_ratio": 0.6, "tensor_active_ratio": 0.4}
+        return {"tensor_active_ratio": chance.uniform(0.55, 0.85)}
+
+    assert set(verdicts(120, reading)[10:]) == {"compute"}
