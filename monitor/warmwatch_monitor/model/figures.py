@@ -349,6 +349,7 @@ class Done(Struct, frozen=True, kw_only=True):
     cache: str | None = None
     seconds: float | None = None
     evaluating: bool = False
+    category: str | None = None
 
 
 class EarlierWarmup(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from warmwatch.shared.record import CompileCounts
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.model import RankHistory, RankView, RunView
 from warmwatch_monitor.model.figures import Done, EarlierWarmup
 from warmwatch_monitor.published import Estimate, copied
@@ -78,6 +79,8 @@ def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     If a cache had an earlier compilation of this run, it may have this one: no miss counts. An
     evaluation compiles without gradients, often in a quarter of the time: it has no estimate, and
     its compilations do not count.
+    The first compilation of another module of the class counts only for one of its kind: a frozen
+    twin has no backward.
     The first compilation of a process never counts. It imports Inductor, builds headers and starts
     workers: a recompile took a third of it on a CPU, and with dynamic shapes half as long again on
     an H100.
@@ -88,7 +91,12 @@ def _of_function(now: Now, earlier: Sequence[EarlierWarmup]) -> Estimate | None:
     mine = [one for one in now.own[1:] if one.cache != "hit"]
     known = (mine, *((*(each.compiled or ())[1:], *each.later) for each in earlier))
     counted = (
-        [one for one in each if not (one.evaluating or (cached and one.cache == "miss"))]
+        [
+            one
+            for one in each
+            if not (one.evaluating or (cached and one.cache == "miss"))
+            and (one.category == NEW_INSTANCE) <= (now.underway.category == NEW_INSTANCE)
+        ]
         for each in known
     )
     took = [seconds for each in counted for seconds in _times(now.underway, each)]
@@ -282,7 +290,7 @@ def _underway(view: RankView) -> Done:
         return Done(kind="backward")
     since = began is not None and began.at_ns >= view.record.slot.compile.active_since_ns
     code = began.code if began is not None and since and began.name == what.name else None
-    return Done(kind=what.kind, name=what.name, code=code)
+    return Done(kind=what.kind, name=what.name, code=code, category=what.category)
 
 
 def _peers(view: RankView, ranks: Iterable[RankView]) -> Iterable[EarlierWarmup]:

@@ -162,6 +162,19 @@ def test_a_recompile_is_estimated_from_the_same_function() -> None:
     assert estimate(replace(again, own=evaluated), ()) is None
 
 
+def test_the_first_compilation_of_a_twin_is_no_measure_of_a_recompile() -> None:
+    """A frozen teacher has no backward: the student's recompile takes longer."""
+    twin = replace(FORWARD, seconds=20.0, category="new_instance")
+    again = Now(
+        activity_seconds=4.0,
+        underway=Done(name="forward", code="c0de", category="shape"),
+        own=(Done(), twin, replace(FORWARD, seconds=60.0)),
+    )
+    assert [one.precedents for one in [estimate(again, ())] if one] == [1]
+    other = replace(again, underway=replace(twin, seconds=None))
+    assert [one.precedents for one in [estimate(other, ())] if one] == [2]
+
+
 def test_the_first_compilation_of_a_process_is_no_measure_of_a_recompile() -> None:
     """It imports Inductor and builds headers; a recompile may have dynamic shapes."""
     again = Now(activity_seconds=4.0, underway=Done(name="forward", code="c0de"), own=(FORWARD,))

@@ -192,6 +192,15 @@ def test_a_recompile_without_a_duration_does_not_lower_the_mean(tmp_path: Path) 
     assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
 
 
+def test_a_call_that_was_refused_at_the_limit_is_not_counted_as_compiled(tmp_path: Path) -> None:
+    """Its value is: the call had it."""
+    lines = numbered((5, 6, 7, 8, 9))
+    lines[-1].update(at_limit=True, seconds=0.001)
+    (one,) = followed(tmp_path / "events.jsonl", *lines).varying.dims
+    assert (one.count, one.timed) == (3, 3)
+    assert "each cost 100 ms" in " ".join(evidence(b.view(b.WARM, journal={"varying": (one,)})))
+
+
 def test_the_number_of_dimensions_is_bounded(tmp_path: Path) -> None:
     many = [forward(1, reason((1, 2), f"t{n}")) for n in range(2 * MOST_DIMS)]
     assert len(followed(tmp_path / "events.jsonl", *many).varying.dims) == MOST_DIMS

@@ -119,15 +119,16 @@ class Varying:
         values = tuple(sorted({*known.values, *found}))
         ends = [*values, *(end for end in (known.lowest, known.highest) if end is not None)]
         seconds = known.seconds
+        took = None if made.at_limit else made.seconds  # refused: nothing was compiled
         return replace(
             known,
             values=values if len(values) <= MOST_VALUES else known.values,
             complete=known.complete and len(values) <= MOST_VALUES,
             lowest=min(ends, default=None),
             highest=max(ends, default=None),
-            count=known.count + 1,
-            timed=known.timed + (made.seconds is not None),
-            seconds=seconds if made.seconds is None else (seconds or 0.0) + made.seconds,
+            count=known.count + (not made.at_limit),
+            timed=known.timed + (took is not None),
+            seconds=seconds if took is None else (seconds or 0.0) + took,
             last_id=made.id,
             dynamic=made.dynamic,
         )
