@@ -137,6 +137,9 @@ def _before(rank: Mapping[str, Any], compiled: Sequence[Priced]) -> float | None
         begins.append(rank["since"])
     if steps.get("first_at") is not None:
         begins.append(steps["first_at"] - (steps["first"] or 0))
+    spent = rank["compile"]["seconds"]
+    if not begins and spent and State(rank["state"]) in ENDED and rank.get("since") is not None:
+        begins.append(rank["since"] - spent)  # its end cut off its first activity
     return float(min(begins) - attached) if begins else None
 
 

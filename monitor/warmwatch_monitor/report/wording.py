@@ -78,7 +78,10 @@ def _remarks(report: Report) -> Iterator[str]:
     if last.gpu_seconds is None:
         yield "No GPU was recorded, so there are no GPU-seconds, energy or money."
     elif last.joules is None:
-        yield "Energy was not measured; a running daemon (`warmwatch serve`) measures it."
+        yield (
+            "Energy is not known: only a daemon (`warmwatch serve`) measures it, for the history, "
+            "which `--dir` does not read."
+        )
     elif last.covered is not None and last.covered < _NEARLY:
         share = amounts.percent(last.covered)
         yield f"The energy is that of {share} of the compile time: the monitor came late."

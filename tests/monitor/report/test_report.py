@@ -96,6 +96,23 @@ def test_the_time_before_a_warm_up_without_an_end_is_a_share() -> None:
     assert shares(made)["before the first step"] == pytest.approx(50)
 
 
+def test_the_time_before_a_first_compilation_that_the_end_cut_off_is_a_share() -> None:
+    """Killed in its first compilation: PyTorch has no record of it."""
+    plain = a.finished(compiled=())
+    (rank,) = plain.ranks
+    answers = {
+        "state": "lost",
+        "attached_at": rank.answer["since"] - 30.0,
+        "warmup.first": None,
+        "step_seconds.first_at": None,
+        "step_seconds.clean_seconds": 0.0,
+        "compile.seconds": 20.0,
+    }
+    found = shares(report(a.finished(compiled=(), answers=answers)))
+    assert found["before the first step"] == pytest.approx(10.0)
+    assert found["unaccounted"] == pytest.approx(0.0, abs=1e-6)
+
+
 def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
     answers = {"pauses.evaluation_seconds": 20.0}
