@@ -10,7 +10,7 @@ SECONDS ?= 60
 # A worker that has nothing left takes tests over from the others.
 SPREAD := -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-long test-frameworks test-fast test-torch suite lint fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean
+.PHONY: help demo test test-long test-frameworks test-fast test-torch suite lint guest fuzz attack coverage mutants audit lock benchmark dashboards docs wheel release test-install clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ lint: $(READY) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+guest: $(READY) ## run unusual trainings with and without the agent and compare them (NAMES; PYTHONS: other interpreters; OPTIONS: --long)
+	PYTHONPATH=tests $(BIN)/python -m guest $(NAMES) $(OPTIONS) $(addprefix --python ,$(PYTHONS))
 
 fuzz: $(READY) ## look for inputs that break something, for SECONDS (60) for each of TARGETS (all)
 	$(BIN)/pip install -q --group fuzz

@@ -1,0 +1,24 @@
+"""Optimizers made inside of a compiled function, as in MAML and test-time training."""
+# fault: a hook that Dynamo does not trace, in a step that it does
+
+import optimizers
+import torch
+
+
+@torch.compile(backend="eager")
+def adapt(x):
+    weight = torch.nn.Parameter(torch.ones(4))
+    inner = optimizers.Sign([weight])
+    weight.grad = x * 2
+    inner.step()
+    return (weight * x).sum()
+
+
+@torch.compile(backend="eager")
+def made(x):
+    inner = torch.optim.SGD([torch.nn.Parameter(torch.ones(4))], lr=0.1)
+    return x * inner.param_groups[0]["lr"]
+
+
+for _ in range(3):
+    print(adapt(torch.ones(4)).item(), made(torch.ones(4)).sum().item())
