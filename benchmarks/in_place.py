@@ -8,7 +8,7 @@ minus that of the steps without any.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from time import perf_counter_ns
 from typing import Any
@@ -25,37 +25,44 @@ def measure(place: str) -> Iterator[Figure]:
     from torch.optim import optimizer as module
 
     hooks = module._global_optimizer_post_hooks
-    ours = next(iter(hooks.values()))
+
+    class Without(torch.optim.SGD):  # type: ignore[misc]
+        # PyTorch's empty method in place of the agent's
+        _optimizer_step_code = module.Optimizer._optimizer_step_code._torchdynamo_inline
+
     parameters = [torch.nn.Parameter(torch.ones(64)) for _ in range(4)]
     for parameter in parameters:
         parameter.grad = torch.ones(64)
-    optimizer = torch.optim.SGD(parameters, lr=1e-6)
+    optimizer, without = torch.optim.SGD(parameters, lr=1e-6), Without(parameters, lr=1e-6)
     candidates: dict[str, Hook | None] = {
         "none": None,
         "empty": lambda optimizer, args, kwargs: None,  # noqa: ARG005 - a hook's signature
-        "ours": ours,
+        "ours": None,
         "prometheus": _prometheus(),
         "tensorboard": _tensorboard(place),
     }
     for _ in range(2 * STEPS):
         optimizer.step()
-    spent = _spent(optimizer, hooks, candidates)
+
+    def place_hook(name: str) -> Any:
+        """Place the hook; returns the optimizer to step."""
+        hooks.clear()
+        if (hook := candidates[name]) is not None:
+            hooks[0] = hook
+        return optimizer if name == "ours" else without
+
+    spent = _spent(place_hook, tuple(candidates))
     hooks.clear()
-    hooks[0] = ours
     yield from _figures(spent)
 
 
-def _spent(
-    optimizer: Any, hooks: dict[int, Any], candidates: Mapping[str, Hook | None]
-) -> dict[str, float]:
+def _spent(place: Callable[[str], Any], candidates: Sequence[str]) -> dict[str, float]:
     """Nanoseconds that each hook adds to a step: medians."""
     times: dict[str, list[int]] = {name: [] for name in candidates}
     order = random.Random(0)
     for _ in range(RUNS):
-        for name in order.sample(list(candidates), len(candidates)):
-            hooks.clear()
-            if (hook := candidates[name]) is not None:
-                hooks[0] = hook
+        for name in order.sample(candidates, len(candidates)):
+            optimizer = place(name)
             for step in range(STEPS):
                 _work()
                 began = perf_counter_ns()

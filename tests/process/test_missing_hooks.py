@@ -44,6 +44,7 @@ STATES = ["warming", "warming", "warming", "warm", "recompiling"]
 POINTS = (
     "optimizer",
     "new_optimizers",
+    "compiled_steps",
     "events",
     "callbacks",
     "compilations",

@@ -114,7 +114,7 @@ class Rank:
         self._steps.lead(id(None))  # as a step source does: regular steps take the hot path
 
     def step(self) -> None:
-        self._steps.on_step(None, (), {})
+        self._steps.on_step(None)
 
     def run_eagerly(self, steps: int) -> None:
         """The steps up to this one are to run eagerly on purpose."""

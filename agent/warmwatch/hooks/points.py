@@ -24,8 +24,8 @@ class Listener:
     """Receives what the hooks report, on any thread. A method that is not overridden ignores it."""
 
     @property
-    def on_step(self) -> Callable[[Any, Any, Any], None]:
-        """The optimizers' post hook itself: PyTorch calls it directly at every step."""
+    def on_step(self) -> Callable[[Any], None]:
+        """The step function itself: called directly at every step, with the optimizer."""
         return _ignore
 
     @property

@@ -37,11 +37,20 @@ from warmwatch.hooks.inductor import (
     spills,
 )
 from warmwatch.hooks.points import Install
-from warmwatch.hooks.training import batches, evaluations, memory, notebook_cells, optimizer, saving
+from warmwatch.hooks.training import (
+    batches,
+    compiled_steps,
+    evaluations,
+    memory,
+    notebook_cells,
+    optimizer,
+    saving,
+)
 
 POINTS: tuple[tuple[str, Install], ...] = (
     ("optimizer", optimizer.install),
     ("new_optimizers", optimizer.install_created),
+    ("compiled_steps", compiled_steps.install),
     ("batches", batches.install),
     ("events", events.install),
     ("callbacks", events.install_callbacks),

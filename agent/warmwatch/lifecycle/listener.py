@@ -58,7 +58,7 @@ class HookListener(Listener):
         self._without_event = {"dynamo", "inductor"}
 
     @property
-    def on_step(self) -> Callable[[Any, Any, Any], None]:
+    def on_step(self) -> Callable[[Any], None]:
         return self._steps.on_step
 
     @property

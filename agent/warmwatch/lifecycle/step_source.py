@@ -52,9 +52,9 @@ class StepSource:
         """Mark a step by hand. From the first call on, optimizers mark none."""
         if not self._explicit:
             self.by_hand()
-            if self._attribution.leader:
+            if self._attribution.leads:
                 return  # the optimizer has marked this step already
-        self.steps.on_step(None, (), {})
+        self.steps.on_step(None)
 
     def by_hand(self, optimizers: Iterable[Any] = ()) -> None:
         """Count only steps that are marked by hand from now on.
@@ -67,6 +67,7 @@ class StepSource:
             self._meet(optimizer)
             self._parameters.add_optimizer(optimizer)
         self._process.record.set_parameters(self._parameters.total)
+        self._hooks.exclude("compiled_steps")
         self._hooks.exclude("optimizer")
         self._hooks.exclude("new_optimizers")
         self.steps.lead(id(None))

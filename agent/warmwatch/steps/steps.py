@@ -120,7 +120,8 @@ class Steps:
     """The functions that share the step's state.
 
     Attributes:
-        on_step: the optimizers' post hook; called with ``None`` it marks a step by hand.
+        on_step: called with the optimizer at the end of each step; with ``None`` it marks a step by
+            hand.
         lead: sets whose calls are steps: an optimizer's ``id``, that of ``None``, or 0 to decide
             each call separately.
         bind: stores into another buffer from now on; with another ledger, starts again.
@@ -130,7 +131,7 @@ class Steps:
             each is reported. Call it before the first step, or while one of them is reported.
     """
 
-    on_step: Callable[[Any, Any, Any], None]
+    on_step: Callable[[Any], None]
     lead: Callable[[int], None]
     bind: Callable[[Buffer, CompilerActivity], None]
     wrap_rare: Callable[[Callable[[Any], Any]], None]
@@ -269,7 +270,7 @@ def make_steps(  # noqa: C901 - closures that share cells have to stand in one f
     done, before = slot[8], slot[9]
     suspect = 0  # a longer step may be a long one; 0: unknown
 
-    def on_step(optimizer: Any, args: Any, kwargs: Any) -> None:  # noqa: ARG001 - torch's signature
+    def on_step(optimizer: Any) -> None:
         nonlocal low, high, place, within, done, before
         try:
             if id_of(optimizer) != regular:

@@ -173,6 +173,25 @@ def _steps(check: _Check) -> _Found:
         for _ in range(4):
             train(torch.optim.SGD, 1)
     yield "new_optimizers", check.steps(), 4
+    with check.begin():
+        _train_compiled(torch)
+    yield "compiled_steps", check.steps(), 5
+
+
+def _train_compiled(torch: Any) -> None:
+    """Five steps of an optimizer whose ``step`` is one graph."""
+
+    class Sign(torch.optim.Optimizer):  # type: ignore[misc]
+        @torch.no_grad()  # type: ignore[untyped-decorator]
+        def step(self, closure: Any = None) -> None:  # noqa: ARG002 - torch's signature
+            for parameter in self.param_groups[0]["params"]:
+                parameter.sub_(parameter.grad.sign(), alpha=0.1)
+
+    parameter = torch.nn.Parameter(torch.ones(2))
+    parameter.grad = torch.ones(2)
+    step = torch.compile(Sign([parameter], {}).step, backend="eager", fullgraph=True)
+    for _ in range(5):
+        step()
 
 
 def _caches(check: _Check) -> _Found:
@@ -209,7 +228,7 @@ class _SkippedError(Exception):
 
 # Each part, and the hooks that it reports.
 _PARTS: tuple[tuple[Callable[[_Check], _Found], tuple[str, ...]], ...] = (
-    (_steps, ("optimizer", "new_optimizers")),
+    (_steps, ("optimizer", "new_optimizers", "compiled_steps")),
     (_breaks, ("graph_break_counter",)),
     (_limit, ("recompile_limit",)),
     (_failure, ("compilation_failures",)),

@@ -57,7 +57,8 @@ def test_a_dispatch_mode_of_the_program_sees_no_operation_of_the_agent(tmp_path:
             return func(*args, **(kwargs or {}))
 
     losses = _Losses(torch, tmp_path, lambda: 0, lambda: 0)
-    loss, scaled = torch.tensor(2.5), torch.tensor(5.0)
+    loss = torch.tensor(2.5, requires_grad=True)
+    scaled = loss * 2
     with Recorder():
         losses.scaled(loss, scaled)
         losses.take((scaled,), {})

@@ -134,7 +134,7 @@ def hook_points():
     return [
         id(log.log_event_start), id(log.log_event_end), id(getattr(utils, first_of(utils, NAMES))),
         len(callback_handler.start_callbacks), len(callback_handler.end_callbacks),
-        len(optimizer._global_optimizer_post_hooks), len(optimizer._global_optimizer_pre_hooks),
+        id(optimizer.Optimizer._optimizer_step_code), len(optimizer._global_optimizer_post_hooks),
         len(logging.getLogger("torch._dynamo.convert_frame").filters),
         len(sys.meta_path), id(sys.excepthook),
         [id(f) for n, f in vars(convert_frame).items() if "recompilation_reason" in n],
@@ -162,6 +162,7 @@ import io, logging, os, sys, time, warmwatch
 import torch._dynamo, torch._inductor.select_algorithm, torch._inductor.async_compile
 import torch.utils.cpp_extension
 from torch._dynamo import callback, convert_frame, decorators, utils
+from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch.optim import optimizer
 from torch.utils.data import dataloader
 owners = [
@@ -169,6 +170,7 @@ owners = [
     torch.serialization._open_zipfile_writer_file, torch.serialization._open_zipfile_writer_buffer,
     dataloader._BaseDataLoaderIter, torch._inductor.async_compile, torch.utils.cpp_extension,
     torch._inductor.select_algorithm.AlgorithmSelectorCache,
+    optimizer.Optimizer, OptimizerVariable,
 ]
 def functions(of):
     kinds = classmethod, staticmethod
@@ -177,7 +179,7 @@ handler = callback.callback_handler
 def left():
     counts = [
         len(handler.start_callbacks), len(handler.end_callbacks),
-        len(optimizer._global_optimizer_post_hooks), len(sys.meta_path),
+        len(sys.meta_path),
         len(logging.getLogger("torch._dynamo.convert_frame").filters),
     ]
     return counts, list(map(functions, owners))

@@ -23,7 +23,6 @@ import functools
 import itertools
 import mmap
 import os
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +87,8 @@ class _Losses:
         self._pid, self._known = -1, False
         self._guards: GuardCost | None = None
         self._pinned: _Pinned | None = None
-        self._unscaled: tuple[Any, Any] | None = None  # a scaled loss, weakly, and the original
+        # the autograd node of a scaled loss, by its number, and a copy of the loss before
+        self._unscaled: tuple[int, Any] | None = None
 
     def stop(self) -> None:
         self._recording = False
@@ -102,10 +102,22 @@ class _Losses:
             yield
 
     def scaled(self, outputs: Any, result: Any) -> None:
-        """Remember the loss that ``result`` is a multiple of."""
-        if self._recording and type(result) is self._torch.Tensor:
-            with self._without_modes():
-                self._unscaled = weakref.ref(result), outputs.detach()
+        """Remember the loss that ``result`` is a multiple of.
+
+        Not by a reference, weak or strong: ``torch.utils.swap_tensors`` refuses a tensor that has a
+        weak reference, and a CUDA graph's output that stays alive may make PyTorch record again.
+        """
+        plain = self._torch.Tensor
+        if not self._recording or type(result) is not plain or type(outputs) is not plain:
+            return
+        self._unscaled = None
+        with self._without_modes():
+            if _is_loss(outputs) and result.grad_fn is not None and not self._captures(outputs):
+                self._unscaled = result.grad_fn._sequence_nr(), outputs.detach().clone()
+
+    def _captures(self, loss: Any) -> bool:
+        """Whether a CUDA graph of the program is being captured, which must not contain a copy."""
+        return bool(loss.device.type == "cuda" and self._torch.cuda.is_current_stream_capturing())
 
     def take(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Record the loss of a call of ``torch.autograd.backward``, if it is one scalar."""
@@ -121,19 +133,17 @@ class _Losses:
             self._guards.passed(self._steps())
 
     def _record(self, loss: Any) -> None:
-        if loss.numel() != 1 or not loss.is_floating_point():
+        if not _is_loss(loss):
             return
-        # release it now: a CUDA graph's output that stays alive may make PyTorch record again
         unscaled, self._unscaled = self._unscaled, None
-        if unscaled is not None and unscaled[0]() is loss:
+        node = loss.grad_fn
+        if unscaled is not None and node is not None and unscaled[0] == node._sequence_nr():
             loss = unscaled[1]
         self._store(loss.detach())
 
     def _store(self, loss: Any) -> None:
         device = loss.device.type
-        if device == "cuda" and self._torch.cuda.is_current_stream_capturing():
-            return
-        if device not in ("cpu", "cuda") or not self._is_open():
+        if device not in ("cpu", "cuda") or self._captures(loss) or not self._is_open():
             return
         row = next(self._rows)
         if row >= MOST_ROWS:
@@ -168,6 +178,10 @@ class _Losses:
         self._guards = GuardCost(self._torch, self._folder, path.stem)
         self._known = True
         return True
+
+
+def _is_loss(tensor: Any) -> bool:
+    return bool(tensor.numel() == 1 and tensor.is_floating_point())
 
 
 class _Pinned:

@@ -1,9 +1,12 @@
-"""Steps, from the public post hook of every ``torch.optim`` optimizer.
+"""Steps, from an empty method that PyTorch's wrapper of every optimizer's ``step`` calls.
 
-The hook is skipped by Dynamo: in a compiled optimizer it makes the frame around ``step`` run
-eagerly, which has nothing to compile anyway. Graphs, graph breaks and recompiles stay the same.
-``torch.compiler.disable`` would add a wrapper that costs more at every step than the hook itself.
-So the hook's code is marked as skipped, once, and only its rare calls are wrapped.
+``Optimizer._optimizer_step_code`` marks the end of a step for PyTorch's profiler, before the post
+hooks. The agent replaces it on the class by a function that calls the original and marks the step.
+Dynamo traces the original (``_torchdynamo_inline``), so graphs, frames and graph breaks stay the
+same for an optimizer of any class. A hook in PyTorch's own dictionary of hooks could not do that:
+Dynamo traces their loop, and would have to trace the hook or break the graph there.
+
+Where Dynamo traces the call, it does not run: ``compiled_steps`` counts such steps.
 """
 
 from __future__ import annotations
@@ -16,14 +19,54 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
+STEP_CODE = "_optimizer_step_code"
+INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
+
 
 def install(listener: Listener) -> Installed:
     with look_up():
+        from torch._dynamo.eval_frame import skip_code
         from torch.compiler import disable
         from torch.optim import Optimizer
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-    handle = register_optimizer_step_post_hook(_untraced(listener, disable))
-    return Installed(uninstall=handle.remove, optimizers=lambda: _any_created(Optimizer))
+
+        original = Optimizer._optimizer_step_code
+    replaced = Replaced()
+    marking, silence = _marking(original, listener.on_step)
+    # ``torch.compiler.disable`` would add a wrapper that costs more at every step than the rest.
+    # So the code of a regular step is marked as skipped, once, and only its rare calls are wrapped.
+    listener.wrap_rare(disable)
+    skip_code(listener.on_step.__code__)
+    skip_code(marking.__code__)
+    setattr(marking, INLINED, original)
+    replaced.put(Optimizer, STEP_CODE, marking)
+
+    def uninstall() -> None:
+        silence()
+        replaced.undo()
+
+    return Installed(uninstall=uninstall, optimizers=lambda: _any_created(Optimizer))
+
+
+def _marking(
+    original: Callable[[Any], None], on_step: Callable[[Any], None]
+) -> tuple[Any, Callable[[], None]]:
+    """The function to put in place of ``original``, and one that ends its marking of steps."""
+
+    # PyTorch's profiler finds the optimizer as the variable ``self`` of this function's frames, or
+    # of the original's, whichever it met first.
+    def _optimizer_step_code(self: Any) -> None:
+        original(self)
+        on_step(self)
+
+    def silence() -> None:
+        nonlocal on_step
+        on_step = _ignore
+
+    return _optimizer_step_code, silence
+
+
+def _ignore(optimizer: Any) -> None:
+    pass
 
 
 def _any_created(base: type[Any]) -> bool:
@@ -40,40 +83,36 @@ def _any_created(base: type[Any]) -> bool:
     return False
 
 
-# If compiled code creates an optimizer, Dynamo inlines the wrapped method. A disabled wrapper, or a
-# closure over the agent's objects, would break the graph there.
-_on_created: Callable[[Any], None] | None = None
-_original: Callable[[Any], None]
-_is_compiling: Callable[[], bool]
-
-
 def install_created(listener: Listener) -> Installed:
     """Report each new optimizer, from the method that every constructor and unpickling calls.
 
     Separates a new training's optimizer from one that alternates with the leader. One that compiled
-    code creates is not reported: Dynamo traces the report away. The first constructor of a process
+    code creates is not reported: Dynamo traces the original. The first constructor of a process
     may import Dynamo, which calls this function, after it has called that method.
     """
-    global _on_created, _original, _is_compiling
     with look_up():
-        from torch.compiler import is_compiling
+        from torch._dynamo.eval_frame import skip_code
+        from torch.compiler import disable
         from torch.optim import Optimizer
 
         original = Optimizer._patch_step_function
     replaced = Replaced()
 
-    def uninstall() -> None:
-        global _on_created
-        _on_created = None
-        replaced.undo()
+    @disable  # type: ignore[untyped-decorator]
+    def created(optimizer: Any) -> None:
+        quietly("hooks.optimizer", listener.created, optimizer)
 
-    if original is not _patch_step_function:  # else another tool has restored ours
-        _original = original
-    _is_compiling, _on_created = is_compiling, listener.created
+    def _patch_step_function(self: Any) -> None:
+        if replaced.listening:
+            created(self)
+        original(self)
+
+    skip_code(_patch_step_function.__code__)
+    setattr(_patch_step_function, INLINED, original)
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
     for optimizer in _under_construction(getattr(Optimizer.__init__, "__code__", None)):
         quietly("hooks.optimizer", listener.created, optimizer)
-    return Installed(uninstall=uninstall)
+    return Installed(uninstall=replaced.undo)
 
 
 def _under_construction(constructor: CodeType | None) -> Iterator[Any]:
@@ -86,22 +125,3 @@ def _under_construction(constructor: CodeType | None) -> Iterator[Any]:
         if frame.f_code is constructor and "self" in frame.f_locals:
             yield frame.f_locals["self"]
         frame = frame.f_back
-
-
-def _patch_step_function(optimizer: Any) -> None:
-    if not _is_compiling() and _on_created is not None:
-        quietly("hooks.optimizer", _on_created, optimizer)
-    _original(optimizer)
-
-
-def _untraced(listener: Listener, disable: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
-    hook: Any = listener.on_step
-    try:
-        from torch._dynamo.eval_frame import skip_code
-    except ImportError:
-        return disable(hook)  # type: ignore[no-any-return]
-    listener.wrap_rare(disable)
-    skip_code(hook.__code__)
-    hook._torchdynamo_disable = True  # tracing a caller stops at this call, as at any other hook
-    hook._torchdynamo_disable_msg = None
-    return hook  # type: ignore[no-any-return]
