@@ -162,7 +162,8 @@ class Ledger:
         Reported immediately, so that no reader shows an older reason during the compilation.
         """
         now = self._clock()
-        why = {"reason": reason, "category": category}
+        of_batch = {key: where[key] for key in ("last_batch",) if key in where}
+        why = {"reason": reason, "category": category, **of_batch}
         thread = threading.get_ident()
         self._compiling.recompile(thread, why)
         values = {**why, **where, **self._compiling.circumstances(thread)}

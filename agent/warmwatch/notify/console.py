@@ -173,7 +173,12 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
     after_warm = slot.compile.warmups > 0 or repeats(
         slot.steps, slot.compile, slot.header.warm_steps
     )
-    remedy = advice(category, kind, reason, dynamic=values.get("dynamic"), after_warm=after_warm)
+    remedy = advice(
+        *(category, kind, reason),
+        dynamic=values.get("dynamic"),
+        after_warm=after_warm,
+        last_batch=values.get("last_batch"),
+    )
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"
     return f"{head}. {remedy}" if remedy else head

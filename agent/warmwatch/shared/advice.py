@@ -9,6 +9,7 @@ object; a compilation reads it from the arguments of the call that it compiles.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from warmwatch.shared.guard_kinds import guard_of, remedy_of
 from warmwatch.shared.values import NEW_INSTANCE
@@ -107,6 +108,10 @@ _OF_PARAMETER = (
     "Keep the shape of the parameter or buffer, or set "
     "torch._dynamo.config.force_parameter_static_shapes = False."
 )
+_OF_LAST_BATCH = (
+    "The last batch of an epoch had {} of {}: pass drop_last=True to the DataLoader, or pad that "
+    "batch."
+)
 _OF_STRIDE = "Give it the same layout at every call (for example with .contiguous())."
 # PyTorch's default (`automatic_dynamic_shapes`)
 _DYNAMIC_NOW = (
@@ -189,17 +194,19 @@ def advice(
     *,
     dynamic: bool | None = None,
     after_warm: bool = True,
+    last_batch: Sequence[int] | None = None,
 ) -> str | None:
     """The remedy for a recompile of ``category``; ``None`` if none is known.
 
     ``kind``: one of ``record.KINDS``. ``reason``: PyTorch's text. ``dynamic``: whether it was
     compiled with dynamic sizes (``True``), static sizes (``False``), or only changed sizes dynamic
     (``None``, PyTorch's default). Each may be unknown. ``after_warm``: whether the first warm-up
-    was over. A recompile of the first warm-up needs no remedy; the text is then whether it repeats.
+    was over. ``last_batch``: the size of an epoch's last batch and the usual one, if that is what
+    changed. A recompile of the first warm-up needs no remedy; the text is then whether it repeats.
     """
     remedy = _remedy(category, kind, reason, dynamic)
     if after_warm:
-        return remedy
+        return _OF_LAST_BATCH.format(*last_batch) if last_batch else remedy
     if remedy == _OF_CHANGED_INTEGER:
         return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None

@@ -77,6 +77,7 @@ class CompileTarget(Located, frozen=True, kw_only=True):
         caller: of library code, the user's line that called it, such as ``train.py:31``; empty if
         there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
         ``None``: those that have changed. of_class: of the module or optimizer that it runs for.
+        last_batch: the size of the last batch of an epoch and the usual one, if that changed.
     """
 
     kind: str | None = None
@@ -85,6 +86,7 @@ class CompileTarget(Located, frozen=True, kw_only=True):
     caller: str | None = None
     dynamic: bool | None = None
     of_class: str | None = None
+    last_batch: tuple[int, int] | None = None
 
 
 class Cost(Struct, frozen=True, kw_only=True):

@@ -198,6 +198,7 @@ def _group(
             *(category, kind, last.reason),
             dynamic=last.dynamic,
             after_warm=late > 0 or in_a_row >= REPEATED_STEPS,
+            last_batch=last.last_batch,
         ),
         often=often[0] if often else None,
         after_warm=late,

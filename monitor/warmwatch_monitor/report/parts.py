@@ -41,6 +41,9 @@ class Priced(Struct, frozen=True, kw_only=True):
     for the user's own code."""
     dynamic: bool | None = None
     """Whether all sizes are dynamic, or none; null: those that have changed."""
+    last_batch: tuple[int, int] | None = None
+    """The size of the last batch of an epoch and the usual one; null unless that is what changed.
+    """
     evaluating: bool = False
     """Whether it was in an evaluation, so between steps."""
     at_limit: bool = False

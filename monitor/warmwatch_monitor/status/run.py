@@ -452,6 +452,9 @@ def underway(figures: Figures) -> compile_schema.Underway | None:
         called=called(what.name, what.file, what.line),
         plain=plain(what.reason, what.category, what.of_class),
         advice=advice(
-            *(what.category, what.kind, what.reason), dynamic=what.dynamic, after_warm=late
+            *(what.category, what.kind, what.reason),
+            dynamic=what.dynamic,
+            after_warm=late,
+            last_batch=what.last_batch,
         ),
     )

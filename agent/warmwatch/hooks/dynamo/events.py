@@ -393,7 +393,7 @@ class Compiling:
 
     def __init__(self) -> None:
         self._begun: Bounded[int, Mapping[str, Any]] = Bounded(MOST_THREADS)
-        self._reasons: Bounded[int, dict[str, str]] = Bounded(MOST_THREADS)
+        self._reasons: Bounded[int, dict[str, Any]] = Bounded(MOST_THREADS)
         # by compile id, as ids restart after a reset: of the latest one
         self._targets: Bounded[str, dict[str, Any]] = Bounded(_MOST_CODES)
 
@@ -417,7 +417,7 @@ class Compiling:
         """
         return self._targets.get(compile_id, {}).get("code")
 
-    def recompile(self, thread: int, why: dict[str, str]) -> None:
+    def recompile(self, thread: int, why: dict[str, Any]) -> None:
         """``thread`` compiles something again now, for ``why``."""
         self._reasons[thread] = why
 

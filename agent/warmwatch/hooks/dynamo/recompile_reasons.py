@@ -22,6 +22,7 @@ from typing import Any
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_tree import Reader
 from warmwatch.hooks.dynamo.instances import INSTANCES, owners
+from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
 from warmwatch.shared.guard_kinds import guard_of, kind_of
@@ -50,7 +51,7 @@ def install(listener: Listener) -> Installed:
         reason, is_instance = cause_first(reasons, _entries(cached), frame)
         if reason:
             category = NEW_INSTANCE if is_instance else category_of(reason)
-            listener.recompile(reason, category, _where(frame))
+            listener.recompile(reason, category, {**_where(frame), **_last_batch(reason, category)})
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
         reasons = original(*args, **kwargs)
@@ -66,6 +67,19 @@ def _where(frame: Any) -> dict[str, Any]:
     """The function that is recompiled."""
     code = getattr(frame, "f_code", None)
     return {} if code is None else place(code.co_name, code.co_filename, code.co_firstlineno)
+
+
+_BATCH = re.compile(r"size mismatch at index 0\. expected (\d+), actual (\d+)")
+
+
+def _last_batch(reason: str, category: str) -> dict[str, Any]:
+    """``last_batch``: its size and the usual one, if the size that changed is that of the last
+    batch of a DataLoader's epoch."""
+    found = _BATCH.search(reason.partition("\n")[0]) if category == "shape" else None
+    known = ragged_last_batch() if found else None
+    if found is None or known is None or {int(found[1]), int(found[2])} != set(known):
+        return {}
+    return {"last_batch": list(known)}
 
 
 def _entries(cached: Any) -> dict[str, Any]:

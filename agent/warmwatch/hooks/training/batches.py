@@ -15,6 +15,7 @@ from time import monotonic_ns
 from typing import Any
 
 from warmwatch._guard import report
+from warmwatch.hooks.last_batch import handed_out
 from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
 
 
@@ -34,6 +35,7 @@ def install(listener: Listener) -> Installed:
         batch = original(self)
         if replaced.listening:
             try:
+                handed_out(self)
                 on_batch(requested_ns)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.batches", error)

@@ -250,6 +250,7 @@ def _target(entry: Entry) -> dict[str, Any]:
         "caller": text(entry, "caller", LONGEST_NAME),
         "dynamic": _flag(entry, "dynamic"),
         "of_class": text(entry, "class", LONGEST_NAME),
+        "last_batch": _pair(entry.get("last_batch")),
     }
 
 
@@ -257,6 +258,16 @@ def _one_of(names: Collection[str], entry: Entry, key: str) -> str | None:
     """A name; ``other`` if a newer agent wrote one that is unknown here."""
     name = text(entry, key, LONGEST_NAME)
     return name if name is None or name in names else "other"
+
+
+def _pair(raw: Any) -> tuple[int, int] | None:
+    """Two counts. Raises ValueError if it is anything else."""
+    if raw is None:
+        return None
+    if not isinstance(raw, list) or len(raw) != 2:
+        raise ValueError("no pair")
+    first, second = (_needed(_count({"n": one}, "n")) for one in raw)
+    return first, second
 
 
 def _flag(entry: Entry, name: str) -> bool | None:

@@ -63,7 +63,12 @@ def remedy_of_recompile(one: Compilation) -> str | None:
     """What helps against a recompile after the warm-up, or in every step."""
     if one.category and not (one.category == NEW_INSTANCE and one.in_a_row >= REPEATED_STEPS):
         late = one.after_warm or one.in_a_row >= REPEATED_STEPS
-        return advice(*(one.category, one.kind, one.reason), dynamic=one.dynamic, after_warm=late)
+        return advice(
+            *(one.category, one.kind, one.reason),
+            dynamic=one.dynamic,
+            after_warm=late,
+            last_batch=one.last_batch,
+        )
     if one.in_a_row < REPEATED_STEPS:
         return None
     if one.category == NEW_INSTANCE:
