@@ -304,7 +304,8 @@ def expected_conditions(case: Case) -> set[str]:
         "unknown": _swaps_later(case),
         "nothing_captured": _captured_nothing(case),
         "never_compiled": case.scenario.in_vain and not case.watched.account["compilations"],
-        "cudagraph_skipped": case.watched.account["cudagraph_skips"] > 0,
+        "cudagraph_skipped": bool(case.watched.slot.identity.gpus)
+        and case.watched.account["cudagraph_skips"] > 0,
         "silent": any(must_be_silent(case, one) for one in case.watched.samples),
     }
     return {*case.scenario.conditions, *(name for name, holding in holds.items() if holding)}

@@ -117,10 +117,16 @@ _OF_STRIDE = "Give it the same layout at every call (for example with .contiguou
 _DYNAMIC_NOW = (
     "PyTorch treats a size as dynamic once it has changed: other sizes usually need no recompile."
 )
+_OF_STATIC = (
+    "Leave dynamic=False (or automatic_dynamic_shapes = False) out: PyTorch then treats a size as "
+    f"dynamic once it has changed. Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
+)
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
 # A size that changes again may need another of these: the newest recompile has the right one.
-_OF_SIZES = frozenset({ADVICE["shape"], _OF_CHANGED, _OF_CONDITION, _OF_KERNEL, _OF_CONSTANT})
+_OF_SIZES = frozenset(
+    {ADVICE["shape"], _OF_CHANGED, _OF_STATIC, _OF_CONDITION, _OF_KERNEL, _OF_CONSTANT}
+)
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
     r"(?: at index (?P<dim>\d+))?\. expected (?P<old>\d+), actual (?P<new>\d+)"
@@ -278,4 +284,4 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
     )
     if dynamic is True or (dynamic is None and changed_before):
         return _OF_CONSTANT
-    return _OF_CHANGED if dynamic is None else None
+    return _OF_CHANGED if dynamic is None else _OF_STATIC

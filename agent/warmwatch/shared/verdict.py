@@ -328,7 +328,8 @@ def conditions(facts: Facts, now_ns: int, *, living: bool) -> tuple[str, ...]:
         nothing_captured=_nothing_captured(facts, now_ns),
         long_compile=living and _long_compile(facts, now_ns),
         never_compiled=_never_compiled(facts, now_ns),
-        cudagraph_skipped=facts.compile.cudagraph_skips > 0,
+        # without CUDA, which has no memory to read, there was nothing to record
+        cudagraph_skipped=facts.compile.cudagraph_skips > 0 and facts.compile.memory_ns > 0,
         slower_than_before=_slower_than_before(facts),
         background=living and facts.compile.background_since_ns > 0,
         uncompiled_calls=0 < facts.compile.uncompiled_step > facts.steps.steps - THRASHING_WINDOW,

@@ -190,11 +190,8 @@ def _fallbacks(report: Report) -> Iterator[Item]:
             report.conditions.get("fallback")
             or f"{counted(report.fallbacks, 'frame')} hit the recompile limit"
         )
-    if report.cudagraph_skips:
-        yield Item(
-            report.conditions.get("cudagraph_skipped")
-            or f"CUDA graphs were left out {report.cudagraph_skips} times"
-        )
+    if skipped := report.conditions.get("cudagraph_skipped"):
+        yield Item(skipped)
     if report.failures:
         yield Item(f"{counted(report.failures, 'compilation')} failed")
 

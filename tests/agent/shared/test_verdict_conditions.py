@@ -152,12 +152,19 @@ def test_a_first_warm_up_far_longer_than_every_earlier_one_is_slower(
     [
         ("fallbacks", "fallback"),
         ("asynchronous", "unknown"),
-        ("cudagraph_skips", "cudagraph_skipped"),
     ],
 )
 def test_one_event_is_enough_for_its_condition_and_for_no_other(count: str, condition: str) -> None:
     assert judge(facts(compile=compiled(**{count: 1})), AT).conditions == (condition,)
     assert judge(facts(compile=compiled()), AT).conditions == ()
+
+
+def test_cuda_graphs_are_left_out_only_where_there_is_cuda() -> None:
+    """PyTorch counts them on a CPU as well. It has no memory of CUDA to read there."""
+    skipped = compiled(cudagraph_skips=1)
+    assert judge(facts(compile=skipped), AT).conditions == ()
+    on_gpu = skipped._replace(memory_ns=AT)
+    assert judge(facts(compile=on_gpu), AT).conditions == ("cudagraph_skipped",)
 
 
 @pytest.mark.parametrize(

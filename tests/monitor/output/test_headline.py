@@ -100,7 +100,9 @@ def named(view: RankView, run: str, words: str) -> RankView:
     slot = replace(
         old,
         identity=replace(old.identity, run=run, world_size=8),
-        compile=replace(old.compile, fallbacks=3, asynchronous=1, cudagraph_skips=2),
+        compile=replace(
+            old.compile, fallbacks=3, asynchronous=1, cudagraph_skips=2, memory_ns=b.NOW
+        ),
     )
     fallbacks = (Fallback(at_ns=b.ago(9), step=3, name=words, limit=8),)
     journal = {"recompile": again, "varying": (varying,)}

@@ -137,7 +137,7 @@ def test_skipped_cuda_graphs_are_reported_with_the_reason_and_need_no_attention(
         at_ns=b.ago(9),
         cudagraph_skip="skipping cudagraphs due to mutated inputs (2 instances). Found from :",
     )
-    counts = replace(b.WARM.compile, cudagraph_skips=2)
+    counts = replace(b.WARM.compile, cudagraph_skips=2, memory_ns=b.NOW)
     view = b.view(replace(b.WARM, compile=counts), compilations=(left_out,))
     snapshot = b.snapshot(view)
     words = (
@@ -165,7 +165,7 @@ def test_the_latest_reason_is_reported_with_or_without_a_compilation() -> None:
         file="train.py",
         line=12,
     )
-    skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2))
+    skips = replace(b.WARM, compile=replace(b.WARM.compile, cudagraph_skips=2, memory_ns=b.NOW))
 
     def text(*made: Compilation, ran: CudagraphSkip) -> str:
         return b.in_words(b.view(skips, compilations=made, journal={"skips": (ran,)}))
