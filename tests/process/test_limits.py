@@ -163,3 +163,44 @@ def test_the_time_of_a_batch_counts_once_and_only_if_the_training_waits(
         assert data == pytest.approx(waited, rel=0.2, abs=0.01)
         one.go()
         assert one.wait() == 0, one.stderr
+
+
+SLEEPS = """
+import time
+model = make(); o = torch.optim.SGD(model.parameters(), lr=.1)
+model = torch.compile(model, backend="eager")
+slept = 0.0
+
+def step():
+    global slept
+    model(torch.ones(8)).sum().backward(); o.step(); o.zero_grad()
+    began = time.monotonic(); time.sleep(0.1); slept += time.monotonic() - began
+
+for _ in range(5): step()
+gate("warm")
+began, slept = time.monotonic(), 0.0
+while time.monotonic() - began < 60 and not done(): step()
+result(slept / (time.monotonic() - began))
+gate("trained")
+"""
+
+
+def test_a_loop_that_waits_for_something_else_is_limited_by_waiting(records: Path) -> None:
+    look = poller(directories=(str(records),))
+    stop = records.parent / "stop"
+
+    def limit() -> dict[str, object]:
+        (run,) = status(look.poll_once())["runs"]
+        return run["ranks"][0]["limited_by"] or {}
+
+    body = f"from pathlib import Path\ndone = Path({str(stop)!r}).exists\n{SLEEPS}"
+    with training(records, body) as one:
+        one.reach("warm")
+        assert limit() == {}
+        one.go()
+        wait_until(lambda: limit().get("verdict") == "waiting")
+        found = limit()
+        stop.touch()
+        share = one.result()
+        assert 0.2 <= float(str(found["share"])) <= share + 0.05, "the least that it can be"
+        assert "no batch is awaited" in str(found["evidence"])
