@@ -105,6 +105,7 @@ class Assembly:
             readings.of(NVML) or (),
             self._latest_histories(readings),
             now_ns,
+            (found.read_ns if found else 0) or now_ns,
         )
 
     def _count_left_out(

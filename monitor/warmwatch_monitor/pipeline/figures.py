@@ -56,13 +56,15 @@ def figures(
     judgement: Judgement,
     now_ns: int,
     process: ProcessReading | None = None,
+    read_ns: int | None = None,
 ) -> Figures:
-    """The figures of ``reading`` at ``now_ns``, given the verdict from its ``facts``."""
+    """The figures of ``reading``, read at ``read_ns``, at ``now_ns``, given the verdict from its
+    ``facts``."""
     known = cached_figures(reading)
     return Figures(
         who=known.who,
         steps=known.steps,
-        compile=_compile(known.compile, reading, judgement, now_ns),
+        compile=_compile(known.compile, reading, judgement, now_ns, read_ns or now_ns),
         warmups=_warmups(known.warmups, facts),
         progress=_progress(reading, facts, judgement, now_ns),
         life=known.life,
@@ -170,9 +172,9 @@ def _ago(then_ns: int | None, now_ns: int) -> float | None:
 
 
 def _compile(
-    compile: Compile, reading: RecordReading, judgement: Judgement, now_ns: int
+    compile: Compile, reading: RecordReading, judgement: Judgement, now_ns: int, read_ns: int
 ) -> Compile:
-    """With the activity in progress.
+    """With the activity in progress: its time counts up to the reading, as it may have ended since.
 
     Activity that an unclean end interrupted lasts until that end: no figure shrinks.
     """
@@ -190,7 +192,7 @@ def _compile(
     if not counts.active_since_ns:
         return compile
     phase = PHASES[counts.active_phase - 1] if counts.active_phase else None
-    open_ns = max(0, until - counts.accounted_ns)
+    open_ns = max(0, (min(until, read_ns) if living else until) - counts.accounted_ns)
     return replace(
         compile,
         seconds=(sum(counts.phase_ns) + open_ns) / 1e9,

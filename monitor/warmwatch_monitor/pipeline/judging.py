@@ -89,10 +89,13 @@ class Analysis:
         gpus: tuple[GpuReading, ...],
         histories: Mapping[str, RankHistory],
         now_ns: int,
+        read_ns: int | None = None,
     ) -> Analysed:
-        """The runs at ``now_ns``; ``present`` as for :meth:`Judging.of`."""
+        """The runs at ``now_ns``, from records that were read at ``read_ns``; ``present`` as for
+        :meth:`Judging.of`."""
         isolated = _IsolatedSteps()
         others = _other_readings(host, gpus, histories, now_ns)
+        others = replace(others, read_ns=read_ns)
         runs, unjudged = isolated.run(
             "judging the runs", partial(self._judging.of, records, others, present), _NOTHING
         )
@@ -150,12 +153,13 @@ def _other_readings(
 
 
 class OtherReadings(Struct, frozen=True, kw_only=True):
-    """Readings of the other sources at ``now_ns``.
+    """Readings of the other sources at ``now_ns``. ``read_ns``: when the records were read.
 
     ``oom_killed``: by pid of a process that is gone. ``histories``: by record.
     """
 
     now_ns: int
+    read_ns: int | None = None
     processes: Mapping[int, ProcessReading] = field(default_factory=dict)
     gpus: tuple[GpuReading, ...] = ()
     host: Host | None = None
@@ -252,6 +256,7 @@ class Judging:
         followed = {one.folder: self._follow(one, used[one.folder], others) for one in records}
         known = Known(
             now_ns=others.now_ns,
+            read_ns=others.read_ns,
             processes=others.processes,
             gpus=used,
             working={folder: one.work.working_ns for folder, one in followed.items()},

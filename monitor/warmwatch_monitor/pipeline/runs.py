@@ -35,13 +35,15 @@ class Known(Struct, frozen=True, kw_only=True):
     """What is known at ``now_ns`` besides the records.
 
     Attributes:
-        processes: by pid. long_compile_ns: see ``Facts``. The others by record:
+        read_ns: when the reading of the records began; ``None``: now. processes: by pid.
+        long_compile_ns: see ``Facts``. The others by record:
         gpus: see :func:`owned`. working: when its rank was last seen to work. busy: when any of
         its processes last was, including compilers. earlier: first warm-ups of comparable runs.
         slower, growing: how its rank is slower than before, and how its memory grows.
     """
 
     now_ns: int
+    read_ns: int | None = None
     processes: Mapping[int, ProcessReading] = {}
     gpus: Mapping[str, tuple[GpuReading, ...]] = {}
     working: Mapping[str, int] = {}
@@ -205,7 +207,7 @@ def _view(reading: RecordReading, known: Known, peers: Peers) -> RankView:
     judgement = verdict.judge(found, now_ns)
     holds, busy_ns = judgement.conditions, known.busy.get(folder)
     return RankView(
-        figures=figures(reading, found, judgement, now_ns, process),
+        figures=figures(reading, found, judgement, now_ns, process, known.read_ns),
         judgement=judgement,
         process=process,
         gpus=known.gpus.get(folder, ()),

@@ -394,3 +394,31 @@ def test_gaps_between_many_ranks_are_listed_up_to_a_limit_and_all_counted() -> N
 )
 def test_ranks_are_listed_as_ranges(given: list[int], text: str) -> None:
     assert numbers(given) == text
+
+
+def test_compile_time_does_not_go_back_if_the_activity_has_ended_since_the_reading() -> None:
+    """A record is read some time before the answer: what ended in between was not counted on."""
+    counts = replace(
+        b.COMPILING.compile,
+        active_since_ns=b.ago(10),
+        accounted_ns=b.ago(10),
+        phase_ns=b.phases(inductor=30),
+    )
+    open_ = RecordReading(folder="/d", slot=replace(b.COMPILING, compile=counts), alive=True)
+    ended = replace(
+        counts,
+        active_since_ns=0,
+        active_phase=0,
+        ended=counts.begun,
+        phase_ns=b.phases(inductor=39.95),
+        last_end_ns=b.ago(0.05),
+    )
+    over = RecordReading(folder="/d", slot=replace(b.COMPILING, compile=ended), alive=True)
+
+    def seconds(reading: RecordReading, read_ns: int) -> float:
+        (run,) = group([reading], Known(now_ns=b.NOW, read_ns=read_ns))
+        return run.ranks[0].figures.compile.seconds
+
+    before, after = seconds(open_, b.ago(0.1)), seconds(over, b.NOW)
+    assert before == pytest.approx(39.9)
+    assert before <= after == pytest.approx(39.95)

@@ -55,6 +55,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     """All records that can be read, and what cannot.
 
     Attributes:
+        read_ns: when the last reading of them began; 0 if there are none.
         problem: record directories that cannot be read now, in words; ``None`` if all can.
         more_refusals: how many there are beyond ``refusals``.
         unread: the number of records not read yet; at least 1 while a directory is being listed.
@@ -68,6 +69,7 @@ class RecordsReading(Struct, frozen=True, kw_only=True):
     """
 
     records: tuple[RecordReading, ...] = ()
+    read_ns: int = 0
     refusals: tuple[Refusal, ...] = ()
     problem: str | None = None
     more_refusals: int = 0
@@ -117,7 +119,7 @@ class RecordsSource:
         # by user, the last poll in which a record was read, and in which a piece of a journal was
         self._served: dict[int, int] = {}
         self._served_journals: dict[int, int] = {}
-        self._polls = 0
+        self._polls = self._read_ns = 0
 
     def read(
         self, within: float | None = None, requested: frozenset[str] = frozenset()
@@ -146,8 +148,10 @@ class RecordsSource:
         left_out = [one for one in known if one.left_out]
         listed = sum(len(one.folders) + one.left_out for one in listings)
         counts = {"records": max(0, listed - len(self._records)), "ranks": len(left_out)}
+        records = tuple(reading for one in known if (reading := one.reading) is not None)
         return RecordsReading(
-            records=tuple(reading for one in known if (reading := one.reading) is not None),
+            records=records,
+            read_ns=self._read_ns if records else 0,
             refusals=(*chain.from_iterable(one.refusals for one in listings), *refused),
             problem="; ".join(self._problems(own)) or None,
             rooms=tuple(one.room for one in listings if one.room),
@@ -206,7 +210,8 @@ class RecordsSource:
         from warmwatch_monitor.sources.records.followed_record import Poll
 
         self._polls += 1
-        now_ns, epoch = self._clock.monotonic_ns(), self._clock.epoch()
+        self._read_ns = now_ns = self._clock.monotonic_ns()
+        epoch = self._clock.epoch()
         shown, newest = _shown_ranks(self._records.values(), now_ns)
         poll = Poll(
             now_ns=now_ns,
