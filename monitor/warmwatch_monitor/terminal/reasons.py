@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from warmwatch.shared.phrases import called_from, counted, duration, one_line
 from warmwatch.shared.phrases import place as place_of
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch_monitor.output.states import place
 
 _BREAK, _LIMIT = "graph break", "reached the recompile limit"
@@ -130,7 +131,8 @@ def _recompiles(rank: Rank) -> Iterator[_Reason]:
             if one.get("at_limit"):  # nothing was compiled
                 yield _Reason(_LIMIT, about, text, one["advice"] or "", 1)
             else:
-                yield _Reason("recompiled", about, text, one["advice"] or "", 1, seconds)
+                what = "compiled" if one["category"] == NEW_INSTANCE else "recompiled"
+                yield _Reason(what, about, text, one["advice"] or "", 1, seconds)
 
 
 def _what(one: dict[str, Any]) -> str:
