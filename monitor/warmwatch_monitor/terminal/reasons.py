@@ -108,13 +108,23 @@ def _lines(
                 first = of_all.setdefault(of_run, one)
                 of_all[of_run] = max(first, one, key=lambda reason: reason.times)
         left_out += not_in_answer
-    every = list(of_all.items())
+    # the one with advice that cost most is shown in any case, the others newest first
+    dearest = max(of_all, key=lambda key: _worth(of_all[key]), default=None)
+    shown = [*list(of_all)[:most]]
+    if dearest is not None and dearest not in shown and _worth(of_all[dearest]):
+        shown[-1] = dearest
+    every = sorted(of_all.items(), key=lambda item: item[0] not in shown)
     for (run_name, *_), one in every[:most]:
         whose = f"{run_name}: " if len(runs) > 1 else ""
         yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
     left_out += sum(one.times for _, one in every[most:])
     if every and left_out:
         yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)} -v", None
+
+
+def _worth(one: _Reason) -> float:
+    """Seconds that its advice may save; 0 without any."""
+    return (one.seconds or 0.0) if one.advice else 0.0
 
 
 def _both(one: _Reason, other: _Reason) -> _Reason:

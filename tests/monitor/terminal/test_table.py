@@ -248,6 +248,24 @@ def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counte
     assert [advice for _, advice in reasons(answer["runs"]) if advice] == ["dear", "cheap"]
 
 
+def test_the_dearest_recompile_is_shown_even_if_it_is_the_oldest() -> None:
+    answer = status(b.snapshot(again(b.in_every_state()["warm"])))
+    compile = answer["runs"][0]["ranks"][0]["compile"]
+    last = compile["last"][0]
+    compile["last"] = [
+        {**last, "plain": plain, "advice": advice, "seconds": seconds, "total_seconds": seconds}
+        for plain, advice, seconds in [
+            *(("first", "dear", 30.0), ("b", "cheap", 2.0)),
+            *(("c", "cheap", 2.0), ("d", "cheap", 2.0), ("newest", "cheap", 2.0)),
+        ]
+    ]
+    compile["recompiles"] = 5
+    output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
+    assert [line for line in output if line.startswith("    ")] == ["    dear"]
+    shown = [words.rpartition(": ")[2] for words, _ in reasons(answer["runs"])]
+    assert shown[:3] == ["newest", "d", "first"]
+
+
 def test_a_wrapped_detail_has_a_hanging_indent() -> None:
     answer = {**status(b.snapshot(b.in_every_state()["warm"])), "details": ["word " * 30, "next"]}
     output = lines(answer, now=NOW, width=80, wrap=True, colour=False)
