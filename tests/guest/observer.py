@@ -19,6 +19,7 @@ import sys
 import threading
 import traceback
 import warnings
+import weakref
 
 
 def _state():
@@ -70,7 +71,9 @@ def _torch_state(torch, digest):
     for one in gc.get_objects():
         kind = type(one)  # `isinstance` would call properties of the training
         if issubclass(kind, kinds) and not kind.__module__.startswith("torch._subclasses"):
-            alive[f"{kind.__module__}.{kind.__qualname__}"] += 1
+            # swap_tensors() refuses a tensor with a weak reference
+            held = f" {weakref.getweakrefcount(one)}" if issubclass(kind, torch.Tensor) else ""
+            alive[f"{kind.__module__}.{kind.__qualname__}{held}"] += 1
     grad = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_anomaly_enabled()
     hooks = sys.modules["torch.nn.modules.module"]
     state = {
@@ -85,7 +88,7 @@ def _torch_state(torch, digest):
     return {
         "random state of torch": [digest(torch.get_rng_state().tolist())],
         "torch": [f"{name}: {value}" for name, value in state.items()],
-        "alive": [f"{n} {name}" for name, n in sorted(alive.items())],
+        "alive, with weak references": [f"{n} {name}" for name, n in sorted(alive.items())],
     }
 
 

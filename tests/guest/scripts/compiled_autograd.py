@@ -1,5 +1,4 @@
 """Compiled autograd, with a compiled step of an optimizer of one's own."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 
 import optimizers
 import torch

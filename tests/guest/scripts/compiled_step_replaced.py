@@ -1,5 +1,4 @@
 """A compiled step of each shape of optimizer: the attribute replaced."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 
 import optimizers
 import torch

@@ -1,5 +1,4 @@
 """A compiled step of each shape of optimizer: in one function with the forward."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 
 import optimizers
 import torch

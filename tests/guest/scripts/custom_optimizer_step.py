@@ -1,5 +1,4 @@
 """A compiled step of one's own optimizer, in four ways, with fullgraph and without."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 # core
 
 import optimizers

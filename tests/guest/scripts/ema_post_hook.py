@@ -1,5 +1,4 @@
 """Post hooks of a step, compiled: an average of the weights, a scheduler, and a pre hook."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 # core
 
 import torch

@@ -1,5 +1,4 @@
 """FSDP2 on two ranks, with to() and load_state_dict(assign=True) after the first step."""
-# fault: the agent holds a weak reference to a parameter
 # core
 # ranks: 2
 # steps: 4 4

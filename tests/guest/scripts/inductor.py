@@ -1,5 +1,4 @@
 """Inductor: C++ kernels, in the default mode and with a compiled optimizer."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 # environment: TORCH_LOGS=recompiles,graph_breaks,guards,graph_code,output_code
 # steps: 4
 # seconds: 900

@@ -1,5 +1,4 @@
 """TORCH_LOGS=recompiles,graph_breaks and TORCHDYNAMO_VERBOSE, as users set them."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 # environment: TORCH_LOGS=recompiles,graph_breaks
 # environment: TORCHDYNAMO_VERBOSE=1
 # steps: 8

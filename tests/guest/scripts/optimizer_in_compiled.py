@@ -1,5 +1,4 @@
 """Optimizers made inside of a compiled function, as in MAML and test-time training."""
-# fault: a hook that Dynamo does not trace, in a step that it does
 
 import optimizers
 import torch

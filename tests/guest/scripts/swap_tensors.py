@@ -1,5 +1,4 @@
 """Conversions that swap tensors: to(), load_state_dict(assign=True), swap_tensors itself."""
-# fault: the agent holds a weak reference to a parameter
 # core
 # steps: 6
 

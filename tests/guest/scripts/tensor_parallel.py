@@ -1,5 +1,4 @@
 """Tensor parallel on two ranks: DTensor parameters, compiled."""
-# fault: the agent holds a weak reference to a parameter
 # ranks: 2
 # steps: 3 3
 

@@ -1,5 +1,4 @@
 """A tensor subclass around another tensor, as torchao's quantized weights are."""
-# fault: the agent holds a weak reference to a parameter
 # core
 # steps: 4
 
