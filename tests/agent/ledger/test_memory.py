@@ -1,0 +1,56 @@
+"""The agent's memory does not grow with the number of compilations, threads or warnings."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from types import CodeType
+
+import pytest
+
+from support.ranks import Rank
+from warmwatch.hooks.dynamo.events import _remembered
+
+FULL, MANY = 7_000, 10_000  # every table is full; and compilations
+
+
+def _compile(rank: Rank, number: int) -> None:
+    """A function of its own, compiled by a thread of its own: it fails, breaks, hits a limit."""
+    ledger = rank.ledger
+    where = {"name": f"f{number}", "file": f"{number}.py", "line": number}
+    namespace: dict[str, object] = {}
+    exec(f"def f{number}(): return {number}", namespace)
+    code = getattr(namespace[f"f{number}"], "__code__", None)
+    assert isinstance(code, CodeType)
+    _, digest = _remembered(code)
+    compile_id = f"{number}/0"
+    ledger.begin("dynamo", {"id": compile_id, "code": digest, **where})
+    ledger._compiling.begun(number, {"id": compile_id, "code": digest})  # ends without a record
+    ledger._compiling.recompile(number, {"reason": str(number), "category": "shape"})
+    ledger.graph_counted(number, [f"operation {number}"])
+    ledger.progress("kernels", 0, 3)
+    rank.pytorch.numbers = {"graph_breaks": number}
+    rank.pytorch.breaks = {f"reason {number}": 1}
+    ledger.fallback({"id": compile_id, **where})
+    ledger.compilation("forward", {"id": compile_id, **where})
+    ledger.compilation("cudagraph", {"id": compile_id})
+    ledger.end("dynamo")
+    ledger.error("hooks.events", f"error {number}")
+
+
+@pytest.mark.slow
+def test_ten_thousand_compilations_leave_the_memory_flat() -> None:
+    rank = Rank()
+    rank.store.note = lambda *_arguments, **_options: None  # type: ignore[method-assign]
+
+    held: dict[int, int] = {}
+    tracemalloc.start()
+    try:
+        for number in range(MANY):
+            _compile(rank, number)
+            if number in (FULL, MANY - 1):
+                gc.collect()
+                held[number], _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held[MANY - 1] - held[FULL] < 100_000
