@@ -18,6 +18,7 @@ from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
+from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
 
 _DYNAMO = "torch._dynamo"
@@ -116,7 +117,7 @@ class CompileCounter(Listener):
         values = self._compiling.ended(threading.get_ident(), values)
         where = Place(name=values.get("name"), file=values.get("file"), line=values.get("line"))
         with self._lock:
-            if "category" in values:
+            if values.get("category", NEW_INSTANCE) != NEW_INSTANCE:
                 reason, category = values.get("reason"), values["category"]
                 cause = Cause(
                     where=where,
