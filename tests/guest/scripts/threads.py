@@ -10,9 +10,8 @@ turns = [threading.Event(), threading.Event()]
 failed = []
 
 
-def train(mine, other, steps):
+def train(mine, other, steps, model):
     try:
-        model = optimizers.model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         compiled = torch.compile(model, backend="eager")
         for _ in range(steps):
@@ -29,7 +28,7 @@ def train(mine, other, steps):
 
 
 workers = [
-    threading.Thread(target=train, args=(*order, 10), name=name)
+    threading.Thread(target=train, args=(*order, 10, optimizers.model()), name=name)
     for name, order in (("a", turns), ("b", turns[::-1]))
 ]
 for worker in workers:
