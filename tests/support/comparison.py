@@ -72,7 +72,12 @@ def compilations(case: Case) -> Findings:
         "compilations", names, [(one["compile_id"], _is_backward(one)) for one in recorded]
     )
     number = sum(_counted(case, beside=False).values())
-    yield from differ("their number", number, len(recorded))
+    yield from differ("their number", number + _refused(case), len(recorded))
+
+
+def _refused(case: Case) -> int:
+    """PyTorch's records of calls at the recompile limit, for which nothing was compiled."""
+    return sum(entry.get("at_limit") is True for entry in _entries(case))
 
 
 def _counted(case: Case, *, beside: bool) -> dict[str, int]:
@@ -117,7 +122,8 @@ def graphs(case: Case) -> Findings:
 def recompiles(case: Case) -> Findings:
     counts = case.watched.slot.compile
     # PyTorch calls the first compilation of another module of a class a recompile too
-    agent = sum(counts.recompiles) + counts.new_instances - len(case.scenario.beside)
+    agent = sum(counts.recompiles) + counts.new_instances + _refused(case)
+    agent -= len(case.scenario.beside)
     if TORCH.reason:
         yield from differ("recompiles (metrics)", agent, len(case.recompiles))
     yield from differ("recompiles (trace)", agent, case.reference.trace["recompiles"])
