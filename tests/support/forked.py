@@ -9,7 +9,10 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Self
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 
 class Forked:
