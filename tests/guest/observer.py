@@ -56,8 +56,12 @@ def _state():
     if "numpy.random" in sys.modules:  # a new Python seeds it by chance: only how much was drawn
         _, _, *drawn = sys.modules["numpy.random"].get_state()
         found["random state"].append(f"numpy: {drawn}")
+    # The agent counts operations with their formulas; versions before 2.8 may not import them.
+    formulas = {"torch.utils.flop_counter", "torch.utils.module_tracker"}
     own = {"warmwatch", "sitecustomize", *sys.stdlib_module_names}
-    found["modules"] = [name for name in sorted(sys.modules) if name.partition(".")[0] not in own]
+    found["modules"] = [
+        name for name in sorted({*sys.modules} - formulas) if name.partition(".")[0] not in own
+    ]
     if "torch" in sys.modules:
         found |= _torch_state(sys.modules["torch"], digest)
     if "torch._dynamo.utils" in sys.modules:
