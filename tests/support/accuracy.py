@@ -22,7 +22,8 @@ from support.trainings import ROOT
 DOCUMENT = ROOT / "docs" / "explanation" / "accuracy.md"
 COMMAND = "cd tests && PYTHONPATH=. python -m support.accuracy"
 WORKERS = 2
-ESTIMATES = "<!-- estimates -->"  # what `support.estimates` writes from here on is left as it is
+# What `support.public_reports` and `support.estimates` write from here on is left as it is.
+REPORTS, ESTIMATES = "<!-- public reports -->", "<!-- estimates -->"
 _ABOUT = "What each scenario is"
 COLUMNS = (
     "scenario",
@@ -256,7 +257,7 @@ def main() -> int:
             lines.append(line)
             print(f"{line.scenario.name}: {len(line.findings)} disagreements", flush=True)
     DOCUMENT.parent.mkdir(exist_ok=True)
-    _, mark, later = DOCUMENT.read_text().partition(ESTIMATES) if DOCUMENT.exists() else ("",) * 3
+    _, mark, later = DOCUMENT.read_text().partition(REPORTS) if DOCUMENT.exists() else ("",) * 3
     DOCUMENT.write_text(document(lines) + (f"\n{mark}{later}" if mark else ""))
     for line in lines:
         for found in line.findings:

@@ -32,11 +32,12 @@ from support.case import (
     seen_warm_ups,
     stalled,
 )
-from support.poller import Sample
+from support.poller import INTERVAL_NS, Sample
 from support.scenarios import timeless
 from support.torch_versions import TORCH
 from warmwatch.hooks.redaction import REASON_LIMIT, recompile
 from warmwatch.shared.record import CACHES, KINDS
+from warmwatch_monitor.model import Underway
 
 RELATIVE, SECONDS = 0.02, 0.05
 FULL_REASONS = "WARMWATCH_FULL_REASONS"
@@ -309,6 +310,59 @@ def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
             yield f"{claimed} s without a step are claimed, {least:.3f} s are true: {sample.text}"
 
 
+def named(case: Case) -> Findings:
+    """At every poll, the function that is said to compile is one that PyTorch compiles then.
+
+    PyTorch's record of a backward has the compile id of its forward, and no name of its own.
+    """
+    records = [one for one in case.watched.account["compilations"] if not one["runtime"]]
+    forwards = {one["compile_id"]: one for one in records if not _is_backward(one)}
+    beside = truth.beside(case.watched.account)
+    for sample in case.watched.samples:
+        if sample.underway is None or not sample.compiling:
+            continue
+        if any(start < sample.after and sample.before < end for start, end in beside):
+            continue
+        compiled = [one for one in records if _during(case, one, sample)]
+        if not compiled:
+            continue
+        claimed = (sample.underway.name, sample.underway.backward)
+        true = {
+            (forwards.get(one["compile_id"], one)["co_name"], _is_backward(one)) for one in compiled
+        }
+        if not any(_names(sample.underway, *one) for one in true):
+            yield f"{claimed} is said to compile, {true} does: {sample.text}"
+        whys = {forwards.get(one["compile_id"], one)["recompile_reason"] for one in compiled}
+        if (why := sample.underway.reason) is not None and not any(
+            _recorded(case, one.strip()) in why for one in whys if one
+        ):
+            yield f"{why!r} is said to be the reason, {whys} is: {sample.text}"
+
+
+# PyTorch's own functions around a module's forward or an optimizer's step: the object is named.
+_AROUND = ("inner", "wrapper")
+
+
+def _names(underway: Underway, function: str | None, backward: bool) -> bool:
+    """Whether what is said to compile is PyTorch's ``function``, or its backward.
+
+    Compiled autograd compiles a backward as a function ``forward`` of its own.
+    """
+    named = str(underway.name).rpartition(".")[2]
+    if function == "forward" and named == "backward":
+        return True
+    return underway.backward is backward and (function in _AROUND or named == function)
+
+
+def _during(case: Case, one: dict[str, Any], sample: Sample) -> bool:
+    """Whether it compiled during the whole poll, and since the poll before it."""
+    start, end = one["start"], one["end"]
+    return (
+        start + INTERVAL_NS + stalled(case, start, sample.before) < sample.before
+        and sample.after < end
+    )
+
+
 def silences(case: Case) -> Findings:
     """``silent`` holds exactly where the training's marks show such a gap."""
     if not marks_steps(case):
@@ -450,6 +504,7 @@ CHECKS: dict[str, Callable[[Case], Findings]] = {
         coverage,
         samples,
         claims,
+        named,
         silences,
         warm_ups,
         states,

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from support.requested_polls import REQUESTED, TAKEN
+from warmwatch_monitor.model import Underway
 from warmwatch_monitor.pipeline.judging import Judging, OtherReadings
 from warmwatch_monitor.sources.records.source import RecordsSource
 from warmwatch_monitor.status.words.run import run_answer
@@ -29,6 +30,7 @@ class Sample:
     Attributes:
         requested: the training requested this poll after a step, and waited for it.
         text: the run's headline and its details, as one text. age: of the last step, in seconds.
+        underway: what compiles, as the sentence names it; ``None`` if it names nothing.
         waited: for how long the training's threads had been runnable without a core by then, as the
             kernel counts it: a delay by the machine, not by the training.
     """
@@ -42,6 +44,7 @@ class Sample:
     conditions: tuple[str, ...] = ()
     text: str = ""
     age: float | None = None
+    underway: Underway | None = None
     requested: bool = False
     waited: int = 0
 
@@ -105,6 +108,7 @@ class Poller:
                         conditions=judgement.conditions,
                         text="; ".join([words.summary, *words.details]),
                         age=rank.figures.progress.last_step_age_seconds,
+                        underway=rank.figures.log.underway,
                         requested=requested,
                         waited=sum(self._waits.values()),
                     )

@@ -1,0 +1,33 @@
+"""What the trainings share: a small model, its steps, and PyTorch's own counts.
+
+``CURED``: whether the remedy is applied.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+CURED = "CURED" in os.environ
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+
+
+def steps(count: int, loss_of: Callable[[int], Any]) -> None:
+    for number in range(count):
+        loss_of(number).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def counts() -> dict[str, int]:
+    from torch._dynamo.utils import counters, get_compilation_metrics
+
+    recompiled = [one for one in get_compilation_metrics() if one.recompile_reason]
+    return {
+        "recompiles": len(recompiled),
+        "breaks": sum(counters["graph_break"].values()),
+        "graphs": counters["stats"]["unique_graphs"],
+    }

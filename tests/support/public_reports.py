@@ -1,0 +1,176 @@
+"""The trainings of ``tests/process/reports/``, and ``python -m support.public_reports``.
+
+The command runs all of them and writes their section of accuracy.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from support.accuracy import DOCUMENT, ESTIMATES, REPORTS
+from support.daemon import completed
+from support.trainings import ROOT, environment, result_of
+
+FOLDER = ROOT / "tests" / "process" / "reports"
+_COUNTS = "\nfrom _loop import counts\nresult(counts())\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicReport:
+    """One training, and what is true of it.
+
+    Attributes:
+        about: what happens. source: where people reported it.
+        recompiles, breaks, graphs: PyTorch's counts. cured: of what the remedy is for, with the
+            remedy; ``None``: it happens once, and nothing needs a remedy.
+        category: of the recompiles; ``None``: any. names: identifiers that the cause must name.
+        remedy: words of PyTorch's that the remedy must contain.
+    """
+
+    name: str
+    about: str
+    source: str
+    recompiles: int
+    breaks: int = 0
+    graphs: int | None = None
+    cured: int | None = None
+    category: str | None = None
+    names: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()
+
+    @property
+    def script(self) -> str:
+        return (FOLDER / f"{self.name}.py").read_text()
+
+    @property
+    def faults(self) -> str:
+        """The count that the remedy reduces."""
+        return "breaks" if self.breaks else "graphs" if self.graphs else "recompiles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What ran: PyTorch's counts, those with the remedy, and the report."""
+
+    counts: dict[str, int]
+    cured: dict[str, int] | None
+    report: dict[str, Any]
+
+    @property
+    def causes(self) -> list[str]:
+        """Reasons of recompiles and of graph breaks, as a person reads them."""
+        said = [why for one in self.report["recompiled"] for why in one["reasons"]]
+        return said + [one["reason"] for one in self.report["breaks"]]
+
+    @property
+    def remedies(self) -> list[str]:
+        return [one["what"] for one in self.report["do"]]
+
+
+@cache
+def every() -> tuple[PublicReport, ...]:
+    return tuple(_read(path) for path in sorted(FOLDER.glob("[a-z]*.py")))
+
+
+def _read(path: Path) -> PublicReport:
+    tree = ast.parse(path.read_text())
+    assigned = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("SOURCE", "EXPECT")
+    }
+    return PublicReport(
+        name=path.stem,
+        about=ast.get_docstring(tree) or "",
+        source=assigned["SOURCE"],
+        **assigned["EXPECT"],
+    )
+
+
+def answer(one: PublicReport, records: Path) -> Answer:
+    """Run it with the agent, and without it with the remedy applied."""
+    paths = f"{FOLDER}{os.pathsep}{environment(records)['PYTHONPATH']}"
+    body = one.script + _COUNTS
+    counts = result_of(records, body, env={"PYTHONPATH": paths})
+    cured = None
+    if one.cured is not None:
+        cured = result_of(
+            records, body, name="cured", attach=False, env={"PYTHONPATH": paths, "CURED": "1"}
+        )
+    told = completed("report", "train", "--json", "--dir", str(records), env=environment(records))
+    assert told.returncode == 0, told.stderr
+    return Answer(counts=counts, cured=cured, report=json.loads(told.stdout))
+
+
+def wrong(one: PublicReport, said: Answer) -> list[str]:
+    """Everything that is not as it must be."""
+    causes, remedies = " ".join(said.causes), " ".join(said.remedies)
+    found = [
+        f"PyTorch counts {said.counts[what]} {what}, {true} were expected"
+        for what in ("recompiles", "breaks", *(["graphs"] if one.graphs else []))
+        if said.counts[what] != (true := getattr(one, what))
+    ]
+    if said.cured is not None and said.cured[one.faults] != one.cured:
+        found.append(f"with the remedy PyTorch counts {said.cured}, not {one.cured}")
+    categories = {each["category"] for each in said.report["recompiled"]}
+    if one.category is not None and categories != {one.category}:
+        found.append(f"the category is {categories}, not {one.category}")
+    found += [f"the cause lacks {name!r}: {causes}" for name in one.names if name not in causes]
+    found += [
+        f"the remedy lacks {name!r}: {remedies}" for name in one.remedy if name not in remedies
+    ]
+    return found
+
+
+def _row(one: PublicReport, said: Answer) -> str:
+    counts = ", ".join(f"{count} {what}" for what, count in said.counts.items() if count)
+    after = "" if said.cured is None else f"; with the remedy {said.cured[one.faults]} {one.faults}"
+    cells = (
+        f"{one.source}: {one.about}",
+        f"{counts}{after}",
+        "; ".join(dict.fromkeys(said.causes)),
+        " ".join(dict.fromkeys(said.remedies)),
+        "; ".join(wrong(one, said)) or "right",
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def main() -> int:
+    rows = []
+    for one in every():
+        with tempfile.TemporaryDirectory() as folder:
+            records = Path(folder) / "records"
+            records.mkdir(mode=0o700)
+            rows.append((one, answer(one, records)))
+        print(one.name, wrong(*rows[-1]) or "right", flush=True)
+    text = DOCUMENT.read_text()
+    before, after = text.partition(REPORTS)[0].rstrip("\n"), text.partition(ESTIMATES)[2]
+    if REPORTS not in text:
+        before = text.partition(ESTIMATES)[0].rstrip("\n")
+    table = "\n".join(_row(*row) for row in rows)
+    DOCUMENT.write_text(f"{before}\n\n{REPORTS}\n\n{_HEAD}{table}\n\n{ESTIMATES}{after}")
+    return any(wrong(*row) for row in rows)
+
+
+_HEAD = """## Public reports
+
+Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each row is the smallest
+training of a public issue (`tests/process/reports/`), run with the agent, and again without it with
+the remedy applied. *PyTorch* has PyTorch's own counts of both runs.
+
+| report | PyTorch | cause | remedy | result |
+|---|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())
