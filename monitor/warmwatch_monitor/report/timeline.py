@@ -7,6 +7,7 @@ order, because their durations are known and their begins are not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
@@ -20,7 +21,7 @@ from warmwatch_monitor.report.parts import Function, Priced, Report
 _MOST = 12  # functions; the others share a bar
 _OTHER = "other"
 # a letter and a colour for each phase
-_LETTERS = {"kernel_compile": "k", "autotune": "t", "cudagraph": "g"}
+_LETTERS = {"kernel_compile": "k", "autotune": "t", "cudagraph": "g", "outside": "x"}
 _SIGNS = {name: (_LETTERS.get(name, name[0]), style) for name, style in PHASE_STYLES.items()}
 _LABEL = 22
 _Span = tuple[str, float, float]  # a phase, its begin and its end on the compiler's clock
@@ -38,8 +39,13 @@ def timeline(report: Report, width: int) -> list[Text]:
             clock += seconds
     if not clock:
         return []
+    names = Counter(_named(one) for one in report.functions)
     rows = [
-        (_named(one), spans.get((one.name, one.file, one.line), [])) for one in report.functions
+        (
+            _named(one, placed=names[_named(one)] > 1),
+            spans.get((one.name, one.file, one.line), []),
+        )
+        for one in report.functions
     ]
     rest = [span for _, found in rows[_MOST:] for span in found]
     rows = [*rows[:_MOST], *([("others", rest)] if rest else [])]
@@ -52,8 +58,11 @@ def timeline(report: Report, width: int) -> list[Text]:
     return [*lines, Text(f"  {'':{_LABEL}} {end}", style="dim"), Text(f"  {key}", style="dim")]
 
 
-def _named(function: Function) -> str:
+def _named(function: Function, *, placed: bool = False) -> str:
+    """``placed``: with its line, because another function has the same name."""
     name = short_place(function.name, function.file) if function.name else "-"
+    if placed and function.line is not None:
+        name = f"{name} ({function.file}:{function.line})"
     return name if len(name) <= _LABEL else f"...{name[-(_LABEL - 3) :]}"
 
 

@@ -19,6 +19,7 @@ from support.builders import EPOCH
 from support.values import replace
 from warmwatch.shared.advice import ADVICE
 from warmwatch.shared.reasons import plain
+from warmwatch_monitor.model import PHASES
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import as_json, draw
 from warmwatch_monitor.output.document import markdown
@@ -519,6 +520,22 @@ def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
     brief = replace(a.FORWARD, phase_seconds={"dynamo": 5.0, "inductor": 75.0, "autotune": 0.01})
     output = text(a.finished(compiled=(brief,)))
     assert output.endswith("  d dynamo, i inductor") or "  d dynamo, i inductor\n" in output
+
+
+def test_each_phase_of_a_timeline_has_a_letter_of_its_own() -> None:
+    phases = dict.fromkeys(PHASES, 10.0)
+    output = text(a.finished(compiled=(replace(a.FORWARD, seconds=None, phase_seconds=phases),)))
+    (key,) = re.findall(r"^  (d dynamo, .*)$", output, re.MULTILINE)
+    letters = [one.split()[0] for one in key.split(", ")]
+    assert len(letters) == len(set(letters)) == len(PHASES), key
+
+
+def test_a_timeline_tells_functions_of_one_name_apart_by_their_lines() -> None:
+    block = replace(a.FORWARD, id="1/0", line=14)
+    output = text(a.finished(compiled=(a.FORWARD, block)))
+    assert re.search(r"^  forward \(model\.py:31\) +[.dik]+$", output, re.MULTILINE)
+    assert re.search(r"^  forward \(model\.py:14\) +[.dik]+$", output, re.MULTILINE)
+    assert re.search(r"^  forward {16}[.dik]+$", text(a.finished(compiled=(block,))), re.MULTILINE)
 
 
 def test_the_cause_of_a_slower_period_that_no_daemon_saw_begin_is_not_measured() -> None:
