@@ -61,7 +61,8 @@ def _waiting(
 
     @functools.wraps(original)
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not replaced.listening or self.returncode is not None:
+        # a subclass need not have set what ``Popen`` does
+        if not replaced.listening or getattr(self, "returncode", None) is not None:
             return original(self, *args, **kwargs)
         name = _quietly(begins, self)
         if name is None:

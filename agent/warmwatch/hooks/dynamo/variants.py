@@ -1,13 +1,15 @@
 """A call that the recompile limit refused: its inputs, and how many variants its function has.
 
-The program's own frames on the stack show the variants: an optimizer that calls the function with
-each of its parameters, or a model with several modules of the class. No reference is kept.
+PyTorch's frames on the stack show the variants: of an optimizer that calls the function with each
+of its parameters, or of a model with several modules of the class. No reference is kept. Frames of
+the program are not read: up to Python 3.12, ``frame.f_locals`` is the dict that ``locals()``
+returned there, is filled again, and keeps every variable alive until the frame ends.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -15,6 +17,9 @@ from typing import Any
 from warmwatch._guard import report
 
 _MOST_FRAMES = 200
+# Their functions around the call of a module or a step, and a compilation, end with it.
+_AROUND = ("torch.nn.modules.module", "torch.optim.optimizer")
+_COMPILES = ("torch._dynamo.convert_frame",)
 _MOST_INPUTS = 3
 _MOST = 20_000  # modules or parameters that are counted
 
@@ -29,21 +34,27 @@ def refused_call(code: CodeType | None, values: Any) -> dict[str, Any]:
         if code is None or not isinstance(values, Mapping):
             return {}
         torch = sys.modules["torch"]
-        arguments = {name: values.get(name) for name in code.co_varnames[: code.co_argcount]}
-        tensors = {name: one for name, one in arguments.items() if isinstance(one, torch.Tensor)}
-        found: dict[str, Any] = {}
-        if tensors:
-            known = islice(tensors.items(), _MOST_INPUTS)
-            found["inputs"] = ", ".join(f"`{name}` {_sizes(one)}" for name, one in known)
-        module = next(iter(arguments.values()), None)
-        if isinstance(module, torch.nn.Module):
-            count = _modules_like(module, torch.nn.Module)
-            return {**found, "variants": count, "variants_of": "modules"} if count else found
-        count = _parameter_shapes(list(tensors.values()), torch.optim.Optimizer)
-        return {**found, "variants": count, "variants_of": "parameters"} if count else found
+        # a subclass or a mode of the program would see each attribute that is read
+        with torch._C.DisableTorchFunction():
+            return _refused(torch, code, values)
     except Exception as error:  # noqa: BLE001 - the limit is reported without it
         report("hooks.variants", error)
         return {}
+
+
+def _refused(torch: Any, code: CodeType, values: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = {name: values.get(name) for name in code.co_varnames[: code.co_argcount]}
+    tensors = {name: one for name, one in arguments.items() if isinstance(one, torch.Tensor)}
+    found: dict[str, Any] = {}
+    if tensors:
+        known = islice(tensors.items(), _MOST_INPUTS)
+        found["inputs"] = ", ".join(f"`{name}` {_sizes(one)}" for name, one in known)
+    module = next(iter(arguments.values()), None)
+    if isinstance(module, torch.nn.Module):
+        count = _modules_like(module, torch.nn.Module)
+        return {**found, "variants": count, "variants_of": "modules"} if count else found
+    count = _parameter_shapes(list(tensors.values()), torch.optim.Optimizer)
+    return {**found, "variants": count, "variants_of": "parameters"} if count else found
 
 
 def _sizes(tensor: Any) -> str:
@@ -74,14 +85,13 @@ def _parameter_shapes(tensors: list[Any], kind: Any) -> int:
     return 0
 
 
-def _callers() -> Iterator[Any]:
-    """The objects whose methods are on the stack, the innermost first."""
+def _callers(modules: Sequence[str] = _AROUND) -> Iterator[Any]:
+    """The objects for which functions of these modules are on the stack, the innermost first."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_MOST_FRAMES):
         if frame is None:
             return
-        code = frame.f_code
-        if code.co_argcount and code.co_varnames[0] == "self":
+        if frame.f_globals.get("__name__") in modules and "self" in frame.f_code.co_varnames:
             yield frame.f_locals.get("self")
         frame = frame.f_back
 
@@ -90,4 +100,5 @@ def has_own_limit() -> bool:
     """Whether the compilation in progress has a limit of its own: ``torch.compile`` was called
     with one (torch 2.13 and later).
     """
-    return any(getattr(one, "_recompile_limit", None) is not None for one in _callers())
+    compiles = _callers(_COMPILES)
+    return any(getattr(one, "_recompile_limit", None) is not None for one in compiles)
