@@ -25,6 +25,7 @@ from warmwatch.shared.step_frames import count_traced_step, set_traced_step_hook
 # Methods of ``OptimizerVariable`` that look up an attribute, the newest first: from torch 2.13 on
 # and before.
 NAMES = ("resolve_type_attr", "var_getattr")
+_VARIABLE = "___warmwatch_optimizer"  # the start of a name that no program uses
 _CAPTURES = "fullgraph_compiler"  # the backend of a frame that is captured, not run (2.9 on)
 
 
@@ -112,7 +113,8 @@ class _Emitter:
             return [], made
         codegen = self._codegen(output.root_tx)
         codegen(variable.source)
-        name = output.new_var("optimizer")
+        # PyTorch compares a new name with local variables only: not with those of closures.
+        name = output.new_var(_VARIABLE)
         codegen.append_output(self.instruction("STORE_FAST", argval=name))
         return codegen.get_instructions(), name
 
