@@ -114,6 +114,19 @@ def peak_flops(gpu: str, dtype: str) -> float | None:
     return None
 
 
+class Compiling(Struct, frozen=True, kw_only=True):
+    """Busy compilers below a training, as its process tree shows them; compile workers are none.
+
+    Attributes:
+        since_ns: since when compilers run without a pause. busy_ns: from when on one of them has
+        used the CPU time that shows that it is busy. read_ns: when the tree was read.
+    """
+
+    since_ns: int
+    busy_ns: int
+    read_ns: int
+
+
 class ProcessReading(Process, frozen=True, kw_only=True):
     """What ``/proc`` reports about one training process and its compile workers.
 
@@ -123,8 +136,8 @@ class ProcessReading(Process, frozen=True, kw_only=True):
         memory_left_bytes: until its cgroup is at its limit; ``None`` without a limit.
         queued_seconds: in which its main thread could run and had no CPU, since it began.
         queued_ratio: the same as a share of the time, lately. cpus: that it may run on.
-        compiling_since_ns: since when compilers run below it, if one of them is busy now; compile
-        workers are none. below_cpu_ratio: cores that the processes below it use, lately.
+        compiling: the compilers below it, if one of them is busy.
+        below_cpu_ratio: cores that the processes below it use, lately.
         tree_read: whether the processes below it were read.
         opens_devices: whether it has a device file open, as each user of an accelerator has.
     """
@@ -136,7 +149,7 @@ class ProcessReading(Process, frozen=True, kw_only=True):
     queued_seconds: float | None = None
     queued_ratio: float | None = None
     cpus: int | None = None
-    compiling_since_ns: int | None = None
+    compiling: Compiling | None = None
     below_cpu_ratio: float | None = None
     opens_devices: bool | None = None
     tree_read: bool = False

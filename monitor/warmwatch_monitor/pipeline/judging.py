@@ -211,7 +211,9 @@ class Judging:
         of records that cannot be read now, but may exist, is preserved.
         """
         records = [_with_death(one, others.histories.get(one.folder)) for one in records]
-        records = self._outside.of(records, others.processes, others.gpus, others.now_ns, present)
+        records = self._outside.of(
+            records, others.processes, others.gpus, others.now_ns, present, others.read_ns
+        )
         judged, refused = self._judge_all(records, others)
         forget_others(records)
         if present is not None:

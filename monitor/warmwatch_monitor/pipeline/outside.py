@@ -3,6 +3,12 @@
 The agent records the compilers that the training starts and waits for with ``subprocess``. A build
 by ``os.system``, by a library in C++, or by one that reads the output line by line, shows only in
 the processes below the rank. The workers of a DataLoader report what they compile themselves.
+PyTorch's compile workers, and the compilers that they start, are none of these: the agent records
+what waits for them.
+
+The process tree is read less often than the slot, and a compiler of activity that the agent has
+recorded may be in it still. So a reading counts if the compiler was busy after the end of that
+activity, and the slot, read later than the tree, shows no new one.
 :func:`follow` turns these readings into an :class:`Outside` for each record, and
 :func:`with_outside` adds it to the counters of the slot, as if the agent had recorded it. So
 verdict, figures and sentences have one input, and no second rule for such activity. Pure.
@@ -24,6 +30,7 @@ from warmwatch_monitor.pipeline.runs import owned
 
 _PHASE, _KIND = PHASES.index("outside"), KINDS.index("outside")
 _SHORT_PAUSE_NS = 5 * 10**9  # between two compilers of one build: the tree is read every 2 s
+_SHORTEST_NS = 10**9  # a compiler that ran for a moment is no build that a training waits for
 
 
 class Outside(Struct, frozen=True, kw_only=True):
@@ -32,7 +39,8 @@ class Outside(Struct, frozen=True, kw_only=True):
     Attributes:
         ended: builds that are over. total_ns: their length. longest_ns: of the longest.
         since_ns: begin of the build in progress; 0 if there is none. seen_ns: when a busy compiler
-        was last seen. began_ns, ended_ns: of the last one that is over.
+        was last seen, without activity of the rank's own. began_ns, ended_ns: of the last one that
+        is over.
         steps: the number of steps at its time. before: for each build that is over, the steps
         before it, newest first.
     """
@@ -66,9 +74,13 @@ class OutsideActivity:
         gpus: Sequence[GpuReading],
         now_ns: int,
         present: Collection[str] | None,
+        read_ns: int | None = None,
     ) -> list[RecordReading]:
-        """``records`` with it; ``present``: the existing records, ``None`` if not known."""
-        compile = any(one.compiling_since_ns for one in processes.values()) or any(
+        """``records``, read at ``read_ns``, with it.
+
+        ``present``: the existing records, ``None`` if not known.
+        """
+        compile = any(one.compiling for one in processes.values()) or any(
             one.workers and one.workers.since_ns for one in records
         )
         if not self._known and not compile:
@@ -76,7 +88,8 @@ class OutsideActivity:
         used = owned(records, gpus)
         self._known = {k: v for k, v in self._known.items() if is_present(k, present)}
         self._made = {k: v for k, v in self._made.items() if k in self._known}
-        return [self._one(one, processes, used[one.folder], now_ns) for one in records]
+        times = now_ns, now_ns if read_ns is None else read_ns
+        return [self._one(one, processes, used[one.folder], *times) for one in records]
 
     def _one(
         self,
@@ -84,16 +97,18 @@ class OutsideActivity:
         processes: Mapping[int, ProcessReading],
         gpus: Sequence[GpuReading],
         now_ns: int,
+        read_ns: int,
     ) -> RecordReading:
         process = None if one.pid is None else processes.get(one.pid)
         median = record.median_ns(record.recent_lengths(one.slot.recent))
-        now = follow(self._known.get(one.folder, NOTHING), one, process, gpus, median, now_ns)
+        known = self._known.get(one.folder, NOTHING)
+        now = follow(known, one, process, gpus, median, now_ns, read_ns)
         if now is NOTHING:
             return one
         self._known[one.folder] = now
         made = self._made.get(one.folder)
-        if made is None or made[0] is not one or made[1] != now:
-            made = self._made[one.folder] = one, now, with_outside(one, now)
+        if made is None or made[0] is not one or made[1] != now or now.since_ns:
+            made = self._made[one.folder] = one, now, with_outside(one, now, read_ns)
         return made[2]
 
 
@@ -104,32 +119,42 @@ def follow(
     gpus: Sequence[GpuReading],
     median_step_ns: float | None,
     now_ns: int,
+    read_ns: int,
 ) -> Outside:
-    """``known`` with the readings of this poll."""
+    """``known`` with the readings of this poll, in which ``one`` was read at ``read_ns``."""
     steps, counts = one.slot.steps, one.slot.compile
-    since = _compilers_since_ns(one, process) if one.alive else None
+    since, seen_ns = _compilers(one, process, read_ns) if one.alive else (None, 0)
     # what works meanwhile does not wait for a build: it evaluates, or its step is a long one
     works = process is not None and (process.cpu_ratio or 0.0) >= WORKING_RATIO
     works = works or any((gpu.utilization_ratio or 0.0) >= WORKING_RATIO for gpu in gpus)
     goes_on = known.since_ns and steps.steps == known.steps and not counts.active_since_ns
     if since is not None and not works:
         if goes_on:
-            return replace(known, seen_ns=now_ns)
+            return replace(known, seen_ns=max(known.seen_ns, seen_ns))
         begun = verdict.outside_since_ns(steps, counts, median_step_ns, since, now_ns)
-        if begun:
-            over = _over(known, one) if known.since_ns else known
-            begun = max(begun, one.slot.header.attached_ns, over.ended_ns)
-            return replace(over, since_ns=begun, seen_ns=now_ns, steps=steps.steps)
+        over = _over(known, one) if known.since_ns else known
+        begun = begun and max(begun, one.slot.header.attached_ns, over.ended_ns)
+        if begun and seen_ns - begun >= _SHORTEST_NS:
+            return replace(over, since_ns=begun, seen_ns=seen_ns, steps=steps.steps)
     if not known.since_ns or (goes_on and one.alive and now_ns - known.seen_ns <= _SHORT_PAUSE_NS):
         return known
     return _over(known, one)
 
 
-def _compilers_since_ns(one: RecordReading, process: ProcessReading | None) -> int | None:
-    """Since when compilers run below it, workers that compile included; ``None`` if none does."""
-    compilers = process.compiling_since_ns if process is not None else None
-    workers = one.workers.since_ns[:1] if one.workers else ()
-    return min((since for since in (compilers, *workers) if since is not None), default=None)
+def _compilers(
+    one: RecordReading, process: ProcessReading | None, read_ns: int
+) -> tuple[int | None, int]:
+    """Since when compilers run below it, and when they were last seen; ``None`` if none does.
+
+    Workers that compile are among them.
+    """
+    found = [(since, read_ns) for since in (one.workers.since_ns[:1] if one.workers else ())]
+    known = process.compiling if process is not None else None
+    if known and known.busy_ns >= one.slot.compile.last_end_ns and known.read_ns <= read_ns:
+        found.append((known.since_ns, known.read_ns))
+    if not found:
+        return None, 0
+    return min(since for since, _ in found), max(seen for _, seen in found)
 
 
 def _over(known: Outside, one: RecordReading) -> Outside:
@@ -153,8 +178,12 @@ def _over(known: Outside, one: RecordReading) -> Outside:
     )
 
 
-def with_outside(one: RecordReading, outside: Outside) -> RecordReading:
-    """``one`` with the activity that its agent could not record."""
+def with_outside(one: RecordReading, outside: Outside, read_ns: int) -> RecordReading:
+    """``one``, read at ``read_ns``, with the activity that its agent could not record.
+
+    Of the build in progress, the time until a compiler was last seen is compile time: if nothing
+    more is seen of it, it ends with that.
+    """
     if not outside.ended and not outside.since_ns:
         return one
     slot = one.slot
@@ -164,7 +193,7 @@ def with_outside(one: RecordReading, outside: Outside) -> RecordReading:
             begun=counts.begun + 1,
             active_since_ns=outside.since_ns,
             active_phase=1 + _PHASE,
-            accounted_ns=outside.since_ns,
+            accounted_ns=max(outside.since_ns, read_ns - (outside.seen_ns - outside.since_ns)),
             first_begin_ns=counts.first_begin_ns or outside.since_ns,
             compiling_since_ns=outside.since_ns,
             episode_began_ns=counts.episode_began_ns or outside.since_ns,

@@ -27,7 +27,7 @@ from warmwatch_monitor.model.budgets import (
 )
 from warmwatch_monitor.pipeline.assembly import Assembled, Assembly, Follower, Publisher
 from warmwatch_monitor.settings import Settings
-from warmwatch_monitor.sources.listed import RECORDS, SOURCES, Feed, Readings, Source
+from warmwatch_monitor.sources.listed import HOST, RECORDS, SOURCES, Feed, Readings, Source
 
 _ONCE_SECONDS = 5.0
 _TO_ITS_END_NS = 60 * 10**9
@@ -93,7 +93,8 @@ class Poller:
         A source that hangs, such as a driver, delays only the first call. A source that reads in
         pieces is read to its end, since a command reads it only once. The records are read first,
         because the other sources need them, and again if those took long: otherwise the answer
-        would report that no step was made in that time.
+        would report that no step was made in that time. So they are if a compiler runs below one
+        of them: only a record that is read after that shows whether its agent knows of it.
         """
         end_ns = self._clock.monotonic_ns() + seconds * 1e9
         read_ns = self._clock.monotonic_ns()
@@ -101,9 +102,14 @@ class Poller:
             self._read_once(name, end_ns)
             if name == RECORDS.name:
                 read_ns = self._clock.monotonic_ns()
-        if RECORDS.name in self._feeds and self._clock.monotonic_ns() - read_ns > _STALE_NS:
+        stale = self._clock.monotonic_ns() - read_ns > _STALE_NS or self._compilers_run()
+        if RECORDS.name in self._feeds and stale:
             self._read_once(RECORDS.name, end_ns)
         return self._publisher.publish()
+
+    def _compilers_run(self) -> bool:
+        host = self._current()[0].of(HOST)
+        return host is not None and any(one.compiling for one in host.processes.values())
 
     def _read_once(self, name: str, end_ns: float) -> None:
         """Read one source while each read leaves less, until ``end_ns`` at most.

@@ -183,7 +183,7 @@ class _Followed:
             queued_seconds=queued,
             queued_ratio=self._queued_ratio,
             cpus=self._cpus,
-            compiling_since_ns=self._compilers.since_ns,
+            compiling=self._compilers.compiling,
             below_cpu_ratio=self._below_ratio,
             opens_devices=self._opens_devices,
             tree_read=self._pool is not None,
@@ -202,7 +202,7 @@ class _Followed:
         children = cached(children)
         workers = compile_workers(self._pid, children)
         below = with_descendants(self._pid, children)[1:]
-        self._busiest = self._compilers.read(below, workers.keys(), now_ns, BUSY_WORKER_RATIO)
+        self._busiest = self._compilers.read(below, workers, now_ns, BUSY_WORKER_RATIO)
         self._read_below(now_ns, below, waited)
         totals = {worker: sum(map(_cpu_seconds, pids)) for worker, pids in workers.items()}
         if self._pool is not None:

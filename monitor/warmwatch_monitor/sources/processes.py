@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from warmwatch.shared.compilers import known_name
-from warmwatch_monitor.model import Compiler
+from warmwatch_monitor.model import Compiler, Compiling
 from warmwatch_monitor.model.machine import WORKER
 from warmwatch_monitor.sources import proc
 
@@ -113,18 +113,18 @@ class Compilers:
     """The compilers of one training, over many polls.
 
     Attributes:
-        since_ns: since when compilers run without a pause, if one is busy; compile workers do not
-        count. ``None`` if none is.
+        compiling: those that are busy, as of the last poll. Compile workers and the compilers that
+        they start do not count: PyTorch reports their work itself. ``None`` if none is.
     """
 
     def __init__(self) -> None:
         self._before: tuple[int, Mapping[int, float]] | None = None
-        self.since_ns: int | None = None
+        self.compiling: Compiling | None = None
 
     def read(
         self,
         pids: Iterable[int],
-        workers: Collection[int],
+        workers: Mapping[int, Iterable[int]],
         now_ns: int,
         busy_ratio: float,
     ) -> tuple[Compiler, ...]:
@@ -147,15 +147,29 @@ class Compilers:
             )
             for one in found
         ]
-        outside = [one for one in found if one.name != WORKER]
-        busy = any(one.busy and one.name != WORKER for one in seen)
-        oldest = max((one.age for one in outside), default=0.0)
-        since_ns = now_ns - round(oldest * 1e9)
-        if self.since_ns is not None:  # the compilers of one build follow each other
-            since_ns = min(since_ns, self.since_ns)
-        self.since_ns = since_ns if busy else None
+        of_pool = {pid for pids in workers.values() for pid in pids}
+        began = {one.pid: now_ns - round(one.age * 1e9) for one in found if one.pid not in of_pool}
+        self.compiling = self._compiling(
+            began, [one.pid for one in seen if one.busy and one.pid in began], before, now_ns
+        )
         worth = [one for one in seen if one.name != WORKER or one.busy or one.stopped]
         return tuple(sorted(worth, key=_weight))[:MOST]
+
+    def _compiling(
+        self,
+        began: Mapping[int, int],
+        busy: Sequence[int],
+        before: tuple[int, Mapping[int, float]] | None,
+        now_ns: int,
+    ) -> Compiling | None:
+        """``began``: when each compiler did; ``busy``: those that are."""
+        if not busy:
+            return None
+        since_ns = min(began.values())
+        if self.compiling is not None:  # the compilers of one build follow each other
+            since_ns = min(since_ns, self.compiling.since_ns)
+        busy_ns = max(max(began[pid], before[0] if before else 0) for pid in busy)
+        return Compiling(since_ns=since_ns, busy_ns=busy_ns, read_ns=now_ns)
 
 
 def _first_sight(one: _Seen, busy_ratio: float) -> bool | None:

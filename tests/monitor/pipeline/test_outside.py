@@ -10,6 +10,7 @@ from support.values import replace
 from warmwatch.shared import verdict
 from warmwatch.shared.record import KINDS, PHASES, Slot, StepCounts
 from warmwatch_monitor.model import GpuReading, ProcessReading, RecordReading, WorkerCompilations
+from warmwatch_monitor.model.machine import Compiling
 from warmwatch_monitor.pipeline.outside import OutsideActivity
 from warmwatch_monitor.pipeline.runs import Known, group
 
@@ -38,14 +39,38 @@ class Polls:
         one: RecordReading,
         since: float | None,
         gpus: tuple[GpuReading, ...] = (),
+        *,
+        tree: float = 0.0,
+        busy: float = 0.0,
+        slot: float = 0.0,
         **process: object,
     ) -> RecordReading:
-        """The record as judged; ``since``: for how long compilers have run below it."""
+        """The record as judged; ``since``: for how long compilers have run below it.
+
+        ``tree``, ``slot``: how many seconds ago these were read. ``busy``: for how long one was
+        busy before the tree was read.
+        """
         now_ns = NOW + round(seconds * SECOND)
-        began = None if since is None else now_ns - round(since * SECOND)
-        reading = replace(IDLE, compiling_since_ns=began, **process)
-        (seen,) = self.activity.of([one], {7: reading}, gpus, now_ns, None)
+        compiling = None
+        if since is not None:
+            read_ns = now_ns - round(tree * SECOND)
+            compiling = Compiling(
+                since_ns=now_ns - round(since * SECOND),
+                busy_ns=read_ns - round(busy * SECOND),
+                read_ns=read_ns,
+            )
+        reading = replace(IDLE, compiling=compiling, **process)
+        read_ns = now_ns - round(slot * SECOND)
+        (seen,) = self.activity.of([one], {7: reading}, gpus, now_ns, None, read_ns)
         return seen
+
+
+def compile_seconds(one: RecordReading, seconds: float) -> float:
+    """Its compile time, as all views show it."""
+    (run,) = group([one], Known(now_ns=NOW + round(seconds * SECOND)))
+    found = run.ranks[0].figures.compile.seconds
+    assert found is not None
+    return found
 
 
 def state(one: RecordReading, seconds: float = 0.0) -> str:
@@ -71,12 +96,12 @@ def test_a_compiler_below_a_rank_that_does_not_step_is_activity_since_it_began()
         (at(10, saving_since_ns=b.ago(9)), {}),
         (at(10, between_cells_since_ns=b.ago(9)), {}),
         (at(10), {"cpu_ratio": 1.0}),  # it works
-        (at(10), {"compiling_since_ns": None}),
+        (at(10), {"compiling": None}),
     ],
 )
 def test_what_nothing_waits_for_is_none(one: RecordReading, process: dict[str, object]) -> None:
     polls = Polls()
-    if "compiling_since_ns" in process:
+    if "compiling" in process:
         assert polls.see(0, one, None) is one
     else:
         assert polls.see(0, one, 8, **process) is one
@@ -165,3 +190,43 @@ def test_the_same_record_stays_the_same_object() -> None:
     polls.see(0, one, 8)
     over = polls.see(20, one, None)
     assert polls.see(21, one, None) is over
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"tree": 1.0},  # the tree was read in the recompile
+        {"tree": 0.0, "busy": 1.0},  # it was busy then
+        {"tree": 0.1, "slot": 0.2},  # the slot may show a new one by now
+    ],
+    ids=["tree", "busy", "slot"],
+)
+def test_a_compiler_of_activity_that_the_agent_recorded_is_none(read: dict[str, float]) -> None:
+    """``ptxas`` of a recompile stays in a reading of the tree for two seconds after its end."""
+    one = at(10, last_end_ns=b.ago(0.5))
+    polls = Polls()
+    assert polls.see(0, one, 8, **read) is one
+    later = at(10, last_end_ns=b.ago(0.5))
+    assert polls.see(2, later, 10).slot.compile.active_since_ns == b.ago(0.5), "it still works"
+
+
+def test_a_compiler_that_runs_for_a_moment_is_none() -> None:
+    polls, one = Polls(), at(10)
+    assert polls.see(0, one, 0.5) is one
+    assert polls.see(0.9, one, 1.4, tree=0.9) is one, "nothing more was seen of it"
+    assert polls.see(2, one, None) is one
+    assert polls.see(4, one, 1.5).slot.compile.active_since_ns == NOW + 2.5 * SECOND
+
+
+def test_compile_time_never_shrinks_when_a_build_is_over() -> None:
+    polls, one = Polls(), at(10)
+    seen = []
+    for poll in range(40):
+        now = poll / 4
+        tree = now % 2  # it is read every 2 s, and shows a compiler until second 4
+        since = 8 + now if now - tree <= 4 else None
+        reading = polls.see(now, one, since, tree=tree)
+        seen.append(compile_seconds(reading, now))
+    assert seen == sorted(seen)
+    assert seen[-1] - seen[0] == pytest.approx(4, abs=0.01), "until it was last seen"
+    assert polls.see(10, one, None).slot.compile.active_since_ns == 0

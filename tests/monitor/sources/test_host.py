@@ -32,6 +32,8 @@ for work in sys.argv[2:]:
             while True: pass
         if work == "tool":
             subprocess.run([sys.executable, "-c", "while True: pass"])
+        if work == "ptxas":
+            subprocess.run([sys.argv[0] + ".ptxas/ptxas"])
         if work == "short":
             burn = "import os, sys, time\\n"
             burn += "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\\n"
@@ -53,11 +55,15 @@ def training(folder: Path, *workers: str) -> Iterator[int]:
     pool = script(folder)
     pool.parent.mkdir(parents=True)
     pool.write_text(POOL)
+    compiler = Path(f"{pool}.ptxas", "ptxas")
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    compiler.chmod(0o755)
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(pool), *workers], stdin=subprocess.PIPE
     )
     watched = psutil.Process(process.pid)
-    expected = 1 + len(workers) + sum(work in ("tool", "short") for work in workers)
+    expected = 1 + len(workers) + sum(work in ("tool", "short", "ptxas") for work in workers)
     try:
         wait_until(lambda: len(watched.children(recursive=True)) == expected)
         yield process.pid
@@ -208,3 +214,25 @@ def test_spawned_workers_count_but_not_the_resource_tracker() -> None:
     }
     workers = compile_workers(1, lambda pid: tree.get(pid, []), commands.__getitem__)
     assert workers == {20: (20, 200), 22: (22,)}
+
+
+@pytest.mark.slow
+def test_a_compiler_below_a_compile_worker_is_not_one_that_pytorch_does_not_report(
+    tmp_path: Path,
+) -> None:
+    with training(tmp_path, "idle", "ptxas") as pid:
+
+        def ptxas(root: int) -> list[bool | None]:
+            """Whether each one below ``root`` is busy."""
+            return [one.busy for one in source.read([root])[root].compilers if one.name == "ptxas"]
+
+        source = HostSource()
+        wait_until(lambda: ptxas(pid) == [True])
+        assert source.read([pid])[pid].compiling is None
+        (pool,) = psutil.Process(pid).children()
+        worker = next(child for child in pool.children() if child.children())
+        source = HostSource()  # of the worker itself, which is below no pool then
+        wait_until(lambda: ptxas(worker.pid) == [True])
+        found = source.read([worker.pid])[worker.pid].compiling
+        assert found is not None
+        assert found.since_ns <= found.busy_ns <= found.read_ns
