@@ -147,7 +147,7 @@ def test_a_pause_within_the_first_step_is_not_a_problem() -> None:
 
 
 FORWARD = Compilation(id="0/0", kind="forward", at_ns=b.ago(3), name="forward", file="a.py", line=3)
-BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile")}
+BACKWARD = {"beginning": Beginning(at_ns=b.ago(2), what="entire_backward_compile", id="0/0")}
 
 
 def test_the_duration_does_not_include_what_ran_between_two_compilations() -> None:
