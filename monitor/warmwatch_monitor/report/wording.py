@@ -43,7 +43,7 @@ def _item(one: Remedy) -> Item:
 
 _WHAT = {
     "warm-up": "warm-up",
-    "recompiles": "recompiles after the warm-up",
+    "recompiles": "compiling after the warm-up",  # late first compilations, too
     "compiling": "all compiling",
 }
 _NEARLY = 0.95

@@ -33,7 +33,7 @@ from warmwatch_monitor.report.command import cleaned, picture
 from warmwatch_monitor.report.compilations import priced
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.parts import Break, Remedy, Report
-from warmwatch_monitor.report.wording import facts, page, short, steady
+from warmwatch_monitor.report.wording import cost, facts, page, short, steady
 from warmwatch_monitor.report.wording_compilations import again as section_of_recompiles
 from warmwatch_monitor.report.wording_compilations import broken as section_of_breaks
 
@@ -185,6 +185,11 @@ def test_recompiles_have_one_cost_in_a_report() -> None:
     assert again.seconds == shares(made)["recompiles"] == recorded
     assert sum(one.seconds for one in made.recompiled if one.after_warm) == recorded
     assert warmup.seconds == length == pytest.approx(shares(made)["warm-up"])
+    section = cost(made)
+    assert section is not None
+    assert section.table is not None
+    rows = [row[0] for row in section.table.rows]
+    assert rows[1:] == ["compiling after the warm-up", "all compiling"], "not all recompile"
 
 
 def test_an_unexplained_long_step_is_a_gap_and_not_a_stall() -> None:
