@@ -23,9 +23,10 @@ _WARM_UP_GAPS = 4  # times `quiet_ns`: a longer gap separates two warm-ups
 # The longest pause within "compiling for" of a process without steps, such as a server. A forward
 # takes 5 to 76 ms between its own compilation and that of its backward; requests may take minutes.
 _SHORT_PAUSE_NS = 10**9
-# What ends a stretch of compiling, besides a step: an evaluation, other cells of a notebook, and
-# the end of a warm-up without steps.
-_MARKS = ("evaluations", "evaluating_since_ns", "between_cells_until_ns", "settled")
+# What ends a stretch of compiling, besides a step: other cells of a notebook, and the end of a
+# warm-up without steps. An evaluation does not: its end would set the time back to nothing while
+# no step has been made.
+_MARKS = ("between_cells_until_ns", "settled")
 _Stack = list[tuple[str, int]]  # events with their phases, the innermost last
 
 
@@ -42,7 +43,7 @@ class Activities:
         self._thread_ended = False  # whether the activity in progress has ended on one thread
         self._opened_episode = False  # the activity in progress reopened a warm rank
         self._paused = 0  # time of pauses when the last activity ended
-        self._mark: tuple[int, ...] = ()  # of the last step or evaluation before this stretch
+        self._mark: tuple[int, ...] = ()  # of the last step before this stretch
 
     def begin(self, thread: int, event: str, now: int, of: Mapping[str, Any]) -> None:
         block = self._block
@@ -82,7 +83,7 @@ class Activities:
             self._store.publish(block, renew_lock=False)
 
     def _continue_or_begin(self, now: int) -> None:
-        """Continue the present stretch of compiling; begin one if a step or an evaluation ended it.
+        """Continue the present stretch of compiling; begin one if a step ended it.
 
         Other ranks may compile in a pause of this one, so pauses do not end it: only where no step
         is to be expected does a long one.

@@ -259,9 +259,9 @@ def open_since_ns(facts: Facts) -> int | None:
 
 
 def compiling_since_ns(facts: Facts) -> int | None:
-    """When the first activity since its last step or evaluation began; ``None`` without one.
+    """When the first activity since its last step began; ``None`` without one.
 
-    Pauses do not end this stretch: another rank may compile in them.
+    Pauses and evaluations do not end this stretch: another rank may compile in them.
     """
     opened, since = open_since_ns(facts), facts.compile.compiling_since_ns
     if opened is not None:
@@ -270,18 +270,12 @@ def compiling_since_ns(facts: Facts) -> int | None:
 
 
 def advanced_ns(facts: Facts) -> int:
-    """The last step, or the end of an evaluation or of a wait for a notebook's user, if later.
+    """The last step, or the end of a wait for a notebook's user, if later.
 
     Activity before it is over. 0: there was none.
     """
-    steps, compile = facts.steps, facts.compile
-    return max(
-        steps.last_step_ns,
-        compile.evaluated_ns,
-        evaluating_since_ns(steps, compile),
-        compile.between_cells_until_ns,
-        compile.settled_ns,
-    )
+    compile = facts.compile
+    return max(facts.steps.last_step_ns, compile.between_cells_until_ns, compile.settled_ns)
 
 
 def stall_after_ns(facts: Facts) -> int:

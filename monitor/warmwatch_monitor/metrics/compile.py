@@ -76,7 +76,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     gauge(
         "warmwatch_compiling_start_timestamp_seconds",
-        "When the first compile activity since the last step or evaluation of the rank began; "
+        "When the first compile activity since the last step of the rank began; "
         "absent where none has.",
         lambda view: one.began_at if (one := view.figures.progress.stretch) else None,
     ),

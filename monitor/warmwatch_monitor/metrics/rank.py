@@ -253,7 +253,7 @@ def end_families(snapshot: Snapshot) -> Iterator[Family]:
     compiling = Family(
         name="warmwatch_run_compiling_start_timestamp_seconds",
         help="Since when the run compiles: the first compile activity of any of its ranks, without "
-        "a step or an evaluation since; absent while no rank compiles.",
+        "a step since; absent while no rank compiles.",
         type="gauge",
     )
     for run in snapshot.runs:

@@ -196,7 +196,7 @@ class Who(Struct, frozen=True, kw_only=True):
 
 
 class Stretch(Struct, frozen=True, kw_only=True):
-    """The compile activities of a rank since its last step or evaluation, with the pauses between.
+    """The compile activities of a rank since its last step, with the pauses between.
 
     ``began_at``: the first one; ``seconds``: since then. ``compiler_seconds``: without the pauses;
     ``None`` if not known.
@@ -217,7 +217,7 @@ class Progress(Struct, frozen=True, kw_only=True):
         counts as stalled. batch_quiet_seconds: since the last batch was handed out.
         open_seconds: of a rank that compiles, since its warm-up began, or since the last step
         where that is later: another rank may have waited so long for it.
-        stretch: what it compiled since its last step or evaluation; ``None`` if nothing, or if that
+        stretch: what it compiled since its last step; ``None`` if nothing, or if that
         is not known.
         last_step_age_seconds: of a living rank, since its last step. gap_seconds: since the last
         step that came far later than usual, 0 if the next one does so now; ``None`` if that is long

@@ -203,7 +203,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
     @property
     def stretch(self) -> Stretch | None:
-        """For how long it compiles, without a step or an evaluation; ``None`` if no rank compiles.
+        """For how long it compiles, without a step; ``None`` if no rank compiles.
 
         Ranks compile in turns: one waits in a collective while another compiles. So the earliest
         begin of all ranks counts, whether they compile at this moment or not. Ranks that others

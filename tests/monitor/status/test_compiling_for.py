@@ -105,7 +105,7 @@ def happen(rank: Rank, what: str) -> None:
 
 
 def polls(chance: random.Random, count: int) -> Iterator[tuple[float, bool, Snapshot]]:
-    """Time, whether a step or an evaluation of any rank fell between, and the snapshot."""
+    """Time, whether a step of any rank fell between, and the snapshot."""
     world, events = World(count), history(chance, count)
     begin, at, marked = world.ranks[0].now, 0.0, False
     while events:
@@ -113,7 +113,7 @@ def polls(chance: random.Random, count: int) -> Iterator[tuple[float, bool, Snap
         while events and events[0][0] <= at:
             then, rank, what = events.pop(0)
             world.happen(rank, what, begin + round(then * SECOND))
-            marked |= what not in ("begin", "end")
+            marked |= what == "step"
         yield at, marked, world.at(begin + round(at * SECOND))
         marked = False
 
@@ -184,3 +184,27 @@ def test_a_long_pause_without_a_step_has_the_time_of_the_compiler() -> None:
     view = b.view(replace(b.COMPILING, compile=counts))
     words = summary(b.snapshot(view))
     assert words == "gpt2: compiling for 40 s (inductor); compiled 3.0 s of that"
+
+
+def test_the_time_of_an_evaluation_before_step_1_goes_on_until_the_step() -> None:
+    """At its end "compiling for 8.3 s" was 587 ms at the next poll."""
+    world = World(1)
+    begin, shown = world.ranks[0].now, []
+
+    def shows(at: float) -> float | None:
+        (run,) = world.at(begin + round(at * SECOND)).runs
+        return run.stretch.seconds if run.stretch else None
+
+    for at, what in (
+        (0, "evaluate"),
+        (1, "begin"),
+        (9.2, "end"),
+        (9.3, "evaluated"),
+        (9.4, "begin"),
+    ):
+        world.happen(0, what, begin + round(at * SECOND))
+        shown.append(shows(at + 0.1))
+    assert shown == [None, pytest.approx(0.1), None, None, pytest.approx(8.5)]
+    for at, what in ((20, "end"), (21, "step"), (22, "begin")):
+        world.happen(0, what, begin + round(at * SECOND))
+    assert shows(22.5) == pytest.approx(0.5)

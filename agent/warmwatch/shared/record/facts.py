@@ -191,7 +191,7 @@ class CompileCounts(NamedTuple):
             another module before.
         before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
             if that step is not marked.
-        compiling_since_ns: begin of the first activity since the last step or evaluation, as a
+        compiling_since_ns: begin of the first activity since the last step, as a
             backward is compiled after its forward has run; compiling_before_ns: compile time
             before it. In a process without steps, only short pauses are between it and the last.
         repeated: for how many steps in a row one function has compiled again, or failed to compile,

@@ -93,8 +93,8 @@ class Run(Struct, frozen=True, kw_only=True):
     compiling: bool | None = None
     """Whether any living rank compiles; null if none lives."""
     compiling_since: Epoch | None = None
-    """Since when it compiles: the first compile activity of any rank, without a step or an
-    evaluation of the run since. Ranks may compile in turns, with pauses. Null if no rank compiles.
+    """Since when it compiles: the first compile activity of any rank, without a step of the run
+    since. Ranks may compile in turns, with pauses and evaluations. Null if no rank compiles.
     """
     compiling_seconds: Seconds | None = None
     """The time since `compiling_since`, as in `summary`."""
