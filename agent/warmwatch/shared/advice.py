@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from warmwatch.shared.guard_kinds import guard_of, remedy_of
+from warmwatch.shared.guard_kinds import OF_TYPE, guard_of, remedy_of
 from warmwatch.shared.values import NEW_INSTANCE
 
 ADVICE = {
@@ -122,10 +122,18 @@ _OF_STATIC = (
     f"dynamic once it has changed. Or {ADVICE['shape'][0].lower()}{ADVICE['shape'][1:]}"
 )
 _OF_CHANGED = f"{ADVICE['shape']} {_DYNAMIC_NOW}"
+# A tensor from before a graph break, which no user can mark
+_OF_SIZE_AT_BREAK = (
+    "The tensor comes from a graph break, such as a mask as an index: remove that break "
+    "(torch.where instead of the mask), or pad the tensor before it."
+)
 _OF_RANK = "Give it the same number of dims at every call, or compile each during the warm-up."
 # A size that changes again may need another of these: the newest recompile has the right one.
 _OF_SIZES = frozenset(
-    {ADVICE["shape"], _OF_CHANGED, _OF_STATIC, _OF_CONDITION, _OF_KERNEL, _OF_CONSTANT}
+    {
+        *(ADVICE["shape"], _OF_CHANGED, _OF_STATIC, _OF_CONDITION, _OF_KERNEL, _OF_CONSTANT),
+        _OF_SIZE_AT_BREAK,
+    }
 )
 _MISMATCH = (
     r"tensor '(?P<name>.+?)' (?P<what>size|stride|rank) mismatch"
@@ -140,6 +148,8 @@ _LONGEST = 1_000  # characters of one guard
 _MOST_ENTRIES = 64
 
 
+# A tensor that is of another class now
+_OTHER_TYPE = "expected type of "
 # A guard on the length of a list or a dict. A number that changes is a different case.
 _LENGTH = r"^\s*(?:!?[\d/_]+:\s*)?len\("
 _OF_LENGTH = (
@@ -148,6 +158,7 @@ _OF_LENGTH = (
 )
 
 # A value from before a graph break (``___stack0``), and one that no tensor can replace.
+_STACK = r"___stack\d"
 _AT_BREAK = r"^\s*(?:!?[\d/_]+:\s*)?(?:[LG]\[['\"])?___stack\d"
 _NO_NUMBER = r"^\s*(?:!?[\d/_]+:\s*)?[\w.\[\]'\"]+ == (?:['\"]|(?:True|False|None)\b|torch\.)"
 _OF_VALUE_AT_BREAK = (
@@ -234,7 +245,7 @@ def _remedy(
     if category == NEW_INSTANCE:
         return ADVICE[category]
     guard = guard_of((reason or "")[:_LONGEST])
-    if known := remedy_of(guard):
+    if known := remedy_of(guard) or (OF_TYPE if guard.startswith(_OTHER_TYPE) else None):
         return known
     if reason and re.match(_LENGTH, reason):
         return _OF_LENGTH
@@ -272,6 +283,8 @@ def _of_size(reason: str, dynamic: bool | None) -> str | None:
         return _OF_STRIDE if found["what"] == "stride" else _OF_RANK
     if "._parameters[" in found["name"] or "._buffers[" in found["name"]:
         return _OF_PARAMETER
+    if re.match(_STACK, found["name"]):
+        return _OF_SIZE_AT_BREAK
     if {found["old"], found["new"]} & {"0", "1"}:
         return _OF_ONE
     # With PyTorch's default, a size that changed before is compiled as dynamic. If two entries have

@@ -21,7 +21,7 @@ _ATTRIBUTE = (
     "Set the attribute before the first compiled call and keep it (None, as long as it is unused)."
 )
 _NONE = f"Pass a tensor at every call (a mask of ones instead of None), {_EACH}."
-_TYPE = f"Pass values of one type at every call, {_EACH}."
+OF_TYPE = f"Pass values of one type at every call, {_EACH}."
 _FUNCTION = (
     "Choose the function outside of the compiled one, with one compiled function for each, "
     "or call it with each during the warm-up."
@@ -31,8 +31,20 @@ _OBJECT = (
     "enum, modes); do not make a new one for each call."
 )
 _FREED = (
-    "Keep it alive and use the same one: define the class, function or module once, outside of the "
-    "loop."
+    "Keep it alive and use the same one: make the object (a module, a context manager) or define "
+    "the class or function once, outside of the loop."
+)
+_CLASS_OF_CALL = (
+    "Define the class once, outside of functions and loops (a function that defines it makes "
+    "another one at each call), and pass values of one type at every call."
+)
+_NUMBER = (
+    "Keep it a tensor at every call: write the number into it with fill_() instead of putting a "
+    "number in its place."
+)
+_INFERENCE = (
+    "Use torch.no_grad() instead of torch.inference_mode(), or clone() its tensors outside of it "
+    "before you pass them."
 )
 _ALIAS = "Pass the same tensor for both at every call, or never (a copy with .clone())."
 _ITEMS = (
@@ -131,6 +143,14 @@ KINDS: tuple[Kind, ...] = (
         remedy=_NONE,
     ),
     Kind(
+        guards=("TENSOR_MATCH",),
+        example="expected type of 'lr' to be a tensor type, ' but found <class 'float'>",
+        pattern=rf"^expected type of '{NAME}' to be .*found <class '(?P<new>int|float|bool)'>",
+        category="python_value",
+        words="`{name}`: type went from Tensor to {new}",
+        remedy=_NUMBER,
+    ),
+    Kind(
         guards=("NOT_NONE_MATCH", "WEAKREF_ALIVE"),
         example="state is not None",
         pattern=rf"^{NAME} is not None$",
@@ -164,12 +184,21 @@ KINDS: tuple[Kind, ...] = (
         remedy=_OBJECT,
     ),
     Kind(
+        guards=("TYPE_MATCH",),
+        example="___check_type_id(k, 94), type=<class '__main__.make.<locals>.Loss'>",
+        pattern=rf"^___check_type_id\({NAME}, \d+\), "
+        r"type=<class '[\w.<>]*<locals>\.(?P<type>\w+)'>",
+        category="object_identity",
+        words="`{name}` is of another type than {type}, a class that a function defines",
+        remedy=_CLASS_OF_CALL,
+    ),
+    Kind(
         guards=("TYPE_MATCH", "FAKE_SCRIPT_TYPE_MATCH"),
         example="___check_type_id(k, 94), type=<class 'int'>",
         pattern=rf"^___check_(?:type_id|fake_script_type)\({NAME}, \d+\){_CLASS}",
         category="object_identity",
         words="`{name}` is of another type than {type}",
-        remedy=_TYPE,
+        remedy=OF_TYPE,
     ),
     Kind(
         guards=("TYPE_MATCH",),
@@ -177,7 +206,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^TYPE_MISMATCH\({NAME}\)$",
         category="object_identity",
         words="`{name}` is of another type",
-        remedy=_TYPE,
+        remedy=OF_TYPE,
     ),
     Kind(
         guards=("ID_MATCH", "MODULE_MATCH", "NN_MODULE", "PYMODULE_MATCH"),
@@ -335,6 +364,27 @@ KINDS: tuple[Kind, ...] = (
         remedy=_FUNC,
     ),
     Kind(
+        guards=("TENSOR_MATCH",),
+        example="tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, AutogradCPU), "
+        "actual DispatchKeySet(CPU, ADInplaceOrView)",
+        pattern=rf"^tensor '{NAME}' dispatch key set mismatch\. expected "
+        r"DispatchKeySet\((\w+)[^)]*\bAutograd\w+\), actual DispatchKeySet\(\2(?![^)]*\bAutograd)",
+        category="grad_mode",
+        words="`{name}` was made or is used in inference mode, and was not before",
+        remedy=_INFERENCE,
+    ),
+    Kind(
+        guards=("TENSOR_MATCH",),
+        example="tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, "
+        "ADInplaceOrView), actual DispatchKeySet(CPU, AutogradCPU)",
+        pattern=rf"^tensor '{NAME}' dispatch key set mismatch\. expected "
+        r"DispatchKeySet\((\w+)(?![^)]*\bAutograd)[^)]*\), actual "
+        r"DispatchKeySet\(\2[^)]*\bAutograd",
+        category="grad_mode",
+        words="`{name}` was made or used in inference mode, and is not now",
+        remedy=_INFERENCE,
+    ),
+    Kind(
         guards=("AUTOGRAD_SAVED_TENSORS_HOOKS",),
         example="torch._functorch.aot_autograd.utils.top_saved_tensors_hooks ids == None",
         pattern=r"top_saved_tensors_hooks ids == ",
@@ -396,7 +446,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^___cow_tensor_matches\({NAME}, ",
         category="object_identity",
         words="`{name}` is a copy-on-write tensor now, or no longer",
-        remedy=_TYPE,
+        remedy=OF_TYPE,
     ),
     Kind(
         guards=("DIMENSION_DYNAMIC_MARKING_GUARD", "DYNAMIC_INDICES", "TENSOR_MATCH"),

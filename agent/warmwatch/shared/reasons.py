@@ -147,7 +147,7 @@ def _tensor_mismatch(guard: str, category: str | None) -> str | None:
     if what == "stride" and dimension is not None:
         return f"`{name}`: stride of dim {dimension[1]} {change}"
     if what == "requires_grad":
-        return f"requires_grad of `{name}` changed"
+        return f"requires_grad of `{attribute(name)}` changed"
     named = {"rank": "number of dims", "device index": "device"}.get(what, what)
     return f"`{name}`: {named} {change}"
 
@@ -200,6 +200,8 @@ def _equal_sizes(guard: str, _category: str | None) -> str | None:
 def _size_sentence(name: str, dimension: str, predicate: str) -> str:
     """The sentence about one size; ``predicate``: "went from 64 to 40" or "is 1, which ..."."""
     name = re.sub(_PARAMETER, r".\g<name>", name)
+    if re.fullmatch(_OF_STACK, name):
+        return f"a tensor from before the graph break: dim {dimension} {predicate}"
     # a plain name or an item of one; an attribute is a parameter or a buffer, not a batch
     batch = dimension == "0" and "." not in name
     subject = f"batch size (dim 0 of `{name}`)" if batch else f"`{name}`: dim {dimension}"

@@ -165,3 +165,21 @@ def test_the_advice_to_mark_a_size_appears_only_if_it_saves_recompiles(records: 
     del saves["plain", True], saves["both", True]  # never compiled again
     # With ``dynamic=False`` nothing shows that the code makes a constant of the size.
     assert advised == saves | {("constant", False): True}
+
+
+def test_no_mark_is_advised_for_a_tensor_from_before_a_graph_break() -> None:
+    said = advice(
+        "shape", reason="1/0: tensor '___stack0' size mismatch at index 0. expected 8, actual 7"
+    )
+    assert said is not None
+    assert "graph break" in said
+    assert "mark" not in said
+
+
+def test_another_tensor_class_needs_one_type_not_one_object() -> None:
+    said = advice(
+        "object_identity",
+        reason="0/0: expected type of 'x' to be a tensor type, ' but found <class '__main__.Mine'>",
+    )
+    assert said is not None
+    assert "one type" in said
