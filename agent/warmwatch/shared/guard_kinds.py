@@ -369,7 +369,7 @@ KINDS: tuple[Kind, ...] = (
         "actual DispatchKeySet(CPU, ADInplaceOrView)",
         pattern=rf"^tensor '{NAME}' dispatch key set mismatch\. expected "
         r"DispatchKeySet\((\w+)[^)]*\bAutograd\w+\), actual DispatchKeySet\(\2(?![^)]*\bAutograd)",
-        category="grad_mode",
+        category="object_identity",
         words="`{name}` was made or is used in inference mode, and was not before",
         remedy=_INFERENCE,
     ),
@@ -380,7 +380,7 @@ KINDS: tuple[Kind, ...] = (
         pattern=rf"^tensor '{NAME}' dispatch key set mismatch\. expected "
         r"DispatchKeySet\((\w+)(?![^)]*\bAutograd)[^)]*\), actual "
         r"DispatchKeySet\(\2[^)]*\bAutograd",
-        category="grad_mode",
+        category="object_identity",
         words="`{name}` was made or used in inference mode, and is not now",
         remedy=_INFERENCE,
     ),

@@ -5,7 +5,7 @@ from _loop import CURED, net, steps
 
 SOURCE = "pytorch/pytorch#134249"
 EXPECT = {
-    "category": "grad_mode",
+    "category": "object_identity",
     "names": ["target", "inference mode"],
     "remedy": [],
     "recompiles": 1,
