@@ -156,7 +156,7 @@ def test_status_defines_no_named_tuple_but_those_of_the_record_and_the_verdict(
             command, capture_output=True, text=True, check=False, env=environment()
         )
     found = {name for name in done.stderr.split() if name.startswith("warmwatch")}
-    record = {f"warmwatch.shared.record.{name}" for name in ("facts", "recent")}
+    record = {f"warmwatch.shared.record.{name}" for name in ("facts", "recent", "workers_file")}
     assert found == {*record, "warmwatch.shared.verdict"}
 
 

@@ -1,6 +1,6 @@
 """Every kind of guard whose text names no size, dtype or device, in one table. Pure.
 
-PyTorch names the guard that failed. ``torch/_dynamo/guards.py`` and ``csrc/dynamo/guards.cpp``
+PyTorch names the guard that failed. ``torch._dynamo.guards`` and ``csrc/dynamo/guards.cpp``
 (torch 2.6 to 2.15) have the texts. An entry declares all that is known of a kind: which of
 PyTorch's guards have the text, an example, how to find it, the category, the plain words and the
 remedy. Guards on tensors and sizes are worded in ``reasons.py``, with remedies in ``advice.py``;
@@ -10,7 +10,6 @@ remedy. Guards on tensors and sizes are worded in ``reasons.py``, with remedies 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 NAME = r"(?P<name>[\w.\[\]'\"()]{1,200}?)"
@@ -68,7 +67,6 @@ _DTENSOR = f"Give the DTensor the same mesh and placements at every call, {_EACH
 _SUBCLASS = f"Keep the metadata of the tensor subclass the same at every call, {_EACH}."
 
 
-@dataclass(frozen=True, kw_only=True)
 class Kind:
     """Guards with one text.
 
@@ -77,12 +75,21 @@ class Kind:
         entry's number and the user's line. words: with the groups of the pattern in braces.
     """
 
-    guards: tuple[str, ...]
-    example: str
-    pattern: str
-    category: str
-    words: str
-    remedy: str | None
+    __slots__ = ("category", "example", "guards", "pattern", "remedy", "words")
+
+    # no dataclass: `warmwatch status` loads this module, and the import of dataclasses takes longer
+    def __init__(
+        self,
+        *,
+        guards: tuple[str, ...],
+        example: str,
+        pattern: str,
+        category: str,
+        words: str,
+        remedy: str | None,
+    ) -> None:
+        self.guards, self.example, self.pattern = guards, example, pattern
+        self.category, self.words, self.remedy = category, words, remedy
 
 
 KINDS: tuple[Kind, ...] = (

@@ -19,7 +19,6 @@ exceed it by MARGIN. Readings that contradict it end it before the averages foll
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -99,7 +98,7 @@ class Load(Struct, frozen=True, kw_only=True):
     mfu: float | None = None
 
 
-class _Held(NamedTuple):
+class _Held(Struct, frozen=True):
     """The verdict until now, and by how much the limits are lower for it: it must not flap."""
 
     verdict: str | None

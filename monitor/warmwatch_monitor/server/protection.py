@@ -169,9 +169,10 @@ def _read(path: str) -> str:
     """A file's text. Raises WebConfigError: it cannot be read, or is no regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe would hold up the start
+            os.close(descriptor)
+            raise WebConfigError(f"{path} is no regular file")
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a pipe would hold up the start
-                raise WebConfigError(f"{path} is no regular file")
             text = file.read(_LONGEST_FILE + 1)
         if len(text) > _LONGEST_FILE:  # OpenSSL would read a terabyte
             raise WebConfigError(f"{path} has more than {_LONGEST_FILE >> 20} MiB")

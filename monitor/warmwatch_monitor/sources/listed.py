@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from msgspec import Struct, field
 
-from warmwatch.shared.verdict import HELD_UP_FLOOR_NS
 from warmwatch_monitor.clock import Clock
 from warmwatch_monitor.errors import SourceError, described
 from warmwatch_monitor.model import SourceHealth
@@ -182,7 +181,11 @@ def is_steady(readings: Readings, now_ns: int) -> bool:
 def _waits(readings: Readings, now_ns: int) -> bool:
     """Whether a rank has marked no step for so long that a build below it may hold it up."""
     found = readings.of(RECORDS)
-    steps = [one.slot.steps for one in found.records if one.alive] if found else []
+    if not found or not found.records:
+        return False
+    from warmwatch.shared.verdict import HELD_UP_FLOOR_NS  # here: loaded with the first record
+
+    steps = [one.slot.steps for one in found.records if one.alive]
     return any(one.steps and now_ns - one.last_step_ns > HELD_UP_FLOOR_NS for one in steps)
 
 

@@ -26,7 +26,7 @@ def install(listener: Listener) -> Installed:
 
         iterator = dataloader._BaseDataLoaderIter
         original = iterator.__next__
-    on_batch, clock = skip(listener.on_batch), monotonic_ns
+    on_batch, clock, last = skip(listener.on_batch), monotonic_ns, skip(handed_out)
     replaced = Replaced()
 
     @functools.wraps(original)
@@ -35,7 +35,7 @@ def install(listener: Listener) -> Installed:
         batch = original(self)
         if replaced.listening:
             try:
-                handed_out(self)
+                last(self)
                 on_batch(requested_ns)
             except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
                 report("hooks.batches", error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from warmwatch_monitor.model import GraphBreak
 
@@ -10,7 +10,7 @@ from warmwatch_monitor.model import GraphBreak
 _IGNORED, _IGNORED_BEFORE = "ignore_logging_functions", "ignore_logger_methods"
 
 
-class _Remedy(NamedTuple):
+class _Remedy(Struct, frozen=True):
     """``signs``: one of these is in the reason, in small letters (torch 2.6 to 2.15).
 
     ``words``: what to change in the code; ``setting``: or what to set, which helps in a library's
