@@ -171,7 +171,8 @@ import pytest, torch
 compile_ = torch.compile
 torch.compile = lambda *given, **options: compile_(*given, **{**options, "backend": "eager"})
 def make(): return torch.nn.Linear(8, 1)
-x, model = torch.randn(4, 8), torch.compile(make())
+x, inner = torch.randn(4, 8), make()
+model = torch.compile(lambda x: inner(x))  # its code is no other test's
 """
     (records.parent / "test_examples.py").write_text(given + examples)
     options = '["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_examples.py"]'

@@ -9,7 +9,7 @@ import pytest
 from support import slots
 from support.torch_versions import TORCH
 from support.trainings import result_of
-from warmwatch.shared.advice import ADVICE
+from warmwatch.shared.advice import advice
 from warmwatch.shared.reasons import plain
 
 START = """
@@ -39,7 +39,8 @@ warmwatch.detach()
 result([during, same, allowed, late, attempt(6), recompiles, warned])
 """
 # what follows the tensor's name, which depends on the PyTorch version
-CHANGE = str(plain("tensor 'x' size mismatch at index 0. expected 4, actual 5")).rpartition("`")[2]
+REASON = "tensor 'x' size mismatch at index 0. expected 4, actual 5"
+CHANGE = str(plain(REASON)).rpartition("`")[2]
 LATE = ["double", "train.py", "forward", "shape", True, False]
 
 
@@ -57,7 +58,7 @@ def test_a_late_compilation_is_reported_with_reason_and_remedy_after_it_ends(
         assert "`double` (train.py:" in message
         assert "compiled after the warm-up: " in message
         assert CHANGE in message
-        assert ADVICE["shape"] in message
+        assert str(advice("shape", reason=REASON, dynamic=False)) in message
         assert file.endswith("train.py")
     assert slots.read(slots.only(records)).compile.agent_errors == 0
 

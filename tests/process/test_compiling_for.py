@@ -92,7 +92,6 @@ def test_the_time_goes_on_while_the_ranks_compile_in_turns(records: Path) -> Non
         for run in runs:  # its clocks are read one after the other, perhaps on a busy machine
             took = run["at"] - run["compiling_since"]
             assert run["compiling_seconds"] == pytest.approx(took, abs=1.0)
-        assert len({run["decisive_rank"] for run in runs}) == 2 or len(runs) < 10
     for run in compiling:
         if run["state"] in ("compiling", "recompiling"):
             assert f" for {duration(run['compiling_seconds'])}" in run["summary"]

@@ -6,7 +6,16 @@ import optimizers
 import torch
 
 model = optimizers.model()
-optimizer_0 = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Own(torch.optim.Optimizer):  # Dynamo inlines the wrapper of its ``step``
+    def step(self):
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.add_(parameter.grad, alpha=-0.1)
+
+
+optimizer_0 = Own(model.parameters(), {})
 
 
 def trains(optimizer_0):

@@ -135,18 +135,18 @@ class _Wrap:
             thread = get_ident()
             if thread in inside or not self._listening:
                 return original(logger, *args, **kwargs)
+            traces = set_eval_frame(None)
+            try:
+                self.count += 1
+                event = args[0] if args else kwargs[_NAME]
+                special.get(event, callback)(event)  # it may compile: its events count, too
+            except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
+                report("hooks.events", error)
+            finally:
+                if traces is not None:
+                    set_eval_frame(traces)
             try:
                 inside.add(thread)
-                traces = set_eval_frame(None)
-                try:
-                    self.count += 1
-                    event = args[0] if args else kwargs[_NAME]
-                    special.get(event, callback)(event)
-                except Exception as error:  # noqa: BLE001 - a guest: counted, never raised
-                    report("hooks.events", error)
-                finally:
-                    if traces is not None:
-                        set_eval_frame(traces)
                 return original(logger, *args, **kwargs)
             finally:
                 inside.discard(thread)
