@@ -411,7 +411,9 @@ def with_limits(
             folder = view.record.folder
             window = known.get(folder)
             if view.living and view.judgement.state in WARM and view.figures.steps.count:
-                if window is None or now_ns - window.at_ns >= _POLL_NS:
+                # a process that exits makes no step: what it waits for then limits none
+                exits = bool(view.record.slot.compile.ended_ns)
+                if window is None or (not exits and now_ns - window.at_ns >= _POLL_NS):
                     window = follow(window, view, now_ns, pids)
                     window = _contradicted(window, view, host, now_ns)
                     load = load_of(window, view, host, now_ns)

@@ -18,9 +18,15 @@ RIVAL = {"process_ratios": ((1, 0.5), (9, 0.5))}
 
 
 def verdicts(
-    seconds: int, reading: Callable[[int], dict[str, object]], cpu: float = 1.0
+    seconds: int,
+    reading: Callable[[int], dict[str, object]],
+    cpu: float = 1.0,
+    program_ended: int | None = None,
 ) -> list[str | None]:
-    """The verdict of each poll, once a second, of a rank with steps of half a second."""
+    """The verdict of each poll, once a second, of a rank with steps of half a second.
+
+    ``program_ended``: the second from which its process only exits.
+    """
     windows: Windows = {}
     found = []
     for second in range(seconds):
@@ -35,6 +41,9 @@ def verdicts(
             ),
             recent=b.ring(*(SECOND // 2,) * 8),
         )
+        if program_ended is not None and second >= program_ended:
+            ended_ns = NOW + program_ended * SECOND
+            slot = replace(slot, compile=replace(slot.compile, ended_ns=ended_ns))
         process = ProcessReading(
             pid=1, cpu_seconds=cpu * second, resident_bytes=1, cpu_ratio=cpu, cpus=2
         )
@@ -55,6 +64,11 @@ def test_a_rival_on_the_gpu_ends_compute_and_its_end_ends_shared(begin: int) -> 
     assert set(seen[begin + 8 : end]) == {"shared"}
     assert "shared" not in seen[end + 2 :]
     assert set(seen[end + 10 :]) == {"compute"}
+
+
+def test_a_process_that_exits_keeps_what_limited_its_steps() -> None:
+    seen = verdicts(60, lambda at: RIVAL if at >= 30 else {}, program_ended=30)
+    assert set(seen[8:]) == {"compute"}
 
 
 def test_a_loop_that_begins_to_wait_for_its_own_code_ends_compute() -> None:
