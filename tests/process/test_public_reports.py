@@ -13,6 +13,7 @@ import pytest
 from support.public_reports import PublicReport, answer, every, wrong
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reported", every(), ids=lambda one: one.name)
 def test_the_cause_is_named_and_the_remedy_cures(reported: PublicReport, records: Path) -> None:
     assert wrong(reported, answer(reported, records)) == []

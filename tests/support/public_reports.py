@@ -53,7 +53,7 @@ class PublicReport:
     @property
     def faults(self) -> str:
         """The count that the remedy reduces."""
-        return "breaks" if self.breaks else "graphs" if self.graphs else "recompiles"
+        return "graphs" if self.graphs else "recompiles" if self.recompiles else "breaks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,9 @@ class Answer:
 
     @property
     def remedies(self) -> list[str]:
-        return [one["what"] for one in self.report["do"]]
+        """What to do first, and the advice of each recompile and break: some cost too little."""
+        each = [one["advice"] for one in (*self.report["recompiled"], *self.report["breaks"])]
+        return [*(one["what"] for one in self.report["do"]), *filter(None, each)]
 
 
 @cache

@@ -7,7 +7,7 @@ SOURCE = "pytorch/pytorch#180406"
 EXPECT = {
     "category": None,
     "names": [],
-    "remedy": ["torch.where"],
+    "remedy": [],
     "recompiles": 0,
     "breaks": 0,
     "graphs": 2,

@@ -6,7 +6,7 @@ from _loop import CURED, net, steps
 SOURCE = "kijai/ComfyUI-MochiWrapper#44"
 EXPECT = {
     "category": "python_value",
-    "names": ["max_seqlen"],
+    "names": ["packed"],
     "remedy": [],
     "recompiles": 1,
     "cured": 0,

@@ -9,6 +9,7 @@ EXPECT = {
     "names": ["lr"],
     "remedy": ["tensor"],
     "recompiles": 1,
+    "breaks": 2,
     "cured": 0,
 }
 

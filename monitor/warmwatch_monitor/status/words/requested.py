@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from warmwatch.shared.guard_kinds import attribute
 from warmwatch.shared.phrases import counted, duration, exact_length, place
 from warmwatch_monitor.model import FEWEST_STEPS, Figures, Log, VaryingDim
 from warmwatch_monitor.output.amounts import own_words
@@ -149,7 +150,11 @@ def remedy(one: VaryingDim) -> str | None:
     cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
     ends = f"from {one.lowest} to {one.highest}{cost}"
     if one.dim is None:
-        took = f"`{one.tensor}` took {number} values {ends}"
+        name = attribute(one.tensor)
+        took = f"`{name}` took {number} values {ends}"
+        if name != one.tensor and isinstance(one.lowest, int):  # a submodule's attribute
+            setting = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+            return f"{took}: set {setting}, or count outside of the compiled function"
         return f"{took}: pass it as a tensor, or keep it out of the compiled function"
     made = f"dim {one.dim} of `{one.tensor}` was compiled for {number} sizes, {ends}"
     if one.lowest is not None and one.lowest < _LEAST_DYNAMIC:
