@@ -7,7 +7,7 @@ SOURCE = "pytorch/pytorch#94640"
 EXPECT = {
     "category": "shape",
     "names": ["edge_index"],
-    "remedy": ["mark_dynamic"],
+    "remedy": ["dynamic"],
     "recompiles": 1,
     "cured": 0,
 }

@@ -7,7 +7,7 @@ SOURCE = "modula-systems/modula#1"
 EXPECT = {
     "category": "python_value",
     "names": ["target_norm"],
-    "remedy": ["tensor"],
+    "remedy": [],
     "recompiles": 3,
     "cured": 0,
 }
