@@ -139,7 +139,7 @@ def test_what_keeps_the_mark_of_a_tensor(name: str, torch: Any) -> None:
 _SHOWN_BY_TESTS = {
     *(advice._OF_RELATION, advice._OF_INTEGER, advice._OF_OPTIMIZER),
     *(advice._OF_LAST_BATCH, advice._OF_CHANGED_INTEGER, advice.ADVICE["new_instance"]),
-    *(advice.ADVICE["object_identity"], advice._OF_STATIC),
+    *(advice.ADVICE["object_identity"], advice._OF_STATIC, advice._OF_SIZE_AT_BREAK),
 }
 
 

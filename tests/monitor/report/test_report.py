@@ -530,8 +530,8 @@ def test_the_key_of_a_timeline_has_only_the_phases_that_are_drawn() -> None:
 def test_each_phase_of_a_timeline_has_a_letter_of_its_own() -> None:
     phases = dict.fromkeys(PHASES, 10.0)
     output = text(a.finished(compiled=(replace(a.FORWARD, seconds=None, phase_seconds=phases),)))
-    (key,) = re.findall(r"^  (d dynamo, .*)$", output, re.MULTILINE)
-    letters = [one.split()[0] for one in key.split(", ")]
+    (key,) = re.findall(r"^  (d dynamo, (?:.|\n)*?)(?:\n\n|\Z)", output, re.MULTILINE)
+    letters = [one.split()[0] for one in re.split(r",\s+", key)]
     assert len(letters) == len(set(letters)) == len(PHASES), key
 
 

@@ -211,7 +211,10 @@ def entry(metrics: Any) -> dict[str, Any]:
         # ``events.Compiling``
         left = failure.rpartition(".")[2] in _LEFT_TO_PYTHON
         values["left" if left else "failure"] = failure
-        values["failure_reason"] = raised = getattr(metrics, "fail_reason", None)
+        raised = getattr(metrics, "fail_reason", None)
+        # PyTorch's own texts; that of another exception may be the user's
+        if left or "BackendCompilerFailed" in failure:
+            values["failure_reason"] = raised
         # another exception's text may be the user's
         values["failure_hint"] = hint(str(raised or "")) if left else None
     if kind_of(metrics) == "cudagraph" and getattr(metrics, "is_forward", None) is False:
