@@ -87,9 +87,10 @@ def summary(url: str, run: str) -> str:
 
 
 def timeless(sentence: str) -> str:
-    """Without durations that grow between two queries, and without the time left: its inputs are
-    no series (docs/how-to/many-hosts.md).
+    """Without durations that grow between two queries, and without what needs more than series
+    (docs/how-to/many-hosts.md): the time left, and whether a compiler of another kind works.
     """
+    sentence = sentence.replace("PyTorch compiles nothing", "nothing compiles")
     sentence = re.sub(
         r"; (last time|another rank took|longer than (last time|another rank)) [^;]*", "", sentence
     )

@@ -1,9 +1,10 @@
-"""A process that writes to a slot without a pause, and a reader that checks each read.
+"""A process that writes to a slot, and a reader that checks each read.
 
 Each value shows whether it is torn: a hot word is one byte, not 0, repeated eight times; a compile
 block is one number in all its words; an identity is one name in several fields. Sealed blocks are
-stored eight bytes at a time and in any order, as a processor without ordering would show them, so
-that nearly every read meets a half-written block. ``python -m support.protocol 1000000`` from
+stored eight bytes at a time and in any order, as a processor without ordering would show them, and
+without a pause, so that nearly every read meets a half-written block. Steps have the pauses of a
+training: the reader needs two reads that agree. ``python -m support.protocol 1000000`` from
 ``tests/`` runs until it has seen that many.
 """
 
@@ -25,7 +26,7 @@ from warmwatch.shared.record.counters import flatten
 from warmwatch_monitor.sources.records.folder import Folder, SlotFile
 
 WRITE = """
-import mmap, os, random, sys
+import mmap, os, random, sys, time
 from warmwatch.shared import record
 file = os.open(sys.argv[1], os.O_RDWR)
 slot = mmap.mmap(file, record.SIZE)
@@ -45,6 +46,7 @@ def steps(n):
     for place in range(len(hot)):
         hot[place] = word
     clean[7] = touched[8] = word
+    time.sleep(0.0001)
 def blocks(n):
     words = [n] * record.COMPILE_WORDS
     for name in ("active_phase", "end_code"):  # these are checked: a code beyond the lists is none
@@ -81,7 +83,7 @@ class Reads:
 
 @contextmanager
 def written(kind: str) -> Iterator[Path]:
-    """A slot that a process writes to without a pause: its ``steps`` or its ``blocks``."""
+    """A slot that a process writes to all the time: its ``steps`` or its ``blocks``."""
     with TemporaryDirectory() as place:
         slot = write_record(Path(place), builders.slot()) / record.SLOT
         with subprocess.Popen(

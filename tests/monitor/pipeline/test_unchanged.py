@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,23 @@ def test_a_slot_that_is_short_for_one_poll_is_refused(
     monkeypatch.setattr(records_folder, "_image", lambda _: read)
     with pytest.raises(record.RecordError, match="torn record"):
         look(file, folder)
+
+
+def test_a_word_that_one_read_copied_half_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel may copy it byte by byte while a step stores it."""
+    file, folder = SlotFile(), write_record(tmp_path, warm())
+    read, at = os.pread, record.STEPS_OFFSET + 1
+    whole, torn = look(SlotFile(), folder).slot.steps, iter([b"\7"])
+
+    def pread(descriptor: int, size: int, offset: int) -> bytes:
+        image = read(descriptor, size, offset)
+        half = next(torn, b"") if offset == 0 else b""
+        return image[:at] + half + image[at + 1 :] if half else image
+
+    monkeypatch.setattr(records_folder.os, "pread", pread)
+    assert look(file, folder).slot.steps == whole
 
 
 def test_without_new_energy_or_observed_work_the_summary_is_the_same_object() -> None:

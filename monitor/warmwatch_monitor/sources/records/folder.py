@@ -229,6 +229,7 @@ def _zombie_status(pid: int) -> int | None:
 # A read finds both places of a block half written only if the writer stored twice during the read.
 # That takes a reader that was delayed in the middle, so the next try is nearly always complete.
 _TRIES = 20
+_AGREEING_READS = 8  # at most, until two in a row agree
 _LARGEST_EPOCH = 2**62  # nanoseconds since 1970, in the year 2116
 _LARGEST = 2**59  # nanoseconds of uptime, or steps: both take decades
 
@@ -358,8 +359,23 @@ class SlotFile:
 
 def _image(descriptor: int) -> tuple[bytes, bytes]:
     """The hot words, and then the sealed blocks."""
-    hot = os.pread(descriptor, record.HOT_END, 0)
+    hot = _hot_words(descriptor)
     return hot, os.pread(descriptor, record.size_of(hot) - record.HOT_END, record.HOT_END)
+
+
+def _hot_words(descriptor: int) -> bytes:
+    """The hot words, read until two reads agree.
+
+    A step stores each word whole, but the kernel may copy it byte by byte (``rep movsb`` after an
+    interrupt), so that one read may hold half of a store. A training steps less often than this
+    reads; of one that does not, the last read counts, since an old one would be as wrong.
+    """
+    hot = os.pread(descriptor, record.HOT_END, 0)
+    for _ in range(_AGREEING_READS):
+        before, hot = hot, os.pread(descriptor, record.HOT_END, 0)
+        if hot == before:
+            break
+    return hot
 
 
 def _check(slot: Slot, before: Slot | None) -> None:
