@@ -29,7 +29,6 @@ def test_a_scenario_that_allows_a_difference_names_it(scenario: Scenario) -> Non
     laxer = (
         scenario.unseen_steps,
         any(scenario.late_steps),
-        scenario.eager_frames,
         scenario.uncounted_breaks,
         scenario.uncompiled_graphs,
     )

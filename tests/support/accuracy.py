@@ -89,9 +89,7 @@ def _counted(agent: int, counter: int, trace: int) -> str:
 
 
 def _guest(case: Case) -> str:
-    if any(comparison.guest(case)):
-        return "differs"
-    return "same, one frame eager" if case.scenario.eager_frames else "same"
+    return "differs" if any(comparison.guest(case)) else "same"
 
 
 def _late_steps(case: Case) -> str:
@@ -257,8 +255,10 @@ def main() -> int:
             lines.append(line)
             print(f"{line.scenario.name}: {len(line.findings)} disagreements", flush=True)
     DOCUMENT.parent.mkdir(exist_ok=True)
-    _, mark, later = DOCUMENT.read_text().partition(REPORTS) if DOCUMENT.exists() else ("",) * 3
-    DOCUMENT.write_text(document(lines) + (f"\n{mark}{later}" if mark else ""))
+    page = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+    begins = [page.index(mark) for mark in (REPORTS, ESTIMATES) if mark in page]
+    later = f"\n{page[min(begins) :]}" if begins else ""
+    DOCUMENT.write_text(document(lines) + later)
     for line in lines:
         for found in line.findings:
             print(f"{line.scenario.name}: {found}")

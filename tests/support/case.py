@@ -299,7 +299,8 @@ def expected_conditions(case: Case) -> set[str]:
     warm_ups = expected_warm_ups(case)
     late = [step for step in dirty_steps(case) if warm_ups and step > warm_ups[0].step]
     holds = {
-        "thrashing": any(third - first < 10 for first, third in zip(late, late[2:], strict=False)),
+        "thrashing": any(third - first < 10 for first, third in zip(late, late[2:], strict=False))
+        or _in_each_step(case),
         "fallback": "hit config." in case.reference.output,
         "unknown": _swaps_later(case),
         "nothing_captured": _captured_nothing(case),
@@ -309,6 +310,18 @@ def expected_conditions(case: Case) -> set[str]:
         "silent": any(must_be_silent(case, one) for one in case.watched.samples),
     }
     return {*case.scenario.conditions, *(name for name, holding in holds.items() if holding)}
+
+
+def _in_each_step(case: Case) -> bool:
+    """Whether one frame was compiled again, or failed to compile, in three steps in a row."""
+    steps: dict[str, set[int]] = {}
+    for one in case.watched.account["compilations"]:
+        frame, _, entry = str(one["compile_id"]).rpartition("/")
+        # the record of a call at the recompile limit has no name: nothing is compiled then
+        if one["co_name"] and (entry != "0" or one["fail"]):
+            step = sum(mark < one["start"] for mark in case.marks)
+            steps.setdefault(frame, set()).add(step)
+    return any({step + 1, step + 2} <= found for found in steps.values() for step in found)
 
 
 def _swaps_later(case: Case) -> bool:

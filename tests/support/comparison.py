@@ -323,9 +323,9 @@ def named(case: Case) -> Findings:
             continue
         if any(start < sample.after and sample.before < end for start, end in beside):
             continue
-        compiled = [one for one in records if _during(case, one, sample)]
-        if not compiled:
+        if not any(_during(case, one, sample) for one in records):
             continue
+        compiled = [one for one in records if _around(case, one, sample)]
         claimed = (sample.underway.name, sample.underway.backward)
         true = {
             (forwards.get(one["compile_id"], one)["co_name"], _is_backward(one)) for one in compiled
@@ -339,8 +339,9 @@ def named(case: Case) -> Findings:
             yield f"{why!r} is said to be the reason, {whys} is: {sample.text}"
 
 
-# PyTorch's own functions around a module's forward or an optimizer's step: the object is named.
-_AROUND = ("inner", "wrapper")
+# PyTorch's own functions around a module's forward or an optimizer's step, and what follows a graph
+# break in one of them: the object is named.
+_AROUND = re.compile(r"(torch_dynamo_resume_in_)?(inner|wrapper)(_at_\d+)?")
 
 
 def _names(underway: Underway, function: str | None, backward: bool) -> bool:
@@ -351,7 +352,8 @@ def _names(underway: Underway, function: str | None, backward: bool) -> bool:
     named = str(underway.name).rpartition(".")[2]
     if function == "forward" and named == "backward":
         return True
-    return underway.backward is backward and (function in _AROUND or named == function)
+    is_around = _AROUND.fullmatch(function or "") is not None
+    return underway.backward is backward and (is_around or named == function)
 
 
 def _during(case: Case, one: dict[str, Any], sample: Sample) -> bool:
@@ -361,6 +363,15 @@ def _during(case: Case, one: dict[str, Any], sample: Sample) -> bool:
         start + INTERVAL_NS + stalled(case, start, sample.before) < sample.before
         and sample.after < end
     )
+
+
+def _around(case: Case, one: dict[str, Any], sample: Sample) -> bool:
+    """Whether it compiled at the poll, or so shortly before that the answer may still name it.
+
+    Several threads may compile at once, and each poll names one of them.
+    """
+    late = EDGE_NS + INTERVAL_NS + stalled(case, one["end"], sample.before)
+    return one["start"] - EDGE_NS < sample.after and sample.before < one["end"] + late
 
 
 def silences(case: Case) -> Findings:
@@ -414,7 +425,7 @@ def guest(case: Case) -> Findings:
     for key in ("losses", "random", "warnings", "graphs", "breaks", "caches"):
         if beside[key] != alone[key]:
             yield f"{key} with the agent {beside[key]}, without it {alone[key]}"
-    with_, without = _compiled(case, beside), _compiled(case, alone)
+    with_, without = _compiled(beside), _compiled(alone)
     for one in with_ - without:
         yield f"a compilation only with the agent: {one}"
     for one in without - with_:
@@ -435,14 +446,10 @@ def _untraced(account: dict[str, Any]) -> dict[str, Any]:
 _COMPILED = ("compile_id", "is_forward", "co_name", "recompile_reason", "num_graph_breaks", "fail")
 
 
-def _compiled(case: Case, account: dict[str, Any]) -> Counter[tuple[str, ...]]:
-    """Each compilation by what must not change; of frames declared eager, not how they end."""
+def _compiled(account: dict[str, Any]) -> Counter[tuple[str, ...]]:
+    """Each compilation by what must not change."""
     return Counter(
-        tuple(
-            timeless(str(one[key]))
-            for key in _COMPILED
-            if not (key == "fail" and one["co_name"] and _eager(case, one["co_name"]))
-        )
+        tuple(timeless(str(one[key])) for key in _COMPILED)
         for one in _once_tuned(account["compilations"])
     )
 
@@ -459,10 +466,6 @@ def _once_tuned(compilations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 continue
             tuned.add(one["compile_id"])
         yield one
-
-
-def _eager(case: Case, frame: str) -> bool:
-    return bool(case.scenario.eager_frames) and frame.startswith(case.scenario.eager_frames)
 
 
 def trace(case: Case) -> Findings:

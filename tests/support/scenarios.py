@@ -41,7 +41,6 @@ class Scenario:
         uncompiled_graphs: those that the trace shows and whose compilation failed.
         unseen_steps: how many the agent cannot tell from others. late_steps: by how many each
             warm-up is noticed late, where the agent's step is not the scenario's iteration.
-        eager_frames: a frame that runs eagerly with the agent, and holds nothing to compile.
         conditions: those of its steps, in addition to what follows from its compilations.
         in_vain: it calls ``torch.compile``, and nothing is ever compiled.
         cold: with the agent it runs without the cache of the C++ compiler.
@@ -66,7 +65,6 @@ class Scenario:
     uncompiled_graphs: int = 0
     unseen_steps: int = 0
     late_steps: tuple[int, ...] = ()
-    eager_frames: str = ""
     fallbacks: int = 0
     failures: int = 0
     conditions: tuple[str, ...] = ()

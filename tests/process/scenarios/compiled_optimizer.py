@@ -7,9 +7,6 @@ EXPECT = {
     "long": True,
     "states": "compiling warming warm",
     "breaks": 1,
-    "eager_frames": "torch_dynamo_resume_in_wrapper",
-    "limits": "with the agent, the frame around the optimizer's step runs eagerly for the hook "
-    "that is called in it; it has nothing to compile",
 }
 
 model = small()

@@ -11,10 +11,8 @@ EXPECT = {
     "states": "compiling warming warm",
     "breaks": 1,
     "late_steps": (1,),
-    "eager_frames": "torch_dynamo_resume_in_wrapper",
     "limits": "a step ends at the optimizer's call; code after that call in the same function "
-    "compiles in the next step, so warm comes one step later; with the agent, the frame around the "
-    "optimizer's step runs eagerly for the hook that is called in it; it has nothing to compile",
+    "compiles in the next step, so warm comes one step later",
 }
 
 model = small()

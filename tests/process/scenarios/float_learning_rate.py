@@ -10,10 +10,8 @@ EXPECT = {
     "uncompiled_graphs": 1,
     "fallbacks": 1,
     "long": True,
-    "eager_frames": "torch_dynamo_resume_in_wrapper",
     "limits": "the trace also shows the graph of step 2 that was tried with a symbolic float and "
-    "discarded; with the agent, the frame around the optimizer's step runs eagerly for the hook "
-    "that is called in it; it has nothing to compile",
+    "discarded",
 }
 
 limit_recompiles(4)

@@ -6,9 +6,6 @@ from _common import batch, finish, loss_of, mark, small
 EXPECT = {
     "long": True,
     "states": "compiling warming warm",
-    "eager_frames": "torch_dynamo_resume_in_wrapper",
-    "limits": "with the agent, the frame around the optimizer's step runs eagerly for the hook "
-    "that is called in it; it has nothing to compile",
 }
 
 model = small()
