@@ -292,4 +292,5 @@ def _object(guard: str, category: str | None) -> str | None:
 
 def plain_break(reason: str) -> str | None:
     """Why a graph broke, if PyTorch's text is hard to read; ``None``: use PyTorch's text."""
-    return "it branches on a tensor's value" if reason.startswith("generic_jump") else None
+    branches = ("generic_jump", "Data-dependent branching")
+    return "it branches on a tensor's value" if reason.startswith(branches) else None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from warmwatch import _guard
+from warmwatch.hooks.dynamo.breaks import head_of, reason_of
 from warmwatch.hooks.dynamo.events import Compiling
 from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
@@ -91,7 +93,7 @@ class CompileCounter(Listener):
             for name, what in _NEEDED.items()
             if name in self._hooks.missing
         ]
-        self._sample = _Sample()
+        self._sample = _Sample(self._hooks)
 
     def _failed(self, where: str, error: Exception) -> None:
         """The sink of the guard: after an internal error the counts may be too low."""
@@ -170,10 +172,10 @@ class CompileCounter(Listener):
 class _Sample:
     """The sum of rises of PyTorch's counters, which fall when a program clears them."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: Hooks) -> None:
         from torch._dynamo import utils
 
-        self._utils = utils
+        self._utils, self._hooks = utils, hooks
         self._graphs, self._reasons = 0, 0
         self._breaks: dict[str, int] = {}
         self._forget()
@@ -185,7 +187,7 @@ class _Sample:
         counters = self._utils.counters
         graphs = counters["stats"].get("unique_graphs", 0) if "stats" in counters else 0
         self._new_graphs += _rise(self._graphs, graphs)
-        breaks = dict(counters["graph_break"]) if "graph_break" in counters else {}
+        breaks = self._hooks.graph_breaks()
         for text, count in breaks.items():
             rise = _rise(self._breaks.get(text, 0), count)
             self._new_counts[text] = self._new_counts.get(text, 0) + rise
@@ -196,14 +198,17 @@ class _Sample:
     def risen(self) -> tuple[int, list[tuple[str, Place]]]:
         """Number of new graphs since the last call, and new graph breaks with their places.
 
-        Dynamo records breaks in counters and in a list, and neither has all: the counters lack
-        branches on a tensor's value, the list lacks breaks that skip the whole frame.
+        The list of breaks has the place of each; it lacks those that skip the whole frame.
         """
         self.take()
-        found = [(str(one.reason), _place(one)) for one in self._new_reasons]
-        heads = [_head(text) for text, _ in found]
+        found = [(reason_of(one), _place(one)) for one in self._new_reasons]
+        listed = Counter(head_of(text) for text, _ in found)
         for text, count in self._new_counts.items():
-            found += [(text, Place())] * (count - heads.count(_head(text)))
+            last = self._hooks.break_place(text)
+            where = Place(name=last.get("name"), file=last.get("file"), line=last.get("line"))
+            known_place = min(count, listed[head_of(text)])
+            listed[head_of(text)] -= known_place
+            found += [(text, where)] * (count - known_place)
         graphs = self._new_graphs
         self._forget()
         return graphs, found
@@ -216,10 +221,6 @@ class _Sample:
 
 def _rise(before: int, now: int) -> int:
     return now - before if now >= before else now
-
-
-def _head(text: str) -> str:
-    return text.strip().partition("\n")[0]
 
 
 def _place(reason: Any) -> Place:

@@ -117,7 +117,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_graph_breaks_total",
-        "Graph breaks counted by Dynamo.",
+        "Graph breaks, branches on a tensor and functions left to Python included.",
         lambda view: view.figures.compile.graph_breaks,
     ),
     counter(

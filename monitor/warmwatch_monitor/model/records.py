@@ -250,13 +250,15 @@ class GraphBreak(Located, frozen=True, kw_only=True):
     """A reason for graph breaks in Dynamo, and how often it occurred so far.
 
     ``name``, ``file``, ``line``: the place; of several places the last. library: it is not in the
-    user's own code. hint: what PyTorch says that helps.
+    user's own code. hint: what PyTorch says that helps. whole: PyTorch leaves all of the function
+    to Python.
     """
 
     reason: str
     count: int
     library: bool = False
     hint: str | None = None
+    whole: bool = False
 
 
 class Fallback(Located, frozen=True, kw_only=True):

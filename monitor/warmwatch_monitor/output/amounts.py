@@ -245,6 +245,12 @@ def own_words(reason: str, longest: int = _REASON_LIMIT) -> str:
     return one_line(reason, longest)
 
 
+def of_break(reason: str, whole: str | None, longest: int = _REASON_LIMIT) -> str:
+    """Why a graph broke; ``whole``: the function that PyTorch left to Python because of it."""
+    left = f"; all of {whole} runs eagerly" if whole else ""
+    return f"{own_words(reason, longest)}{left}"
+
+
 def consecutive(numbers: Iterable[int]) -> list[range]:
     """``numbers`` as ranges, in order."""
     found: list[range] = []

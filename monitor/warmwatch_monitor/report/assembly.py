@@ -189,7 +189,12 @@ def _of_rank(
         first_step_began(rank["step_seconds"]),
     )
     breaks = tuple(
-        Break(reason=one["reason"], count=one["count"], advice=one.get("advice"))
+        Break(
+            reason=one["reason"],
+            count=one["count"],
+            whole=one.get("called") if one.get("whole") else None,
+            advice=one.get("advice"),
+        )
         for one in compile["breaks"]
     )
     memory = rank["torch_memory_bytes"] or {}

@@ -224,6 +224,8 @@ class Break(Struct, frozen=True, kw_only=True):
     """The reason, in PyTorch's words."""
     count: int
     """How often."""
+    whole: str | None = None
+    """The function that PyTorch leaves to Python as a whole; null: none."""
     advice: str | None = None
     """Remedy; null if there is none."""
 

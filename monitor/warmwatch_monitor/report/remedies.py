@@ -9,7 +9,7 @@ from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.states import NEEDS_ATTENTION, State
 from warmwatch.shared.verdict import REPEATED_STEPS
 from warmwatch_monitor.model.run_summary import Provenance
-from warmwatch_monitor.output.amounts import own_words, took
+from warmwatch_monitor.output.amounts import of_break, took
 from warmwatch_monitor.report.goodput import CLEAN, DATA
 from warmwatch_monitor.report.parts import Break, Goodput, Priced, Recompiled, Remedy
 from warmwatch_monitor.status.words.repeating import failure, remedy_of_failure
@@ -217,7 +217,7 @@ def _breaks(breaks: Sequence[Break]) -> Iterator[Remedy]:
     for one in breaks:
         if one.advice:
             times = counted(one.count, "graph break")
-            yield Remedy(about=f"{times}: {own_words(one.reason)}", what=one.advice)
+            yield Remedy(about=f"{times}: {of_break(one.reason, one.whole)}", what=one.advice)
 
 
 def _conditions(rank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

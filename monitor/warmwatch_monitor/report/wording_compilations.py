@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from warmwatch.shared.phrases import called_from, counted, place
-from warmwatch_monitor.output.amounts import cached, few, mostly, own_words, took
+from warmwatch_monitor.output.amounts import cached, few, mostly, of_break, took
 from warmwatch_monitor.output.document import Item, Section, table
 from warmwatch_monitor.report.parts import (
     Changed,
@@ -177,7 +177,7 @@ def _breaks(report: Report) -> Iterator[Item]:
     yield Item(f"{counted(report.graph_breaks, 'graph break')}{several}", places)
     for one in report.breaks[:_BREAKS]:
         times = "" if one.count == 1 else f", {one.count} times"
-        yield Item(f"{own_words(one.reason, _BREAK_WORDS)}{times}")
+        yield Item(f"{of_break(one.reason, one.whole, _BREAK_WORDS)}{times}")
     if others := report.breaks[_BREAKS:]:
         yield Item(
             f"{counted(len(others), 'other reason')}, {sum(one.count for one in others)} times"

@@ -383,6 +383,7 @@ def compiler(view: RankView) -> compile_schema.Compile:
                 reason=one.reason,
                 count=one.count,
                 called=called(one.name, one.file, one.line),
+                whole=one.whole,
                 advice=break_remedy(one),
             )
             for one in view.figures.log.breaks[:BREAKS]

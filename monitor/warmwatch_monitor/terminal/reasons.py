@@ -152,4 +152,6 @@ def _what(one: dict[str, Any]) -> str:
 
 def _breaks(rank: Rank) -> Iterator[_Reason]:
     for one in rank["compile"].get("breaks") or ():
-        yield _Reason(_BREAK, "", one["reason"], one.get("advice") or "", one["count"])
+        left = one.get("whole") and one["called"]
+        whole = f", all of {left} runs eagerly" if left else ""
+        yield _Reason(_BREAK, whole, one["reason"], one.get("advice") or "", one["count"])

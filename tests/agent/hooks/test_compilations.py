@@ -8,7 +8,7 @@ import pytest
 
 from support.ranks import Rank
 from warmwatch.hooks.dynamo.compilations import costs, entry, kind_of, phases, slowest
-from warmwatch.hooks.dynamo.events import MOST_BREAKS, Compiling, read_breaks, read_counters
+from warmwatch.hooks.dynamo.events import Compiling
 
 FORWARD = SimpleNamespace(
     dynamo_cumulative_compile_time_us=1000,
@@ -104,13 +104,6 @@ def test_the_record_of_cuda_graphs_has_the_events_before_it_on_its_thread() -> N
         ["cudagraph", None, 1, None],
         ["cudagraph", None, None, None],
     ]
-
-
-def test_what_an_activity_reads_of_graph_breaks_is_bounded() -> None:
-    breaks = {f"reason {number}": 2 for number in range(10_000)}
-    assert len(read_breaks({"graph_break": breaks})) == MOST_BREAKS
-    assert read_counters({"graph_break": breaks})["graph_breaks"] == 20_000
-    assert read_breaks({"graph_break": {"one": 3}}) == {"one": 3}
 
 
 def test_what_is_stored_of_threads_and_frames_is_bounded() -> None:

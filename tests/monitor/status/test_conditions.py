@@ -106,7 +106,7 @@ def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     assert rank["state"] == "warm"
     (held,) = rank["conditions"]
     assert list(held.values()) == ["nothing_captured", CAPTURED_NOTHING, OF_NOTHING]
-    known = {"reason": BROKEN.reason, "count": 3, "called": None, "advice": None}
+    known = {"reason": BROKEN.reason, "count": 3, "called": None, "whole": False, "advice": None}
     assert rank["compile"]["breaks"] == [known]
 
 
@@ -115,6 +115,15 @@ def test_an_ended_run_reports_that_compiling_was_in_vain() -> None:
     slot = b.ended("finished", over.reading.slot)
     ended = b.view(slot, alive=False, journal={"breaks": (BROKEN,)})
     assert b.in_words(ended) == f"gpt2: {b.head(ended)}; {CAPTURED_NOTHING}; {OF_NOTHING}"
+
+
+def test_a_break_with_a_remedy_is_what_captures_nothing() -> None:
+    loop = GraphBreak(reason="Data-dependent branching", count=1, name="forward", whole=True)
+    (rank,) = status(b.snapshot(view(NOTHING, journal={"breaks": (loop,)})))["runs"][0]["ranks"]
+    (held,) = rank["conditions"]
+    assert "3 graph breaks: Data-dependent branching" in held["words"]
+    assert held["advice"].startswith("Choose with torch.where")
+    assert rank["compile"]["breaks"][0]["whole"]
 
 
 def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:

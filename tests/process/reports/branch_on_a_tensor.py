@@ -6,8 +6,8 @@ from _loop import CURED, net, steps
 SOURCE = "pytorch/pytorch#180406"
 EXPECT = {
     "category": None,
-    "names": [],
-    "remedy": [],
+    "names": ["Data-dependent branching"],
+    "remedy": ["torch.where"],
     "recompiles": 0,
     "breaks": 0,
     "graphs": 2,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.dynamo.events import read_breaks, read_counters
+from warmwatch.hooks.dynamo.breaks import Breaks
+from warmwatch.hooks.dynamo.events import read_counters
 from warmwatch.hooks.dynamo.recompile_reasons import category_of
 from warmwatch.hooks.points import (
     HookPointAbsentError,
@@ -23,7 +24,7 @@ from warmwatch.hooks.points import (
     look_up,
 )
 from warmwatch.hooks.redaction import hint
-from warmwatch.shared.user_code import is_library, place
+from warmwatch.shared.user_code import place
 
 NAMES = ("log_compilation_event",)  # names of the function, newest first
 _SLOWEST = 3
@@ -123,11 +124,12 @@ def install(listener: Listener) -> Installed:
         name, counters = first_of(utils, NAMES), utils.counters
         original = getattr(utils, name)
         reasons = getattr(utils, "graph_break_reasons", None)
-    replaced = Replaced()
+    replaced, breaks = Replaced(), Breaks(counters, () if reasons is None else reasons)
     lacking = set() if reasons is not None else {"graph_break_places"}
 
     def report_compilation(metrics: Any) -> None:
         lacking.update(missing_counters(counters, metrics))
+        breaks.compiled(metrics)
         listener.compilation(kind_of(metrics), entry(metrics))
 
     def log_compilation(metrics: Any, *args: Any, **kwargs: Any) -> Any:
@@ -145,9 +147,9 @@ def install(listener: Listener) -> Installed:
     return Installed(
         uninstall=replaced.undo,
         lacks=lacks,
-        counters=functools.partial(read_counters, counters),
-        graph_breaks=functools.partial(read_breaks, counters),
-        break_place=lambda reason: break_place(reasons or (), reason),
+        counters=lambda: read_counters(counters, breaks.uncounted),
+        graph_breaks=breaks.by_reason,
+        break_place=breaks.place,
     )
 
 
@@ -265,19 +267,3 @@ def missing_counters(counters: Mapping[str, Mapping[str, int]], metrics: Any) ->
     lookups = (getattr(metrics, f"inductor_fx_local_cache_{one}_count", 0) for one in verdicts)
     if any(lookups) and not of("inductor", *(f"fxgraph_cache_{one}" for one in verdicts)):
         yield "cache_counters"
-
-
-def break_place(reasons: Sequence[Any], reason: str) -> dict[str, Any]:
-    """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
-
-    ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
-    ``redaction.hint``.
-    """
-    helps = {} if (helpful := hint(reason)) is None else {"hint": helpful}
-    head = reason.strip().partition("\n")[0]
-    for one in reversed(reasons):
-        if str(one.reason).strip().partition("\n")[0] == head and one.user_stack:
-            frame = one.user_stack[-1]
-            library = {"library": True} if is_library(frame.filename, None) else {}
-            return {**place(frame.name, frame.filename, frame.lineno), **library, **helps}
-    return helps

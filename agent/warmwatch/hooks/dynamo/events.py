@@ -24,7 +24,6 @@ import sys
 import weakref
 from _thread import get_ident
 from collections.abc import Callable, Mapping
-from itertools import islice
 from math import prod
 from types import CodeType, FrameType
 from typing import Any
@@ -197,33 +196,22 @@ def _event(args: tuple[Any, ...]) -> str:
     return _PREFIX + _EVENTS.get(trigger, "")
 
 
-def read_counters(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Dynamo's cumulative counters, by the slot's counter names. ``get`` creates no key."""
+def read_counters(counters: Mapping[str, Mapping[str, int]], breaks: int) -> dict[str, int]:
+    """Dynamo's cumulative counters, by the slot's counter names. ``get`` creates no key.
+
+    ``breaks``: the number of graph breaks that it does not count, see ``breaks.py``.
+    """
     none: Mapping[str, int] = {}
     inductor, autograd = counters.get("inductor", none), counters.get("aot_autograd", none)
     return {
         "graphs": counters.get("stats", none).get("unique_graphs", 0),
-        "graph_breaks": sum(counters.get("graph_break", none).values()),
+        "graph_breaks": sum(counters.get("graph_break", none).values()) + breaks,
         "cudagraph_skips": inductor.get("cudagraph_skips", 0),
         "cache_hits.inductor_fx": inductor.get("fxgraph_cache_hit", 0),
         "cache_misses.inductor_fx": inductor.get("fxgraph_cache_miss", 0),
         "cache_hits.aot_autograd": autograd.get("autograd_cache_hit", 0),
         "cache_misses.aot_autograd": autograd.get("autograd_cache_miss", 0),
     }
-
-
-MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
-
-
-def read_breaks(counters: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The count of graph breaks by reason, of the first reasons.
-
-    Each activity reads them, at its begin and end, so their number must not grow with a training.
-    """
-    found = counters.get("graph_break", {})
-    if len(found) <= MOST_BREAKS:
-        return dict(found)
-    return dict(islice(found.items(), MOST_BREAKS))
 
 
 EVENT = "dynamo"
@@ -286,6 +274,11 @@ def code_being_compiled() -> CodeType | None:
     """The code that Dynamo compiles on this thread; ``None`` if unknown."""
     code = _compiling().get("code")
     return code if isinstance(code, CodeType) else None
+
+
+def must_be_one_graph() -> bool:
+    """Whether a graph break raises in what Dynamo compiles on this thread."""
+    return _compiling().get("one_graph") is True
 
 
 def arguments_being_compiled() -> Any:

@@ -117,7 +117,7 @@ class CompileCounts(NamedTuple):
         active_phase: 1 + its phase's position in PHASES; 0 if there is none.
         accounted_ns: time up to which ``phase_ns`` accounts for the one in progress.
         first_begin_ns, last_end_ns: begin of the first activity, end of the last.
-        graphs, graph_breaks, failures: as Dynamo counts them.
+        graphs, failures: as Dynamo counts them. graph_breaks: also those that it does not count.
         recompiles_after_warm: recompiles after the rank had been warm, and functions that a reset
             of Dynamo made compile again.
         fallbacks: frames that hit the recompile limit: their new inputs run eagerly.

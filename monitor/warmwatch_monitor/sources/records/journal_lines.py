@@ -147,6 +147,7 @@ def graph_break(entry: Entry) -> GraphBreak:
         count=_needed(_count(entry, "count")),
         library=entry.get("library") is True,
         hint=text(entry, "hint", LONGEST_TEXT),
+        whole=entry.get("whole") is True,
     )
 
 

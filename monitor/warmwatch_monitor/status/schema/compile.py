@@ -145,6 +145,8 @@ class Break(Struct, frozen=True, kw_only=True):
     """How often it had occurred when it was recorded."""
     called: str | None = None
     """Where, of several places the last; null: not known."""
+    whole: bool = False
+    """Whether PyTorch leaves that function to Python as a whole, not only up to the break."""
     advice: str | None = None
     """Remedy; null if none is known, or the break is in a library's code and no setting helps."""
 
@@ -244,7 +246,8 @@ class Compile(Struct, frozen=True, kw_only=True):
     recompiles_after_warm: int | None = None
     """Recompiles after the rank had been warm."""
     graph_breaks: int | None = None
-    """Graph breaks counted by Dynamo."""
+    """Graph breaks. Dynamo's own counter lacks branches on a tensor, and breaks in a loop, a `with`
+    or a `try` block, at which it leaves the whole function to Python."""
     cache_hits: int | None = None
     """Hits of Inductor's cache of whole graphs; a compilation may look up several."""
     cache_misses: int | None = None

@@ -19,6 +19,7 @@ from warmwatch_monitor.model import Compiler, Fallback, Figures, RankView, Recor
 from warmwatch_monitor.output.amounts import own_words, percent, size, took
 from warmwatch_monitor.output.summary import Importance
 from warmwatch_monitor.status.schema.compile import Inefficiency
+from warmwatch_monitor.status.words.breaks import break_remedy
 from warmwatch_monitor.status.words.fallbacks import (
     CALL_COMPILED,
     FLEX,
@@ -199,7 +200,8 @@ def remedy_of_nothing_captured(figures: Figures) -> str:
     failed_ones = [one for one in figures.log.compilations if one.failure]
     if failed_ones and len(failed_ones) == len(figures.log.compilations):
         return remedy_of_failure(failed_ones[-1].name, failed_ones[-1].failure_hint)
-    return (
+    known = filter(None, map(break_remedy, figures.log.breaks))
+    return next(known, None) or (
         "Find what breaks the graph in every frame (TORCH_LOGS=graph_breaks shows where). With "
         "DistributedDataParallel around a container of PyTorch (Sequential), compile the "
         "container before you wrap it."

@@ -1,0 +1,127 @@
+"""Graph breaks by reason: those that PyTorch counts, and those that it does not.
+
+``counters["graph_break"]`` lacks two kinds (torch 2.6 to 2.15), after which code runs eagerly too:
+
+- A break at which PyTorch cannot resume, in a loop, a ``with`` or a ``try`` block: it leaves the
+  whole frame to Python. The frame's compilation record has the reason from about 2.10 on. Before,
+  the record has no guarded code, and ``counters["unimplemented"]`` rose meanwhile.
+- A branch on a tensor. ``graph_break_reasons`` has it as ``generic_jump``. Of one in a loop,
+  torch 2.6 records nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from warmwatch.hooks.dynamo.events import code_being_compiled, must_be_one_graph
+from warmwatch.hooks.redaction import hint
+from warmwatch.shared.bounded import Bounded
+from warmwatch.shared.user_code import is_library, place
+
+MOST_BREAKS = 1_000  # some contain a place each; the ledger reports fewer
+_COUNTED, _RAISED = "graph_break", "unimplemented"  # groups of counters
+_LEFT = "Unsupported"
+_JUMP = "generic_jump "
+_BRANCH = "Data-dependent branching"  # what PyTorch calls it where it cannot resume
+_STACK = "\nfrom user code"  # after PyTorch's words, with lines of the user's
+
+
+class Breaks:
+    """Args:
+    counters: Dynamo's, by group. reasons: PyTorch's list of breaks at which it resumed.
+    """
+
+    def __init__(self, counters: Mapping[str, Mapping[str, int]], reasons: Sequence[Any]) -> None:
+        self._counters, self._reasons = counters, reasons
+        self._seen = len(reasons)
+        self._raised: Mapping[str, int] = self._first(_RAISED)
+        self._uncounted: Bounded[str, int] = Bounded(MOST_BREAKS)
+        self._left: Bounded[str, dict[str, Any]] = Bounded(MOST_BREAKS)
+        self.uncounted = 0
+
+    def by_reason(self) -> dict[str, int]:
+        """The count of breaks by reason, of the first reasons.
+
+        Each activity reads them, at its begin and end, so their number must not grow with a
+        training.
+        """
+        found = dict(self._first(_COUNTED))
+        for reason, count in self._uncounted.items():
+            found[reason] = found.get(reason, 0) + count
+        return found
+
+    def compiled(self, metrics: Any) -> None:
+        """A compilation of this record ended on this thread."""
+        reasons = self._reasons
+        new = reasons[self._seen if self._seen <= len(reasons) else 0 :]  # ``explain`` clears it
+        self._seen = len(reasons)
+        for one in new:
+            reason = reason_of(one)
+            self._left.pop(reason, None)  # its last break left no frame
+            if reason == _BRANCH:
+                self._count(reason)
+        if (why := self._why_left(metrics)) is not None:
+            self._count(why)
+            self._left[why] = _place(metrics)
+
+    def place(self, reason: str) -> dict[str, Any]:
+        """The innermost traced line of the last break for ``reason``, if PyTorch recorded it.
+
+        ``library``: that line is not in the user's own code. ``hint``: PyTorch's, see
+        ``redaction.hint``. ``whole``: the function of this name is left to Python.
+        """
+        helps = {} if (helpful := hint(reason)) is None else {"hint": helpful}
+        if (left := self._left.get(reason)) is not None:
+            return {**left, **helps}
+        head = head_of(reason)
+        for one in reversed(self._reasons):
+            if head_of(reason_of(one)) == head and one.user_stack:
+                frame = one.user_stack[-1]
+                library = {"library": True} if is_library(frame.filename, None) else {}
+                return {**place(frame.name, frame.filename, frame.lineno), **library, **helps}
+        return helps
+
+    def _first(self, group: str) -> dict[str, int]:
+        found = self._counters.get(group, {})
+        return dict(found if len(found) <= MOST_BREAKS else islice(found.items(), MOST_BREAKS))
+
+    def _count(self, reason: str) -> None:
+        self.uncounted += 1
+        self._uncounted[reason] = self._uncounted.get(reason, 0) + 1
+
+    def _why_left(self, metrics: Any) -> str | None:
+        """Why the frame of this record is left to Python; ``None`` if it is not."""
+        before, self._raised = self._raised, self._first(_RAISED)
+        failure = getattr(metrics, "fail_type", None)
+        reason = None
+        if getattr(metrics, "co_name", None) is None:
+            return None  # the recompile limit refused it
+        if failure is None and getattr(metrics, "has_guarded_code", True) is False:
+            rises = (text for text, count in self._raised.items() if count > before.get(text, 0))
+            reason = next(rises, None)
+        elif str(failure).rpartition(".")[2] == _LEFT and not must_be_one_graph():
+            reason = str(getattr(metrics, "fail_reason", None) or "")
+        return reason.partition(_STACK)[0].strip() if reason else None
+
+
+def reason_of(one: Any) -> str:
+    """The reason of an entry of PyTorch's list."""
+    reason = str(one.reason)
+    return _BRANCH if reason.startswith(_JUMP) else reason
+
+
+def head_of(reason: str) -> str:
+    return reason.strip().partition("\n")[0]
+
+
+def _place(metrics: Any) -> dict[str, Any]:
+    """The function that is left to Python, with the line of the break if that is in its code."""
+    name, file = getattr(metrics, "co_name", None), getattr(metrics, "co_filename", None)
+    line, code = getattr(metrics, "fail_user_frame_lineno", None), code_being_compiled()
+    of_code = {at for *_, at in code.co_lines()} if code is not None else set()
+    in_it = line in of_code and getattr(metrics, "fail_user_frame_filename", None) == file
+    where = place(name, file, line if in_it else getattr(metrics, "co_firstlineno", None))
+    library = {"library": True} if file and is_library(file, None) else {}
+    return {**where, **library, "whole": True}
