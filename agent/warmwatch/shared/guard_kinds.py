@@ -31,9 +31,9 @@ _OBJECT = (
 )
 _FREED = (
     "Keep it alive and use the same one: make the object (a module, a context manager) or define "
-    "the class or function once, outside of the loop."
+    "the function once, outside of the loop."
 )
-_CLASS_OF_CALL = (
+CLASS_OF_CALL = (
     "Define the class once, outside of functions and loops (a function that defines it makes "
     "another one at each call), and pass values of one type at every call."
 )
@@ -118,9 +118,17 @@ KINDS: tuple[Kind, ...] = (
         remedy=_ATTRIBUTE,
     ),
     Kind(
-        guards=("ID_MATCH", "WEAKREF_ALIVE"),
+        guards=("TYPE_MATCH", "ID_MATCH"),
         example="Cache line invalidated because type(L['c']) got deallocated",
-        pattern=rf"^Cache line invalidated because (?:type\()?{NAME}\)? got deallocated",
+        pattern=rf"^Cache line invalidated because type\({NAME}\) got deallocated",
+        category="object_identity",
+        words="the class of `{name}` was freed, and this is another one",
+        remedy=CLASS_OF_CALL,
+    ),
+    Kind(
+        guards=("ID_MATCH", "WEAKREF_ALIVE"),
+        example="Cache line invalidated because L['c'] got deallocated",
+        pattern=rf"^Cache line invalidated because {NAME} got deallocated",
         category="object_identity",
         words="what it was compiled for (`{name}`) was freed, and this is a new one",
         remedy=_FREED,
@@ -197,7 +205,7 @@ KINDS: tuple[Kind, ...] = (
         r"type=<class '[\w.<>]*<locals>\.(?P<type>\w+)'>",
         category="object_identity",
         words="`{name}` is of another type than {type}, a class that a function defines",
-        remedy=_CLASS_OF_CALL,
+        remedy=CLASS_OF_CALL,
     ),
     Kind(
         guards=("TYPE_MATCH", "FAKE_SCRIPT_TYPE_MATCH"),

@@ -6,21 +6,28 @@ The truth is what the script changed before the call.
 from __future__ import annotations
 
 import copy
+import gc
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from warmwatch.hooks.dynamo import events, recompile_reasons
+from warmwatch.hooks.dynamo.guard_tree import Reader
+from warmwatch.hooks.dynamo.recompile_reasons import cause_first
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import recompile as redacted
+from warmwatch.shared.advice import advice
 from warmwatch.shared.reasons import plain
 
 torch = pytest.importorskip("torch")
 
 
 class Recorded(Listener):
-    """The category and the plain words of each recompile."""
+    """The category and the plain words of each recompile; ``remedy`` of the last one."""
+
+    remedy: str | None = None
 
     def __init__(self) -> None:
         self.causes: list[tuple[str, str | None]] = []
@@ -32,6 +39,7 @@ class Recorded(Listener):
 
     def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
         self.causes.append((category, plain(redacted(reason), category, self._class)))
+        self.remedy = advice(category, "forward", redacted(reason))
 
 
 @pytest.fixture
@@ -179,3 +187,58 @@ def test_another_optimizer_of_a_class_is_a_new_instance(recorded: Recorded) -> N
         torch.compile(optimizer.step, backend="eager")()
     assert {category for category, _ in recorded.causes} == {"new_instance"}
     assert "another `Adam`" in str(recorded.causes[0][1])
+
+
+@pytest.mark.parametrize("are_kept", [True, False])
+def test_a_class_that_is_made_at_each_call_is_no_new_instance(
+    recorded: Recorded, *, are_kept: bool
+) -> None:
+    kept = []
+    for _ in range(3):
+
+        class Local(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self) -> None:
+                super().__init__()
+                self.l = torch.nn.Linear(8, 8)
+
+            def forward(self, x: Any) -> Any:
+                return self.l(x)
+
+        (model,) = compiled(Local())
+        model(x())
+        kept += [model] * are_kept
+        del model, Local
+        gc.collect()
+    words = (
+        "`self` is of another type than `Local`, a class that a function defines"
+        if are_kept
+        else "the class of `self` was freed, and this is another one"
+    )
+    assert recorded.causes == [("object_identity", words)] * 2
+    assert str(recorded.remedy).startswith("Define the class once, outside of functions and loops")
+
+
+def test_a_changed_size_needs_the_guards_of_no_older_entry(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading them takes time in proportion to the model, for each entry."""
+    read: list[Any] = []
+    rejected = Reader.rejected
+    monkeypatch.setattr(Reader, "rejected", lambda *args: read.append(args[1]) or rejected(*args))
+    model = Enc()
+    model.compile(backend="eager", dynamic=False)
+    for rows in range(2, 7):
+        model(x(rows))
+    assert [category for category, _ in recorded.causes] == ["shape"] * 4
+    assert len(read) == 4
+
+
+def test_entries_of_other_modes_take_time_in_proportion_to_their_number() -> None:
+    def seconds(entries: int) -> float:
+        reasons = [f"0/{number}: GLOBAL_STATE changed: grad_mode" for number in range(entries)]
+        begun = time.process_time()
+        cause_first(reasons, {}, None)
+        return time.process_time() - begun
+
+    seconds(10)
+    assert seconds(16_000) < 40 * seconds(1_000)

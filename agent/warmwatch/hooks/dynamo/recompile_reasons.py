@@ -6,7 +6,8 @@ every recompile, although a guard of the training's own entry is the cause.
 Only an entry that could have served the call can be the cause. One that was made for another module
 of the same class, and that rejects this one, cannot. Of the others, the entry that rejects the
 fewest variables is the nearest: what it rejects has changed. If every entry is for another module,
-nothing has changed: this is the first compilation of a new instance.
+nothing has changed: this is the first compilation of a new instance. Unless each is for another
+class: then a function that defines the class makes another one at each call.
 
 Each reason has a category of a closed list, by the guard in its first line.
 """
@@ -25,7 +26,7 @@ from warmwatch.hooks.dynamo.instances import INSTANCES, owners
 from warmwatch.hooks.last_batch import ragged_last_batch
 from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.redaction import guard
-from warmwatch.shared.guard_kinds import guard_of, kind_of
+from warmwatch.shared.guard_kinds import CLASS_OF_CALL, guard_of, kind_of, remedy_of
 from warmwatch.shared.user_code import place
 from warmwatch.shared.values import NEW_INSTANCE
 
@@ -188,8 +189,10 @@ def cause_first(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) 
     if not fitting:  # nothing has changed
         names = frozenset[str]().union(*(one.of_other or () for one in failed))
         failed.sort(key=lambda one: not one.about(names))
-        return "\n".join(one.text for one in failed[:_ENOUGH]), bool(failed)
-    nearest = sorted(fitting, key=lambda one: (one.of_mode, _is_farther(one, fitting), not one.own))
+        is_instance = any(remedy_of(guard_of(one.text)) != CLASS_OF_CALL for one in failed)
+        return "\n".join(one.text for one in failed[:_ENOUGH]), is_instance
+    known = [one.rejected for one in fitting if one.rejected and not one.of_mode]
+    nearest = sorted(fitting, key=lambda one: (one.of_mode, _is_farther(one, known), not one.own))
     others = [one for one in failed if one.excluded]
     return "\n".join(one.text for one in [*nearest, *others][:_ENOUGH]), False
 
@@ -201,28 +204,27 @@ def _failed(reasons: Sequence[str], entries: Mapping[str, Any], frame: Any) -> l
     has_module = bool(owners(values))
     most = _MOST_ENTRIES if has_module else _ENOUGH  # an older entry may be that of this module
     found: list[_Failed] = []
+    is_found = False  # no entry is nearer, so the guards of the others need not be read
     for text in (entry for one in reasons for entry in _NEXT_ENTRY.split(one.strip())):
         id = (_FRAME_ID.match(text) or {"id": ""})["id"]
         entry = entries.get(id)
-        found.append(
-            _Failed(
-                text=text.strip(),
-                rejected=None if entry is None else reader.rejected(entry),
-                of_other=INSTANCES.of_other(code, id, values) if has_module and entry else None,
-                of_mode=category_of(text) in _OF_ANOTHER_MODE,
-            )
+        one = _Failed(
+            text=text.strip(),
+            rejected=None if entry is None or is_found else reader.rejected(entry),
+            of_other=INSTANCES.of_other(code, id, values) if has_module and entry else None,
+            of_mode=category_of(text) in _OF_ANOTHER_MODE,
         )
-        if sum(not one.of_mode for one in found) == most:
+        found.append(one)
+        most -= not one.of_mode
+        if most == 0:
             break
+        is_found |= one.own and not one.of_mode and len(one.rejected or ()) == 1
     return found
 
 
-def _is_farther(one: _Failed, others: Sequence[_Failed]) -> bool:
+def _is_farther(one: _Failed, known: Sequence[frozenset[str]]) -> bool:
     """Whether another entry rejects only a part of what this one rejects."""
-    if one.rejected is None:
-        return False
-    known = (other.rejected for other in others if not other.of_mode)
-    return any(rejected and rejected < one.rejected for rejected in known)
+    return one.rejected is not None and any(rejected < one.rejected for rejected in known)
 
 
 @lru_cache(maxsize=64)  # one recompile needs that of a reason several times
