@@ -51,7 +51,8 @@ ADVICE = {
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
         "Call each module of the class once during the warm-up: each that differs from those "
-        "before compiles once, although nothing changed."
+        "before compiles once, although nothing changed. If each trial of a sweep makes the model "
+        "anew, call torch._dynamo.reset() between trials."
     ),
 }
 
@@ -187,7 +188,7 @@ _OF_OPTIMIZER = (
     "cycle_momentum=False), or call step() outside of the compiled function."
 )
 # PyTorch's default for integers that are passed to the function
-_INTEGER = r"^(?P<name>[\w\[\]'\"]+) == (?P<old>-?\d+)$"
+_INTEGER = r"^(?P<name>\w+(?:\[[^\]]*\])*) == (?P<old>-?\d+)$"
 _OF_CHANGED_INTEGER = (
     "PyTorch treats an integer as dynamic once it has changed: other values usually need no "
     "recompile."

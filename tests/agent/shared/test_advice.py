@@ -94,6 +94,7 @@ def test_the_advice_says_whether_other_sizes_will_recompile(
         ("L['dtype'] == torch.float32", "Keep the value that changes the same"),
         ("L['___stack0'] == 12.5", "comes from a graph break"),
         ("___stack1 == '...'", "comes from a graph break"),
+        ("L['packed']['...'] == 31868", "PyTorch treats an integer as dynamic"),
         ("L['weight'] == 0.5", "as a tensor"),
         ("L['x'].step == -3  # mode == 'a'", "as a tensor"),
     ],

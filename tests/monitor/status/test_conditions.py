@@ -95,6 +95,36 @@ def test_a_condition_is_a_series_of_its_own(condition: str) -> None:
     assert values == {c: ("1.0" if c == condition else "0.0") for c in CONDITIONS}
 
 
+@pytest.mark.parametrize(
+    ("variants", "why", "remedy"),
+    [
+        (12, "12 modules of its class", "recompile_limit to 12 or more"),
+        (1, "modules of its class", "for example to 16, until none is refused"),
+    ],
+    ids=["of one model", "in no common model"],
+)
+def test_the_limit_that_modules_need_is_named_only_if_it_is_known(
+    variants: int, why: str, remedy: str
+) -> None:
+    """Each module alone is compiled: the model of the refused call shows only that one."""
+    refused = Fallback(
+        at_ns=b.ago(9),
+        step=0,
+        name="forward",
+        limit=8,
+        category="new_instance",
+        reason="0/7: self.key == '...'",
+        variants=variants,
+        variants_of="modules",
+        in_steps=1,
+    )
+    one = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(refused,))
+    assert f"; {why} differ in `key`" in b.in_words(one)
+    (rank,) = status(b.snapshot(one))["runs"][0]["ranks"]
+    (advice,) = (held["advice"] for held in rank["conditions"])
+    assert remedy in advice
+
+
 def test_a_warm_rank_without_captured_code_has_no_real_speed() -> None:
     made = view(NOTHING, journal={"breaks": (BROKEN,)})
     snapshot = b.snapshot(made)

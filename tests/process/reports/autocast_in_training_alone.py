@@ -7,7 +7,7 @@ SOURCE = "pytorch/pytorch#172636"
 EXPECT = {
     "category": "autocast",
     "names": ["autocast"],
-    "remedy": [],
+    "remedy": ["evaluation included"],
     "recompiles": 1,
     "cured": 0,
 }
@@ -16,8 +16,8 @@ model = torch.compile(net, backend="eager")
 
 
 def loss_of(number):
-    with torch.autocast("cpu", torch.bfloat16, enabled=number % 4 != 3 or CURED):
+    with torch.autocast("cpu", torch.bfloat16, enabled=number % 6 != 5 or CURED):
         return model(torch.ones(2, 4))
 
 
-steps(8, loss_of)
+steps(12, loss_of)

@@ -7,7 +7,7 @@ SOURCE = "kijai/ComfyUI-MochiWrapper#44"
 EXPECT = {
     "category": "python_value",
     "names": ["packed"],
-    "remedy": [],
+    "remedy": ["dynamic"],
     "recompiles": 1,
     "cured": 0,
 }
@@ -19,8 +19,8 @@ def loss_of(x, packed):
 
 
 def packed(number):
-    length = (31868, 30000, 29000)[number // 3]
+    length = (31868, 30000, 29000)[number // 6]
     return {"max_seqlen": torch.tensor(length) if CURED else length}
 
 
-steps(9, lambda number: loss_of(torch.ones(2, 4), packed(number)))
+steps(18, lambda number: loss_of(torch.ones(2, 4), packed(number)))

@@ -1,4 +1,4 @@
-"""A scheduler gives the compiled step of an optimizer a new float in each step."""
+"""A scheduler lowers the learning rate of a compiled optimizer, which is a float."""
 
 import torch
 from _loop import CURED, net
@@ -15,7 +15,7 @@ EXPECT = {
 
 rate = torch.tensor(0.01) if CURED else 0.01
 adam = torch.optim.AdamW(net.parameters(), lr=rate)
-schedule = torch.optim.lr_scheduler.LinearLR(adam, total_iters=50)
+schedule = torch.optim.lr_scheduler.StepLR(adam, step_size=5)
 
 
 @torch.compile(backend="eager", fullgraph=False)
@@ -23,7 +23,7 @@ def update():
     adam.step()
 
 
-for _ in range(6):
+for _ in range(9):
     net(torch.ones(2, 4)).sum().backward()
     update()
     schedule.step()

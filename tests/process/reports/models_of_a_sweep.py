@@ -4,7 +4,13 @@ import torch
 from _loop import CURED, net, steps
 
 SOURCE = "pytorch/pytorch#114511"
-EXPECT = {"category": None, "names": [], "remedy": [], "recompiles": 2, "cured": 0}
+EXPECT = {
+    "category": None,
+    "names": ["another `Model`"],
+    "remedy": ["torch._dynamo.reset()"],
+    "recompiles": 2,
+    "cured": 0,
+}
 
 
 class Model(torch.nn.Module):

@@ -7,7 +7,7 @@ SOURCE = "pytorch/pytorch#171593"
 EXPECT = {
     "category": None,
     "names": ["key"],
-    "remedy": ["recompile_limit", "12"],
+    "remedy": ["recompile_limit", "16"],
     "recompiles": 8,
     "graphs": 8,
     "cured": 12,

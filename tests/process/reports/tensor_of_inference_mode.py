@@ -7,7 +7,7 @@ SOURCE = "pytorch/pytorch#134249"
 EXPECT = {
     "category": "object_identity",
     "names": ["target", "inference mode"],
-    "remedy": [],
+    "remedy": ["inference"],
     "recompiles": 1,
     "cured": 0,
 }
@@ -19,8 +19,8 @@ def loss_of(x, target):
 
 
 def target(number):
-    with torch.inference_mode(number % 3 == 2 and not CURED):
+    with torch.inference_mode(number % 6 == 5 and not CURED):
         return torch.ones(2, 4)
 
 
-steps(9, lambda number: loss_of(torch.ones(2, 4), target(number)))
+steps(12, lambda number: loss_of(torch.ones(2, 4), target(number)))

@@ -51,17 +51,27 @@ def _why(one: Fallback, figures: Figures) -> str:
     """Why it needs more entries than the limit allows; empty if unknown."""
     if one.main_limit is not None:
         return f"the main thread's limit is {one.main_limit}"
-    if one.variants and one.variants_of == "parameters":
-        return f"the optimizer calls it with {counted(one.variants, 'kind')} of parameters"
-    if one.variants and one.category == NEW_INSTANCE:
-        differ = f" differ in `{name}`" if (name := _differing(one)) else ""
-        modules = counted(one.variants, "module")
-        return f"{modules} of its class{differ}" if differ else f"it runs for {modules}"
+    variants = _variants(one)
+    if variants and one.variants_of == "parameters":
+        return f"the optimizer calls it with {counted(variants, 'kind')} of parameters"
+    if one.category == NEW_INSTANCE:
+        modules = counted(variants, "module") if variants else "modules"
+        if name := _differing(one):
+            return f"{modules} of its class differ in `{name}`"
+        if variants:
+            return f"it runs for {modules}"
     if one.in_a_row >= REPEATED_STEPS:
         return f"it had recompiled in {one.in_a_row} steps in a row"
     if _within_a_step(one, figures):
         return "one step needs more variants"
     return ""
+
+
+def _variants(one: Fallback) -> int:
+    """How many entries it needs; 0 if unknown. Fewer than the limit do not explain a refusal:
+    the modules may be in no common model, or other inputs need entries, too.
+    """
+    return one.variants if one.variants and one.variants > (one.limit or 0) else 0
 
 
 def _differing(one: Fallback) -> str:
@@ -88,11 +98,11 @@ def remedy_of_fallback(figures: Figures) -> str | None:
     if one.main_limit is not None:
         own = _own(one, one.main_limit)
         return f"PyTorch keeps settings by thread: set {name} in the thread that calls it{own}."
-    if one.variants and (one.category == NEW_INSTANCE or one.variants_of == "parameters"):
-        # other inputs of a module, such as another dtype, need further entries
-        needed = max(one.variants, (one.limit or 0) + 1)
+    variants = _variants(one)
+    if variants and (one.category == NEW_INSTANCE or one.variants_of == "parameters"):
         return (
-            f"They are the same in every step: set {name} to {needed} or more{_own(one, needed)}."
+            f"They are the same in every step: set {name} to {variants} or more"
+            f"{_own(one, variants)}."
         )
     instead = _instead(one)
     if one.in_a_row >= REPEATED_STEPS:
