@@ -146,6 +146,26 @@ def test_the_demo_prints_only_its_report_as_json() -> None:
     assert "demo: compiling" in done.stderr
 
 
+@pytest.mark.long
+def test_a_demo_that_ctrl_c_ends_is_not_listed_as_compiling(tmp_path: Path) -> None:
+    environ = {**os.environ, "WARMWATCH_STATE": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-m", "warmwatch_monitor", "demo"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as demo:
+        assert demo.stdout is not None
+        wait_until(lambda: "demo: compiling" in demo.stdout.readline())
+        os.killpg(demo.pid, signal.SIGINT)
+    assert demo.returncode == 130
+    command = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
+    listed = json.loads(subprocess.check_output(command, env=environ))["runs"]
+    assert {run["state"] for run in listed} <= {"finished", "failed"}
+
+
 # Of the interpreter alone.
 
 PRINTS = """

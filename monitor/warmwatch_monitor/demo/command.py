@@ -35,6 +35,7 @@ from warmwatch_monitor.settings import Address
 from warmwatch_monitor.status.goals import lives
 
 _PAUSE_SECONDS = 0.1
+_UNWINDS_SECONDS = 5.0  # a training that was interrupted
 _RUN = "demo"
 # settings of the user that also apply to the demo
 _INHERITED = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
@@ -46,7 +47,7 @@ _INHERITED = ("WARMWATCH_GPU_INTERVAL", "WARMWATCH_OBSERVE", "WARMWATCH_STATE")
 def demo(keep_cache: bool, is_json: bool) -> None:
     """Train a small compiled model and watch it compile, warm up, and compile again.
 
-    Needs PyTorch and a C++ compiler, no GPU; takes about a minute on two cores.
+    Needs PyTorch and a C++ compiler, no GPU; takes about two minutes on two cores.
 
     \b
     Exit code: 0 done; 1 PyTorch or the compiler is missing, or the training failed
@@ -57,11 +58,12 @@ def demo(keep_cache: bool, is_json: bool) -> None:
         if not keep_cache:
             environ["TORCHINDUCTOR_CACHE_DIR"] = f"{place}/inductor"
         Path(environ["WARMWATCH_DIR"]).mkdir()
-        with started_daemon(environ) as address, _training(environ, Path(place)) as training:
-            tell = note if is_json else say
-            tell(f"The daemon serves {address.url}/status and {address.url}/metrics.")
-            tell("The training has one extra line: import warmwatch.auto\n")
-            _watch(address, training, is_json=is_json)
+        with started_daemon(environ) as address, _end_seen(address):
+            with _training(environ, Path(place)) as training:
+                tell = note if is_json else say
+                tell(f"The daemon serves {address.url}/status and {address.url}/metrics.")
+                tell("The training has one extra line: import warmwatch.auto\n")
+                _watch(address, training, is_json=is_json)
             if reader_left():
                 return
         if training.returncode:
@@ -103,8 +105,26 @@ def _training(environ: dict[str, str], place: Path) -> Iterator[subprocess.Popen
     ):
         try:
             yield training
+        except KeyboardInterrupt:  # the terminal sent it to the training, too
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                training.wait(_UNWINDS_SECONDS)
+            raise
         finally:
             training.terminate()
+
+
+@contextlib.contextmanager
+def _end_seen(address: Address) -> Iterator[None]:
+    """Let the daemon see the training's end however the demo ends; the history keeps what it saw.
+
+    Else a demo that was interrupted would be listed as compiling for two minutes.
+    """
+    try:
+        yield
+    finally:
+        answer = _ask(address)
+        if answer and any(map(lives, answer["runs"])):
+            _ended(address)
 
 
 def _watch(address: Address, training: subprocess.Popen[bytes], *, is_json: bool) -> None:
