@@ -106,7 +106,17 @@ def _table(place: Path, environ: dict[str, str], modes: tuple[str, ...]) -> int:
     script.write_text(PRINTING)
     output = place / "out"
     chosen = [word for mode in ("eager", *modes) for word in ("--mode", mode)]
-    command = [*WARMWATCH, "modes", "--json", "--steps", str(STEPS), "--output", str(output)]
+    command = [
+        *WARMWATCH,
+        "modes",
+        "--json",
+        "--rounds",
+        "2",
+        "--steps",
+        str(STEPS),
+        "--output",
+        str(output),
+    ]
     done = subprocess.run(
         [*command, *chosen, "--", sys.executable, str(script)],
         env=environ,
@@ -116,7 +126,7 @@ def _table(place: Path, environ: dict[str, str], modes: tuple[str, ...]) -> int:
     )
     table = json.loads(done.stdout)
     eager, _ = _printed(output / "eager.log")
-    again, _ = _printed(output / "eager-again.log")
+    again, _ = _printed(output / "eager-2.log")
     wrong = 0
     for row in table["rows"]:
         losses, peak = _printed(output / f"{row['mode']}.log")

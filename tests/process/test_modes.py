@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from statistics import stdev
 
 import pytest
 
@@ -347,6 +346,7 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
     """Each mode is measured. bfloat16 losses differ compiled; two eager runs print the same."""
     output = tmp_path / "out"
     options = ("--mode", "eager", "--mode", "default", "--steps", "20", "--max-drift", "1e-9")
+    options = (*options, "--rounds", "2")
     line, env = command(records, DRIFTING, *options, "--json", "--output", str(output))
     done = subprocess.run(line, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 3, done.stderr
@@ -357,12 +357,10 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
             rf"^warmwatch: {row['mode']}: .+ \(.+ in all\)$", done.stderr, re.MULTILINE
         )
         assert (row["outcome"], row["ended_by"], row["agent_errors"]) == ("measured", "steps", 0)
-        assert (row["steps"] >= 20, row["steady"]["value"] > 0) == (True, True)
+        assert (row["steps"] >= 20, row["mean_seconds"] > 0) == (True, True)
     runs = [sys.executable, "-m", "warmwatch_monitor", "runs", "--json"]
     known = json.loads(subprocess.check_output(runs, env=env, text=True))["runs"]
-    # eager again for the noise, and a third time if the first two differ
-    eager_runs = 3 if "warmwatch: eager a third time" in done.stderr else 2
-    assert sorted(one["run"] for one in known) == ["fit/default", *["fit/eager"] * eager_runs]
+    assert [one["run"] for one in reversed(known)] == ["fit/eager", "fit/default"] * 2
     assert {one["state"] for one in known} == {"finished"}
 
     _, default = table["rows"]
@@ -373,7 +371,7 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
     assert default["break_even"] is not None
 
     drift = default["drift"]
-    names = ("default", "eager", "eager-again")
+    names = ("default", "eager", "eager-2")
     compiled, eager, again = (printed(output / f"{name}.log") for name in names)
     assert drift["passes"] >= 20
     assert drift["relative"] == pytest.approx(relative(compiled, eager, drift["passes"]), rel=1e-12)
@@ -384,19 +382,16 @@ def test_the_drift_agrees_with_the_losses_that_the_script_prints(
     assert (drift["noise"], default["max_drift_exceeded"]) == (noise, True)
     assert noise == 0
     assert default["peak_resident_bytes"] > 10**8
-    assert 0 < default["guard_seconds"] < default["steady"]["value"]
+    assert 0 < default["guard_seconds"] < default["mean_seconds"]
     assert table["rows"][0]["guard_seconds"] is None
-    assert "warmwatch: eager again, for the noise (about " in done.stderr
-    assert re.search(r"^warmwatch: eager again: runs eagerly", done.stderr, re.MULTILINE)
-    (repeats,) = table["step_noise"]["repeats"]
-    lengths = [math.log(one) for one in repeats["seconds"]]
-    assert repeats["runs"] == ["eager", "eager again", "eager a third time"][:eager_runs]
-    assert repeats["seconds"][0] == table["rows"][0]["steady"]["value"]
-    assert (abs(lengths[0] - lengths[1]) > 0.02) == (eager_runs == 3)
-    noise = table["step_noise"]["difference"]
-    assert noise == pytest.approx({2: 12.706, 3: 4.303}[eager_runs] * 2**0.5 * stdev(lengths))
+    assert "warmwatch: round 2, eager (about " in done.stderr
+    assert re.search(r"^warmwatch: eager, round 2: runs eagerly", done.stderr, re.MULTILINE)
     for row in table["rows"]:
-        assert row["steady"]["uncertainty"] >= row["steady"]["value"] * noise / 2**0.5
+        mode, lengths = row["mode"], [math.log(one["seconds"]) for one in row["runs"]]
+        assert [one["id"] for one in row["runs"]] == [f"{mode} 1", f"{mode} 2"]
+        if not any(one["disturbed"] for one in row["runs"]):
+            assert row["mean_seconds"] == pytest.approx(math.exp(sum(lengths) / 2))
+    assert default["speed_up"]["verdict"] != "once"
 
 
 GUARDED = """

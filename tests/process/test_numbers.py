@@ -196,7 +196,7 @@ def of_comparison(numbers: Numbers, run: str, *where: str, **environ: str) -> No
         compile_seconds=side["compile_seconds"],
         steps=side["steps"],
         first_step=side["first_step_seconds"],
-        steady_step=side["steady"]["value"],
+        steady_step=side["steady_seconds"],
         warmup=side["warmup_seconds"],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from warmwatch_monitor.client.completion import run_names
 from warmwatch_monitor.errors import UsageError
 from warmwatch_monitor.output import options
 from warmwatch_monitor.output.console import as_json, say
+
+if TYPE_CHECKING:
+    from warmwatch_monitor.model import Snapshot
 
 _MOST = 12
 
@@ -29,18 +33,23 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
     world size, batch, torch) come first, with the rows that they affect. Each RUN is a name, an
     id, NAME~1 (the start before), or a pattern that may match several runs.
 
+    A run is faster if the difference is more than that between runs of one program. So run each
+    program at least twice, in turn (A B A B), under one name each: other starts are found.
+
     \b
     Exit code: 0 compared; 5 no such run
     """
     if is_json and markdown:
         raise UsageError("give either --json or --markdown, not both")
     from warmwatch_monitor.compare.comparison import compare as compare_all
-    from warmwatch_monitor.compare.other_runs import neighbours, repeats
+    from warmwatch_monitor.compare.other_runs import others
     from warmwatch_monitor.report.command import cleaned, show
     from warmwatch_monitor.report.summaries import as_written, run_summaries
     from warmwatch_monitor.settings import price_per_gpu_hour
 
-    found = list({one.id: one for one in run_summaries(runs, dir=dir)}.values())
+    recorded: list[Snapshot] = []
+    named = run_summaries(runs, dir=dir, take=recorded.append)
+    found = list({one.id: one for one in named}.values())
     if not 1 < len(found) <= _MOST:
         one = f"; {found[0].run}~1 is the start before it" if len(found) == 1 else ""
         raise UsageError(
@@ -48,9 +57,8 @@ def compare(runs: tuple[str, ...], is_json: bool, markdown: bool, dir: str | Non
             f"{', '.join(run.run for run in found)}{one}"
         )
     with as_written(found):
-        starts, load = ((), {}) if dir else (repeats(found), neighbours(found))
-        price = price_per_gpu_hour(os.environ)
-        made = cleaned(compare_all(found, price, repeats=starts, neighbours=load))
+        known = others(found, recorded[0], history=dir is None)
+        made = cleaned(compare_all(found, price_per_gpu_hour(os.environ), **known._asdict()))
     if is_json:
         say(as_json(made))
         return

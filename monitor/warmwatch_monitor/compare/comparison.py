@@ -1,42 +1,31 @@
-"""Runs compared: cost, steady speed, confidence intervals, and break-even. Pure.
+"""Runs compared: cost, steady speed and break-even. Pure.
 
-``warmwatch compare --json`` is a ``Comparison``, key by key. An ``uncertainty`` is half the width
-of a 95 % interval; ``None`` is "not known", and a single measurement has none.
+``warmwatch compare --json`` is a ``Comparison``, key by key; ``None`` is "not known". Whether two
+programs differ is decided in ``difference.py``, for each pair by its own runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil, hypot
+from math import ceil
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from warmwatch_monitor.compare.comparability import Incomparable, incomparable, unknown
-from warmwatch_monitor.compare.noise import Noise, Repeats
-from warmwatch_monitor.compare.noise import noise as noise_of
-from warmwatch_monitor.model import HALF_A_BIN
+from warmwatch_monitor.compare.difference import ONCE, Difference, Run, difference, mean
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.amounts import clean_step
-from warmwatch_monitor.published import copied
+from warmwatch_monitor.published import LimitedBy, copied
 from warmwatch_monitor.report.assembly import report, slowest_of
-from warmwatch_monitor.report.parts import Report, Steady
+from warmwatch_monitor.report.parts import Report
 
 SCHEMA_VERSION = 1
-_NONE: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})
+_NO_NEIGHBOURS: Mapping[str, tuple[Neighbour, ...]] = MappingProxyType({})
+_ALONE: Mapping[str, tuple[Run, ...]] = MappingProxyType({})
 EAGER = "eager"  # in addition to the modes of torch.compile
-
-
-class Measured(Struct, frozen=True, kw_only=True):
-    """A value and its uncertainty."""
-
-    value: float
-    """The value."""
-    uncertainty: float | None = None
-    """Half the width of its 95 % confidence interval, with the noise between runs; null for a
-    single measurement."""
 
 
 class Neighbour(Struct, frozen=True, kw_only=True):
@@ -90,14 +79,19 @@ class Side(Struct, frozen=True, kw_only=True):
     """Energy of compiling, all ranks."""
     money: float | None = None
     """Price of compiling, all ranks."""
-    steady: Measured | None = None
-    """Length of a clean step, in seconds."""
+    steady_seconds: float | None = None
+    """Length of its clean step."""
+    runs: tuple[Run, ...] = ()
+    """The runs of its program that show its speed, itself first: other starts of it in the history,
+    as far as recorded."""
+    mean_seconds: float | None = None
+    """Geometric mean of their clean steps, without the disturbed ones."""
     steady_p99_seconds: float | None = None
     """99th percentile of the clean steps."""
     clean_steps: int | None = None
     """Number of clean steps."""
-    speed_up: Measured | None = None
-    """Clean step of the baseline, divided by its own."""
+    speed_up: Difference | None = None
+    """How much faster it is than the baseline."""
     tokens_per_second: float | None = None
     """Tokens per second in clean steps."""
     peak_memory_bytes: int | None = None
@@ -125,16 +119,23 @@ class BreakEven(Struct, frozen=True, kw_only=True):
     """Label of the other."""
     outcome: str
     """`paid_back`, `at_once` (it costs no more), `ahead_until` (it costs less, and its steps are
-    longer), `never`, `no_difference` or `unknown`."""
+    longer) or `never`, if their steps differ; else the verdict of `difference`; `unknown` if one of
+    them has no clean step, or no known cost."""
+    difference: Difference | None = None
+    """How much faster it is."""
     cost_seconds: float | None = None
     """Its extra cost."""
-    saves: Measured | None = None
-    """What each step saves, in seconds."""
+    saves_seconds: float | None = None
+    """What each step saves, by the means of the runs; negative if its steps are longer."""
+    saves_least_seconds: float | None = None
+    """It saves at least this, with 95 % confidence; null if not known."""
+    saves_most_seconds: float | None = None
+    """It saves at most this."""
     step: int | None = None
-    """The step from which it is ahead, or with `ahead_until` no longer is; null if there is none.
-    """
+    """The step from which it is ahead, or with `ahead_until` no longer is. With `once`, that of the
+    measured steps; null if there is none."""
     earliest: int | None = None
-    """The earliest such step, by the uncertainty of the saving."""
+    """The earliest such step, by the interval of the saving."""
     latest: int | None = None
     """The latest such step."""
 
@@ -148,8 +149,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Label of the run that the others are compared with."""
     sides: tuple[Side, ...]
     """The runs."""
-    noise: Noise
-    """How far two runs of one program are apart."""
     incomparable: tuple[Incomparable, ...] = ()
     """Differences that make figures incomparable."""
     unknown: tuple[str, ...] = ()
@@ -158,76 +157,44 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """Break-even of each run with the baseline."""
 
 
-def steady(known: Steady, noise: Noise) -> Measured | None:
-    """The clean step length. Its uncertainty is that within the run and that between runs."""
-    if known.seconds is None:
-        return None
-    error = hypot(_within(known) or 0.0, noise.of(known.seconds))
-    return Measured(value=known.seconds, uncertainty=error)
-
-
-def _within(known: Steady) -> float | None:
-    """The uncertainty within the run. Older histories have only the interval of the median."""
-    if known.uncertainty is not None or known.low is None or known.high is None:
-        return known.uncertainty
-    return hypot((known.high - known.low) / 2, HALF_A_BIN * (known.seconds or 0.0))
-
-
-def difference(one: Measured, other: Measured) -> Measured:
-    known = None not in (one.uncertainty, other.uncertainty)
-    both = hypot(one.uncertainty or 0.0, other.uncertainty or 0.0) if known else None
-    return Measured(value=one.value - other.value, uncertainty=both)
-
-
-def ratio(one: Measured, other: Measured) -> Measured:
-    value = one.value / other.value
-    if one.uncertainty is None or other.uncertainty is None:
-        return Measured(value=value)
-    relative = hypot(one.uncertainty / one.value, other.uncertainty / other.value)
-    return Measured(value=value, uncertainty=value * relative)
-
-
-def steps_until(cost: float, saves: float) -> int:
-    """Number of steps until break-even."""
-    return max(1, ceil(cost / saves))
-
-
-_CROSSING = frozenset({"paid_back", "ahead_until"})
-
-
 def break_even(side: Side, against: Side) -> BreakEven:
-    """Break-even of ``side`` with ``against``: the extra cost divided by the saving per step."""
-    whole = BreakEven(run=side.label, against=against.label, outcome="unknown")
-    if None in (side.cost_seconds, against.cost_seconds, side.steady, against.steady):
-        return whole
-    assert side.steady
-    assert against.steady
-    cost = (side.cost_seconds or 0.0) - (against.cost_seconds or 0.0)
-    saves = difference(against.steady, side.steady)
-    outcome = _outcome(cost, saves)
-    found = BreakEven(
-        run=side.label, against=against.label, outcome=outcome, cost_seconds=cost, saves=saves
+    """Break-even of ``side`` with ``against``: the extra cost divided by the saving per step.
+
+    Both are of the means of the runs, and none is claimed if their steps do not differ.
+    """
+    found = BreakEven(run=side.label, against=against.label, outcome="unknown")
+    if not side.runs or not against.runs:
+        return found
+    apart = difference(side.runs, against.runs)
+    found = replace(found, difference=apart)
+    if side.cost_seconds is None or against.cost_seconds is None:
+        return found
+    cost, step = side.cost_seconds - against.cost_seconds, mean(against.runs) or 0.0
+    saves, least, most = (
+        None if ratio is None else step * (1 - 1 / ratio)
+        for ratio in (apart.ratio, apart.low, apart.high)
     )
-    return _at_step(found, cost, saves) if outcome in _CROSSING else found
-
-
-def _outcome(cost: float, saves: Measured) -> str:
-    if abs(saves.value) <= (saves.uncertainty or 0.0):
-        return "no_difference"
-    if saves.value > 0:
-        return "paid_back" if cost > 0 else "at_once"
-    return "never" if cost >= 0 else "ahead_until"
-
-
-def _at_step(found: BreakEven, cost: float, saves: Measured) -> BreakEven:
-    """``found`` with the step at which one run overtakes the other."""
-    off, cost, each = saves.uncertainty, abs(cost), abs(saves.value)
+    assert saves is not None
+    crosses = cost * saves > 0  # one costs more, and the other has longer steps
+    known = apart.claimed and crosses and least is not None and most is not None
+    ends = sorted(abs(cost / each) for each in (least, most) if each) if known else ()
     return replace(
         found,
-        step=steps_until(cost, each),
-        earliest=None if off is None else steps_until(cost, each + off),
-        latest=None if off is None else steps_until(cost, each - off),
+        outcome=_outcome(cost, saves) if apart.claimed else apart.verdict,
+        cost_seconds=cost,
+        saves_seconds=saves,
+        saves_least_seconds=least,
+        saves_most_seconds=most,
+        step=ceil(cost / saves) if crosses and (known or apart.verdict == ONCE) else None,
+        earliest=ceil(ends[0]) if ends else None,
+        latest=ceil(ends[-1]) if ends else None,
     )
+
+
+def _outcome(cost: float, saves: float) -> str:
+    if saves > 0:
+        return "paid_back" if cost > 0 else "at_once"
+    return "never" if cost >= 0 else "ahead_until"
 
 
 def compare(
@@ -235,33 +202,66 @@ def compare(
     price: float | None = None,
     *,
     labels: Sequence[str] | None = None,
-    repeats: Sequence[Repeats] = (),
-    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NONE,
+    programs: Mapping[str, tuple[Run, ...]] = _ALONE,
+    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NO_NEIGHBOURS,
 ) -> Comparison:
     """All runs side by side. The baseline is the first eager run, else the first run.
 
-    ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``repeats``: programs
-    that ran more than once, for the noise between runs. ``neighbours``: by the id of a run.
+    ``price``: of an hour of one GPU. ``labels``: used instead of the names. ``programs``: by the
+    id of a run, the runs of its program; without, it is the only one. ``neighbours``: by that id.
     """
-    noise = noise_of(repeats)
     reports = [report(one, price) for one in summaries]
     labels = labels or _labels(reports)
     sides = [
-        replace(_side(summary, made, label, noise), neighbours=neighbours.get(summary.id, ()))
+        _side(
+            summary,
+            made,
+            label,
+            programs.get(summary.id, runs_of([summary])),
+            neighbours.get(summary.id, ()),
+        )
         for summary, made, label in zip(summaries, reports, labels, strict=True)
     ]
     baseline = next((one for one in sides if one.mode == EAGER), sides[0])
+    pairs = {one.label: break_even(one, baseline) for one in sides if one is not baseline}
     return Comparison(
         baseline=baseline.label,
         sides=tuple(
-            one if one is baseline else replace(one, speed_up=speed_up(one, baseline))
+            replace(one, speed_up=pairs[one.label].difference) if one.label in pairs else one
             for one in sides
         ),
-        noise=noise,
         incomparable=incomparable(summaries, reports),
         unknown=unknown(reports),
-        break_even=tuple(break_even(one, baseline) for one in sides if one is not baseline),
+        break_even=tuple(pairs.values()),
     )
+
+
+def runs_of(
+    summaries: Sequence[RunSummary],
+    neighbours: Mapping[str, tuple[Neighbour, ...]] = _NO_NEIGHBOURS,
+) -> tuple[Run, ...]:
+    """The samples of a program's speed: each of its runs that has a clean step."""
+    return tuple(
+        Run(
+            id=one.id,
+            began=one.began,
+            seconds=step,
+            disturbed=_disturbed(one, neighbours.get(one.id, ())),
+        )
+        for one in summaries
+        if (step := step_of(one))
+    )
+
+
+def _disturbed(summary: RunSummary, neighbours: Sequence[Neighbour]) -> str | None:
+    """What is known to have slowed its steps; on GPUs, a neighbour may have others."""
+    made = report(summary)
+    limit = convert(made.limited_by, LimitedBy | None)
+    if limit is not None and limit.verdict == "shared":
+        return limit.subject
+    if made.slower:
+        return "a slower period"
+    return f"{neighbours[0].run} on its host" if neighbours and not summary.what.gpus else None
 
 
 def _labels(reports: Sequence[Report]) -> list[str]:
@@ -270,19 +270,18 @@ def _labels(reports: Sequence[Report]) -> list[str]:
     return [one.run if names.count(one.run) == 1 else f"{one.run} ({one.id})" for one in reports]
 
 
-def speed_up(side: Side, baseline: Side) -> Measured | None:
-    """The baseline's step, divided by that of ``side``."""
-    if side.steady is None or baseline.steady is None:
-        return None
-    return ratio(baseline.steady, side.steady)
-
-
 def step_of(summary: RunSummary) -> float | None:
     """The clean step length of the rank that is compared."""
     return clean_step(slowest_of(summary).answer) if summary.ranks else None
 
 
-def _side(summary: RunSummary, made: Report, label: str, noise: Noise) -> Side:
+def _side(
+    summary: RunSummary,
+    made: Report,
+    label: str,
+    runs: tuple[Run, ...],
+    neighbours: tuple[Neighbour, ...],
+) -> Side:
     rank: dict[str, Any] = dict(slowest_of(summary).answer) if summary.ranks else {}
     whole = made.costs[-1] if made.costs else None
     return copied(
@@ -296,7 +295,10 @@ def _side(summary: RunSummary, made: Report, label: str, noise: Noise) -> Side:
         gpu_seconds=whole.gpu_seconds if whole else None,
         joules=whole.joules if whole else None,
         money=whole.money if whole else None,
-        steady=steady(made.steady, noise),
+        steady_seconds=made.steady.seconds,
+        runs=runs,
+        mean_seconds=mean(runs),
+        neighbours=neighbours,
         steady_p99_seconds=made.steady.p99,
         clean_steps=made.steady.count,
     )

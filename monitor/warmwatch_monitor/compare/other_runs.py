@@ -1,23 +1,25 @@
 """Other runs in the history: starts of the same program, and runs beside a compared one.
 
-Other starts show the noise between runs. Neighbours ran on the same host at the same time, so their
-load is within its times; programs without a record are not known.
+Other starts show how far runs of one program differ. Neighbours ran on the same host at the same
+time, so their load is within its times; programs without a record are not known.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from warmwatch_monitor.compare.comparability import STEADY, incomparable
-from warmwatch_monitor.compare.comparison import Neighbour, mode_of, step_of
-from warmwatch_monitor.compare.noise import Repeats
+from warmwatch_monitor.compare.comparison import Neighbour, mode_of, runs_of, step_of
+from warmwatch_monitor.compare.difference import Run
 from warmwatch_monitor.errors import StoreError
 from warmwatch_monitor.history.comparability import called
 from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.history.store import Store
+from warmwatch_monitor.history.summaries import summarize_run
+from warmwatch_monitor.model import Snapshot
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.output.console import note, plain
 from warmwatch_monitor.report.assembly import report, slowest_of
@@ -25,37 +27,61 @@ from warmwatch_monitor.settings import load_history_settings
 
 # starts of its name that are listed, loaded and used: a summary of many ranks is large
 _LISTED, _LOADED, MOST_STARTS = 40, 10, 5
+_FEWEST = 10  # clean steps that show the speed of another start
+_MOST_BESIDE = 1_000  # neighbours of a run; more than that many are not looked at
+_LEAST_SHARE = 0.05  # of its time: a shorter neighbour changes no median
 
 
-def repeats(compared: Sequence[RunSummary]) -> tuple[Repeats, ...]:
-    """Each compared run with other starts of the same program; none without a history."""
-    settings = load_history_settings(os.environ)
-    if settings.directory is None:
-        return ()
-    try:
-        found = _all(Store(settings), compared)
-        return tuple(_repeats(one) for one in found if len(one) > 1)
-    except StoreError as error:
-        note(f"warmwatch: the noise between runs is not known: {plain(str(error))}")
-        return ()
+class Others(NamedTuple):
+    """By the id of each compared run: the runs of its program, and its neighbours, the longest
+    first."""
+
+    programs: Mapping[str, tuple[Run, ...]]
+    neighbours: Mapping[str, tuple[Neighbour, ...]]
 
 
-def _all(store: Store, compared: Sequence[RunSummary]) -> Iterator[list[RunSummary]]:
-    """Each compared run with other starts of its program.
+def others(compared: Sequence[RunSummary], recorded: Snapshot, *, history: bool) -> Others:
+    """``recorded``: the runs that have a record. ``history``: whether the history is read too.
 
-    A start is used once. No compared run is a repeat of another, because their difference is what
-    is measured.
+    The runs of a program do not depend on what else is compared.
     """
-    used = {one.id for one in compared}
-    for one in compared:
-        if step_of(one) is None:
-            continue
+    names = {one.run for one in compared}
+    seen = [summarize_run(run, recorded) for run in recorded.runs if run.run in names]
+    settings = load_history_settings(os.environ)
+    store = Store(settings) if history and settings.directory is not None else None
+    programs: dict[str, tuple[Run, ...]] = {}
+    beside: dict[str, tuple[Neighbour, ...]] = {}
+    try:
+        for one in compared:
+            starts = [one, *_other_starts(one, seen, store)]
+            if store is not None:
+                beside |= {start.id: _beside(start, store) for start in starts}
+            programs[one.id] = runs_of(starts, beside)
+    except StoreError as error:
+        note(f"warmwatch: other runs in the history are not known: {plain(str(error))}")
+    return Others(programs, beside)
+
+
+def _other_starts(
+    one: RunSummary, seen: Sequence[RunSummary], store: Store | None
+) -> list[RunSummary]:
+    """The newest other starts of the program of ``one``."""
+    if step_of(one) is None:
+        return []
+    known = {each.id: each for each in seen if called(each) == called(one)}
+    if store is not None:
         listed = store.readable(RunQuery(called=called(one), limit=_LISTED))
-        likely = (each.id for each in listed if each.id not in used and _may_be(one, each))
-        others = store.summaries(islice(likely, _LOADED))
-        same = list(islice((each for each in others if is_same_program(one, each)), MOST_STARTS))
-        used.update(each.id for each in same)
-        yield [one, *same]
+        likely = [each.id for each in listed if each.id != one.id and _may_be(one, each)]
+        known |= {each.id: each for each in store.summaries(likely[:_LOADED])}
+    known.pop(one.id, None)
+    newest = sorted(known.values(), key=lambda each: each.began, reverse=True)
+    same = (each for each in newest if _shows_speed(each) and is_same_program(one, each))
+    return list(islice(same, MOST_STARTS))
+
+
+def _shows_speed(one: RunSummary) -> bool:
+    """Whether it made enough clean steps."""
+    return bool(one.ranks) and (report(one).steady.count or 0) >= _FEWEST
 
 
 def _may_be(one: RunSummary, other: Listed) -> bool:
@@ -87,29 +113,6 @@ def _operations(summary: RunSummary) -> float | None:
     worth = slowest_of(summary).answer["worth"] or {}
     operations: float | None = worth.get("flops_per_step")
     return operations
-
-
-def _repeats(starts: Sequence[RunSummary]) -> Repeats:
-    steps = {one.id: step for one in starts if (step := step_of(one))}
-    return Repeats(program=starts[0].run, runs=tuple(steps), seconds=tuple(steps.values()))
-
-
-_MOST_BESIDE = 1_000  # neighbours of a run; more than that many are not looked at
-_LEAST_SHARE = 0.05  # of its time: a shorter neighbour changes no median
-
-
-def neighbours(compared: Sequence[RunSummary]) -> Mapping[str, tuple[Neighbour, ...]]:
-    """By the id of each compared run, the longest at the same time first; empty without a history.
-
-    A history that cannot be read is reported by ``repeats``, which reads it too.
-    """
-    settings = load_history_settings(os.environ)
-    found: dict[str, tuple[Neighbour, ...]] = {}
-    if settings.directory is not None:
-        with suppress(StoreError):
-            store = Store(settings)
-            found = {one.id: _beside(one, store) for one in compared}
-    return found
 
 
 def _beside(one: RunSummary, store: Store) -> tuple[Neighbour, ...]:

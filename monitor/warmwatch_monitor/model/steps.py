@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, compress
-from math import hypot, sqrt
+from itertools import accumulate
+from math import sqrt
 from operator import itemgetter
 
 from msgspec import Struct, field
@@ -22,15 +22,7 @@ BUCKET_SECONDS = (*(m * 10**d / 1e9 for d in range(5, 11) for m in (10, 25, 50))
 # the fine bin that ends where each bucket does
 _LAST_BINS = tuple(bisect_left(record.BOUNDS_NS, round(end * 1e9)) for end in BUCKET_SECONDS)
 _FEWEST = 6  # steps; fewer do not span a 95 % interval
-# of Student's t, two-sided, by degrees of freedom
-_T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _HALF_OF_95 = 0.98  # 1.96 standard deviations of a share of one half
-_EDGES = (0, *record.BOUNDS_NS, record.BOUNDS_NS[-1])  # of each bin, in nanoseconds
-
-
-def t_95(freedom: int) -> float:
-    """How many standard errors a 95 % interval extends to each side."""
-    return _T_95[freedom - 1] if freedom <= len(_T_95) else 1.96 + 2.6 / freedom
 
 
 class Lengths(Struct, frozen=True, kw_only=True):
@@ -87,28 +79,6 @@ class Lengths(Struct, frozen=True, kw_only=True):
             return self.reported
         bins = self.bins or ()
         return record.typical(self.count, self.sum_seconds, self.median, bins, unit_ns=10**9)
-
-    @property
-    def typical_uncertainty(self) -> float | None:
-        """Half the width of the 95 % interval of ``typical``: of the mean, or of the median."""
-        if self.typical != self.median:
-            return self._mean_uncertainty
-        low, high = self.median_low, self.median_high
-        if self.median is None or low is None or high is None:
-            return None
-        return hypot((high - low) / 2, record.HALF_A_BIN * self.median)
-
-    @property
-    def _mean_uncertainty(self) -> float | None:
-        if self.bins is None or not self.count or self.count < _FEWEST:
-            return None
-        mean = squares = 0.0  # lengths are even within a bin
-        for at in compress(range(len(self.bins)), self.bins):  # few of all bins
-            low, high, share = _EDGES[at], _EDGES[at + 1], self.bins[at] / self.count
-            mean += share * (low + high) / 2
-            squares += share * (low * low + low * high + high * high) / 3
-        variance = squares - mean * mean
-        return t_95(self.count - 1) * sqrt(max(0.0, variance) / (self.count - 1)) / 1e9
 
 
 class Steps(Struct, frozen=True, kw_only=True):

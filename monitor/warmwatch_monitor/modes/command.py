@@ -10,7 +10,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,6 +33,7 @@ EAGER = "eager"
 FAILED, DRIFTED = 1, 3
 _SHOWS_OUTPUT = frozenset({"failed", "nothing"})
 _TAIL, _LONGEST = 4096, 300
+_MOST_ROUNDS = 9
 # each sets a part of a mode for every call
 _IMPOSING = (
     "TORCHINDUCTOR_CUDAGRAPHS",
@@ -50,6 +52,7 @@ class _Request(NamedTuple):
     name: str
     output: Path | None  # where files go; None: to stderr
     keep_caches: bool
+    rounds: int | None  # None: 2, or 3 if the runs of a mode differ
     steps: int | None
     training_steps: int | None
     timeout: float
@@ -63,7 +66,7 @@ class _Request(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What came of it. ``again``: later eager runs. ``signal``: that ended it, or 0."""
+    """What came of it. ``again``: runs of later rounds. ``signal``: that ended it, or 0."""
 
     tried: list[Tried]
     again: list[Tried]
@@ -89,6 +92,12 @@ def _duration(text: str) -> float:
     help="Measure this mode; repeatable.",
 )
 @click.option("--regional", is_flag=True, help="Also compile each repeated block separately.")
+@click.option(
+    "--rounds",
+    metavar="N",
+    type=click.IntRange(min=1, max=_MOST_ROUNDS),
+    help="Run each mode N times, in turn.  [2; 3 if the runs of a mode differ by over 2 %]",
+)
 @click.option(
     "--steps",
     metavar="N",
@@ -158,9 +167,11 @@ def modes(
     max-autotune-no-cudagraphs, dynamic (default with dynamic=True), static (dynamic=False) and
     regional. Ctrl-C stops and prints the results so far.
 
-    The losses of each mode are compared with eager's at the same steps. Set the same seed in every
-    run. Eager then runs a second time, for the noise of losses and step times, and a third time if
-    its step times differ by over 2 %: a difference of step times within the noise does not count.
+    Then the modes run again, in turn, with the caches that they have filled: a mode counts as
+    faster if the difference is larger than that between the runs of one mode.
+
+    The losses of each mode are compared with eager's at the same steps, and with those of eager's
+    second run. Set the same seed in every run.
 
     \b
     Exit code: 0 every mode was measured, except those that --budget left out
@@ -269,50 +280,62 @@ def _folder(output: str | None) -> Path:
 
 
 def _try_all(request: _Request) -> _Outcome:
-    """Run the modes one after another, and eager again for the noise."""
+    """Run the modes one after another, and again in turn.
+
+    In turn, so that a machine that gets slower does not favour the first ones.
+    """
     from warmwatch_monitor.modes.child_process import counted_signals
-    from warmwatch_monitor.modes.stopping import expected
+    from warmwatch_monitor.modes.stopping import Expected, expected
 
     tried: list[Tried] = []
     skipped: list[str] = []
     again: list[Tried] = []
     deadline = None if request.budget is None else time.monotonic() + request.budget
-    with counted_signals() as stops:
+    with counted_signals() as stops, ExitStack() as folders:
+        caches: dict[str, Mapping[str, str]] = {}
         for number, mode in enumerate(request.modes, 1):
             takes = expected(mode, tried)
             if _exceeds(takes, deadline):
                 note(f"warmwatch: {mode} is skipped: it does not fit in what is left of --budget")
                 skipped.append(mode)
                 continue
+            made = folders.enter_context(fresh_caches(keep=request.keep_caches))
+            caches[mode] = made.environ
             title = f"mode {number} of {len(request.modes)}, {mode}"
-            tried.append(_run(request, mode, deadline, stops, title, takes))
+            tried.append(_run(request, mode, deadline, stops, title, takes, made.environ))
             if stops.count:
                 break
             if number == 1:
                 leave_broken(tried[0], request.command)
-        if request.compares_losses and _can_compare(tried) and not stops.count:
-            again = _eager_again(request, deadline, stops, tried)
+        for one, round in _later_rounds(request, tried, again):
+            if stops.count:
+                break
+            takes = Expected(one.seconds, at_least=False)
+            if _exceeds(takes, deadline):
+                note(f"warmwatch: no round {round} of {one.mode}: it does not fit in --budget")
+                continue
+            title, environ = f"round {round}, {one.mode}", caches[one.mode]
+            again.append(
+                _run(request, one.mode, deadline, stops, title, takes, environ, tried, round)
+            )
     return _Outcome(tried, again, skipped, stops.last)
 
 
-def _eager_again(
-    request: _Request, deadline: float | None, stops: Stops, tried: Sequence[Tried]
-) -> list[Tried]:
-    """Eager a second time, and a third time if the first two differ: two runs alone say little."""
-    from warmwatch_monitor.modes.programs import AGAIN
-    from warmwatch_monitor.modes.stopping import apart, expected
+def _later_rounds(
+    request: _Request, tried: Sequence[Tried], again: Sequence[Tried]
+) -> Iterator[tuple[Tried, int]]:
+    """The first run of each mode to repeat, and its round. ``again`` grows meanwhile."""
+    from warmwatch_monitor.compare.comparison import step_of
+    from warmwatch_monitor.modes.stopping import apart
 
-    found: list[Tried] = []
-    takes, first = expected(EAGER, tried), next(one for one in tried if one.mode == EAGER)
-    for words, why in zip(AGAIN, ("for the noise", "as the first two differ"), strict=True):
-        if _exceeds(takes, deadline):
-            note(f"warmwatch: eager does not run {words}: it does not fit in --budget")
-            break
-        title = f"eager {words}, {why}"
-        found.append(_run(request, EAGER, deadline, stops, title, takes, tried, words))
-        if stops.count or not apart(first, found[0]):
-            break
-    return found
+    known = [one for one in tried if one.summary and step_of(one.summary) is not None]
+    if len(known) < 2:
+        return  # nothing to compare
+    for round in range(2, (request.rounds or 3) + 1):
+        runs = (*tried, *again)
+        if round == 3 and request.rounds is None and not any(apart(m.mode, runs) for m in known):
+            return
+        yield from ((one, round) for one in known)
 
 
 def leave_broken(first: Tried, command: Sequence[str]) -> None:
@@ -336,29 +359,31 @@ def _run(
     stops: Stops,
     title: str,
     takes: Expected | None,
+    caches: Mapping[str, str],
     before: Sequence[Tried] = (),
-    again: str = "",
+    round: int = 1,
 ) -> Tried:
-    """One run. ``before``: those that a later eager run is compared with. ``again``: its name."""
+    """One run. ``before``: of a later round, the first one, which its losses are compared with."""
     from warmwatch_monitor.modes.one_mode import Plan, Progress, attempt
 
     left = math.inf if deadline is None else max(1.0, deadline - time.monotonic())
-    file = f"{f'{mode} {again}'.strip().replace(' ', '-')}.log"
+    file = f"{mode}.log" if round == 1 else f"{mode}-{round}.log"
+    compares = request.compares_losses and round <= (2 if mode == EAGER else 1)
     plan = Plan(
         mode=mode,
         name=f"{request.name}/{mode}",
         timeout=min(request.timeout, left),
         over="budget" if left < request.timeout else "timeout",
         steps=request.steps,
-        least=_last_step_compared(before),
+        least=_last_step_compared(before) if compares else 0,
         place=request.output and request.output / file,
         # guard checks are measured there too, also where no loss is compared
-        losses=request.compares_losses or mode != EAGER,
-        again=again,
+        losses=compares or (round == 1 and mode != EAGER),
+        round=round,
     )
     progress = Progress(title, sys.stderr, str(takes or ""))
-    with startable(request.command), fresh_caches(keep=request.keep_caches) as caches:
-        return attempt(request.command, plan, caches.environ, stops, progress)
+    with startable(request.command):
+        return attempt(request.command, plan, caches, stops, progress)
 
 
 def _exceeds(takes: Expected | None, deadline: float | None) -> bool:
@@ -366,14 +391,6 @@ def _exceeds(takes: Expected | None, deadline: float | None) -> bool:
     if deadline is None:
         return False
     return time.monotonic() + (takes.seconds if takes else 0.0) > deadline
-
-
-def _can_compare(tried: Sequence[Tried]) -> bool:
-    """Whether eager and another mode have a step, so that noise between runs matters."""
-    from warmwatch_monitor.compare.comparison import step_of
-
-    modes = {one.mode for one in tried if one.summary and step_of(one.summary) is not None}
-    return EAGER in modes and len(modes) > 1
 
 
 def _last_step_compared(tried: Sequence[Tried]) -> int:

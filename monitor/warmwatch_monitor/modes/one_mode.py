@@ -64,7 +64,7 @@ class Plan(NamedTuple):
 
     Attributes:
         mode: the mode, or ``AS_IS``. name: of the run.
-        again: of a later run of the mode, which one it is in words.
+        round: which run of the mode it is.
         steps: after how many it ends; ``None``: when it is warm and steady.
         least: steps that it makes at least.
         timeout: seconds. over: how it ended if it takes longer: ``timeout`` or ``budget``.
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
     least: int = 0
     place: Path | None = None
     losses: bool = False
-    again: str = ""
+    round: int = 1
 
 
 def attempt(
@@ -115,7 +115,7 @@ def attempt(
     seconds = time.monotonic() - run.began
     progress.clear()
     summary, others = run.ended(by_us=why is not None)
-    title = f"{plan.mode} {plan.again}".strip()
+    title = plan.mode if plan.round == 1 else f"{plan.mode}, round {plan.round}"
     note(f"warmwatch: {title}: {run.words()} ({duration(seconds)} in all)")
     return Tried(
         mode=plan.mode,

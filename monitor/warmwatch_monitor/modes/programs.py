@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from warmwatch_monitor.compare.comparison import EAGER, step_of
-from warmwatch_monitor.compare.noise import Repeats
+from msgspec.structs import replace
+
+from warmwatch_monitor.compare.comparison import runs_of, step_of
+from warmwatch_monitor.compare.difference import Run
 from warmwatch_monitor.model.run_summary import RunSummary
 from warmwatch_monitor.report.assembly import slowest_of
 
@@ -37,23 +40,16 @@ def _has_blocks(seen: Mapping[str, RunSummary]) -> bool:
     return regional is None or regional != default
 
 
-AGAIN = ("again", "a third time")  # eager, for the noise
-
-
-def repeats(
-    seen: Mapping[str, RunSummary], same: Mapping[str, str], again: Sequence[RunSummary]
-) -> tuple[Repeats, ...]:
-    """The programs that ran more than once. ``again``: later eager runs."""
-    runs: dict[str, list[tuple[str, RunSummary]]] = {}
-    for mode, one in seen.items():
-        runs.setdefault(same.get(mode, mode), []).append((mode, one))
-    if EAGER in runs:
-        runs[EAGER] += [(f"{EAGER} {words}", one) for words, one in zip(AGAIN, again, strict=False)]
-    made = (_repeats(program, of) for program, of in runs.items())
-    return tuple(one for one in made if len(one.seconds) > 1)
-
-
-def _repeats(program: str, runs: list[tuple[str, RunSummary]]) -> Repeats:
-    known = [(label, step) for label, one in runs if (step := step_of(one))]
-    labels, seconds = zip(*known, strict=True) if known else ((), ())
-    return Repeats(program=program, runs=labels, seconds=seconds)
+def programs(
+    seen: Mapping[str, RunSummary],
+    same: Mapping[str, str],
+    repeats: Sequence[tuple[str, RunSummary]],
+) -> dict[str, tuple[Run, ...]]:
+    """By mode, the runs of its program, of all modes that ran it. ``repeats``: of later rounds."""
+    runs: dict[str, list[Run]] = {}
+    rounds: Counter[str] = Counter()
+    for mode, summary in (*seen.items(), *repeats):
+        rounds[mode] += 1
+        found = (replace(one, id=f"{mode} {rounds[mode]}") for one in runs_of([summary]))
+        runs.setdefault(same.get(mode, mode), []).extend(found)
+    return {mode: tuple(runs.get(same.get(mode, mode), ())) for mode in seen}

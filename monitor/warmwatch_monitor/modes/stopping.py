@@ -75,14 +75,14 @@ def _left(view: RankView, steps: int | None, least: int) -> float | None:
     return max(rest, min(longest, max(0.0, LEAST_SECONDS - took, certain)))
 
 
-def apart(first: Tried, second: Tried) -> bool:
-    """Whether the steps of two runs of one program differ so that a third one is worth its time.
+def apart(mode: str, tried: Sequence[Tried]) -> bool:
+    """Whether the runs of ``mode`` differ so that a third one is worth its time.
 
-    Student's t is 12.7 for two runs and 4.3 for three: a difference of 3 % hides 38 %, or 15 %.
+    Student's t is 12.7 for two runs of each program and 4.3 for three.
     """
-    steps = [step_of(one.summary) if one.summary else None for one in (first, second)]
-    known = [one for one in steps if one]
-    return len(known) == 2 and abs(log(known[0] / known[1])) > NEAR
+    steps = [step_of(one.summary) for one in tried if one.mode == mode and one.summary]
+    known = [log(one) for one in steps if one]
+    return len(known) > 1 and max(known) - min(known) > NEAR
 
 
 class Expected(NamedTuple):

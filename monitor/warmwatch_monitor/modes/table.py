@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,16 +13,14 @@ from warmwatch_monitor.compare.comparison import (
     EAGER,
     BreakEven,
     Comparison,
-    Measured,
     Side,
     break_even,
     compare,
-    speed_up,
 )
-from warmwatch_monitor.compare.noise import Noise
+from warmwatch_monitor.compare.difference import DISTURBED, ONCE, Difference, Run, difference, mean
 from warmwatch_monitor.model.run_summary import RunSummary, Wrapping
 from warmwatch_monitor.modes.drift import Drift, Losses, drift
-from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, repeats, same_program
+from warmwatch_monitor.modes.programs import DEFAULT, REGIONAL, programs, same_program
 from warmwatch_monitor.output.amounts import clean_step
 from warmwatch_monitor.published import copied
 from warmwatch_monitor.report.assembly import slowest_of
@@ -109,12 +106,14 @@ class Row(Struct, frozen=True, kw_only=True):
     """The most that CUDA's allocator had handed out when step 1 ended."""
     peak_memory_bytes: int | None = None
     """The most that CUDA's allocator had handed out."""
-    steady: Measured | None = None
-    """Length of a clean step, in seconds."""
+    runs: tuple[Run, ...] = ()
+    """Its runs in all rounds, and those of a mode that has the same kernels."""
+    mean_seconds: float | None = None
+    """Length of a clean step: the geometric mean of these runs, without the disturbed ones."""
     steady_p99_seconds: float | None = None
     """99th percentile of the clean steps."""
-    speed_up: Measured | None = None
-    """Clean step of the baseline, divided by its own."""
+    speed_up: Difference | None = None
+    """How much faster it is than the baseline."""
     joules_per_step: float | None = None
     """Mean energy of a clean step."""
     compile_seconds: float = 0.0
@@ -206,10 +205,9 @@ class Modes(Struct, frozen=True, kw_only=True):
     """From `--max-drift`."""
     noise: float | None = None
     """Drift of a second eager run over all its losses; null without one."""
-    step_noise: Noise | None = None
-    """How far the steps of two runs of one program are apart; null if no step was measured."""
     recommended: str | None = None
-    """The mode that takes the least time for `recommended_steps` steps; null if unknown."""
+    """The mode to use for `recommended_steps` steps: the baseline, or one that takes less time for
+    certain (95 %); null if not known, as where each mode ran once."""
     recommended_steps: int | None = None
     """Number of steps of the recommendation."""
     incomparable: tuple[Incomparable, ...] = ()
@@ -219,35 +217,36 @@ class Modes(Struct, frozen=True, kw_only=True):
 # of a run, in the comparison; the speed-up there is against another baseline
 _OF_SIDE = tuple({*Row.__struct_fields__} & {*Side.__struct_fields__} - {"mode", "speed_up"})
 _GONE = frozenset({"failed", "lost"})
-_USUAL_STEPS = 10_000  # of a training whose length is not given
+USUAL_STEPS = 10_000  # of a training whose length is not given
 
 
 def modes(tried: Sequence[Tried], again: Sequence[Tried], empty: Modes) -> Modes:
     """``empty`` with the row of each mode, compared with eager if measured, else with the first.
 
-    ``again``: later eager runs. They give the noise of the steps, and the first one of them that
-    of the losses.
+    ``again``: the runs of later rounds; the first one of eager gives the noise of the losses.
     """
     seen = {one.mode: one.summary for one in tried if one.summary and one.summary.ranks}
     same = same_program(seen)
-    twice = repeats(seen, same, [one.summary for one in again if one.summary])
-    compared = compare(list(seen.values()), labels=list(seen), repeats=twice) if seen else None
+    repeats = [(one.mode, one.summary) for one in again if one.summary]
+    runs = programs(seen, same, repeats)
+    by_id = {summary.id: runs[mode] for mode, summary in seen.items()}
+    compared = compare(list(seen.values()), labels=list(seen), programs=by_id) if seen else None
     eager = next((one.losses for one in tried if one.mode == EAGER), {})
-    second = again[0].losses if again else None
+    second = next((one.losses for one in again if one.mode == EAGER), None)
     made = [(one, _row(one, compared, same, empty.training_steps)) for one in tried]
     rows = tuple(_with_drift(row, one, eager, second, empty.max_drift) for one, row in made)
     first = next(iter(seen.values()), None)
     noise = drift(second, eager) if second else None
-    steps = empty.training_steps or _USUAL_STEPS
-    best = recommended(rows, steps)
+    steps = empty.training_steps or USUAL_STEPS
+    baseline = _baseline(compared)
+    best = recommended(rows, baseline, steps)
     return replace(
         empty,
         rows=rows,
-        baseline=_baseline(compared),
+        baseline=baseline,
         torch=first.what.torch if first else None,
         gpus=first.what.gpus if first else (),
         noise=noise.relative if noise else None,
-        step_noise=compared.noise if compared and _baseline(compared) else None,
         recommended=best.mode if best else None,
         recommended_steps=steps if best else None,
         incomparable=_incomparable(seen),
@@ -274,45 +273,69 @@ def _with_drift(
     return replace(row, drift=found, max_drift_exceeded=exceeds)
 
 
-def recommended(rows: Sequence[Row], steps: int) -> Row | None:
-    """The mode that takes the least time for ``steps`` steps, compile cost included.
+def candidates(rows: Sequence[Row]) -> list[Row]:
+    """The measured modes that may be recommended.
 
-    Of modes whose times do not differ significantly, the one that compiles least. A mode whose loss
-    drifts too far, and one that has the kernels of another, is left out. ``None`` if no compiled
-    mode was measured.
+    Not one whose loss drifts too far, or that has the kernels of another.
     """
-    known = [
-        (_seconds(one, steps), one)
+    return [
+        one
         for one in rows
         if one.outcome == "measured"
         and (one.captured or one.mode == EAGER)
         and not one.max_drift_exceeded
         and one.same_as is None
+        and one.cost_seconds is not None
     ]
-    totals = [(seconds, one) for seconds, one in known if seconds is not None]
-    if not any(one.captured for one in rows if one.outcome == "measured") or not totals:
+
+
+def recommended(rows: Sequence[Row], baseline: str | None, steps: int) -> Row | None:
+    """The baseline, unless a mode takes less time than it for ``steps`` steps, for certain.
+
+    No mode is certain to take less time than the one that is recommended. Of several, it is the one
+    that compiles least. ``None`` if no compiled mode can be compared with the baseline.
+    """
+    known = candidates(rows)
+    reference = next((one for one in known if one.mode == baseline), None)
+    if reference is None or not any(one.captured for one in rows if one.outcome == "measured"):
         return None
-    least, best = min(totals, key=lambda pair: pair[0])
-    same = [one for seconds, one in totals if seconds - least <= steps * _uncertainty(one, best)]
-    return min(same, key=lambda one: one.cost_seconds or 0.0)
-
-
-def _seconds(row: Row, steps: int) -> float | None:
-    if row.steady is None or row.cost_seconds is None:
+    compared = [one for one in known if one is reference or _comparable(one, reference)]
+    if known != [reference] and compared == [reference]:
         return None
-    return row.cost_seconds + steps * row.steady.value
+    unbeaten = [one for one in compared if not any(beats(each, one, steps) for each in compared)]
+    if reference in unbeaten:
+        return reference
+    faster = [one for one in unbeaten if beats(one, reference, steps)]
+    return min(faster or unbeaten, key=lambda one: one.cost_seconds or 0.0)
 
 
-def _uncertainty(one: Row, other: Row) -> float:
-    """The uncertainty of the difference of their steps."""
-    if one is other or one.steady is None or other.steady is None:
-        return 0.0
-    return math.hypot(one.steady.uncertainty or 0.0, other.steady.uncertainty or 0.0)
+def beats(one: Row, other: Row, steps: int) -> bool:
+    """Whether ``one`` takes less time than ``other``, with 95 % confidence."""
+    if one is other or not _comparable(one, other):
+        return False
+    low, step = difference(one.runs, other.runs).low, mean(other.runs)
+    if low is None or step is None:
+        return False
+    costs = (one.cost_seconds or 0.0) - (other.cost_seconds or 0.0)
+    return costs < steps * step * (1 - 1 / low)
+
+
+def _comparable(one: Row, other: Row) -> bool:
+    if not one.runs or not other.runs:
+        return False
+    return difference(one.runs, other.runs).verdict not in (ONCE, DISTURBED)
+
+
+def total_seconds(row: Row, steps: int) -> float | None:
+    """Of so many steps, compile cost included."""
+    if row.mean_seconds is None or row.cost_seconds is None:
+        return None
+    return row.cost_seconds + steps * row.mean_seconds
 
 
 def _baseline(of: Comparison | None) -> str | None:
     """Eager if its step was measured; else the first measured mode."""
-    known = [one.label for one in of.sides if one.steady is not None] if of else []
+    known = [one.label for one in of.sides if one.runs] if of else []
     return EAGER if EAGER in known else next(iter(known), None)
 
 
@@ -340,7 +363,7 @@ def _row(
     row = _with_summary(row, summary)
     row = replace(row, outcome=_outcome(row))
     if training_steps is not None:
-        row = replace(row, total_seconds=_seconds(row, training_steps))
+        row = replace(row, total_seconds=total_seconds(row, training_steps))
     if baseline is None or side is baseline:
         return row
     others = {
@@ -350,7 +373,7 @@ def _row(
     }
     if against := others.get(baseline.label):
         found = break_even(side, against)
-        row = replace(row, speed_up=speed_up(side, against), break_even=found)
+        row = replace(row, speed_up=found.difference, break_even=found)
     if baseline.label != DEFAULT and side.label != EAGER and (default := others.get(DEFAULT)):
         row = replace(row, against_default=break_even(side, default))
     return row
@@ -385,4 +408,4 @@ def _outcome(row: Row) -> str:
         return "failed"
     if not row.steps:
         return "no_steps"
-    return "measured" if row.steady is not None else "unmeasured"
+    return "measured" if row.runs else "unmeasured"

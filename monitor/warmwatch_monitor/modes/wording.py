@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import hypot
 
 from warmwatch.shared.phrases import counted
 from warmwatch_monitor.compare.comparison import EAGER, BreakEven
-from warmwatch_monitor.compare.wording import INTERVAL, length, noise_section, sentence
+from warmwatch_monitor.compare.difference import DISTURBED, ONCE, WITHIN_NOISE, difference
+from warmwatch_monitor.compare.wording import CLAIM, runs_section, sentence, shortly
 from warmwatch_monitor.modes.drift import Drift
 from warmwatch_monitor.modes.programs import REGIONAL, WITHOUT_CUDA_GRAPHS
 from warmwatch_monitor.modes.stopping import FEWEST
-from warmwatch_monitor.modes.table import GUARD_SHARE, VARIANTS, Modes, Row
+from warmwatch_monitor.modes.table import GUARD_SHARE, VARIANTS, Modes, Row, beats
 from warmwatch_monitor.output.amounts import energy, faster, if_known, size, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
 
 _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("first step", lambda one: if_known(took, one.first_step_seconds)),
     ("its peak memory", lambda one: if_known(size, one.first_step_memory_bytes)),
-    ("steady step", lambda one: if_known(length, one.steady)),
+    ("steady step", lambda one: if_known(took, one.mean_seconds)),
     ("speed-up", lambda one: _times(one)),
     ("compile cost", lambda one: if_known(took, one.cost_seconds) if one.compiled else ""),
     ("peak memory", lambda one: if_known(size, one.peak_memory_bytes)),
@@ -30,7 +30,6 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("loss drift", lambda one: if_known(_drift, one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else ""),
 )
-_WITHIN_NOISE = "within noise"
 _NO_SEED = 0.01  # noise of losses of a script without a seed, and rarely of one with a seed
 _CUT_OFF = ("budget", "interrupted", "timeout")  # ended before all of it was measured
 _BY_US = {
@@ -64,18 +63,24 @@ def page(of: Modes) -> Document:
 def _recommendation(of: Modes) -> Section | None:
     """Which mode to use, in one sentence."""
     best = next((one for one in of.rows if one.mode == of.recommended), None)
-    if best is None:
-        return None
-    return Section("Recommendation", items=(Item(f"{''.join(_reasons(best, of))}."),))
+    words = _no_recommendation(of) if best is None else f"{''.join(_reasons(best, of))}."
+    return Section("Recommendation", items=(Item(words),)) if words else None
+
+
+def _no_recommendation(of: Modes) -> str:
+    verdicts = {one.speed_up.verdict for one in of.rows if one.speed_up and one.captured}
+    if DISTURBED in verdicts:
+        return "None: other work slowed the runs, so measure again without it."
+    if ONCE in verdicts:
+        return "None: a single run of a mode does not show how much its runs differ (--rounds 2)."
+    return ""
 
 
 def _reasons(best: Row, of: Modes) -> Iterator[str]:
     yield f"For {of.recommended_steps:,} steps, use {best.mode}"
     if best.mode == of.baseline:
         yield ": no measured mode takes less time"
-        yield " beyond noise" if any(_is_no_difference(one) for one in of.rows) else ""
-        if of.step_noise is not None and of.step_noise.difference >= 1:
-            yield "; this noise hides any difference, so measure again on an idle machine"
+        yield " beyond noise" if any(_is_within_noise(one) for one in of.rows) else ""
     elif (pays := best.break_even) is not None and best.speed_up is not None:
         yield f": {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
         if pays.outcome == "paid_back":
@@ -144,7 +149,7 @@ def _loss(value: float | None) -> str:
 
 def _answer(of: Modes) -> str:
     """The answer: which mode is best for this training."""
-    measured = [one for one in of.rows if one.steady is not None]
+    measured = [one for one in of.rows if one.runs]
     if not measured:
         return "No step could be measured in any mode."
     if not any(one.captured for one in measured):
@@ -161,9 +166,9 @@ def _answer(of: Modes) -> str:
         spent = took(best.total_seconds or 0.0)
         ties = _ties(best, captured, of.training_steps)
         return f"{of.training_steps:,} steps take {spent} in {best.mode}{compared}{ties}."
-    best = min(known, key=lambda one: one.steady.value if one.steady else 0.0)
+    best = min(known, key=lambda one: one.mean_seconds or 0.0)
     gain = f", {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
-    its_step = f"{if_known(length, best.steady)}{gain}{_ties(best, captured)}"
+    its_step = f"{if_known(took, best.mean_seconds)}{gain}{_ties(best, captured)}"
     return f"The shortest step is {best.mode}'s: {its_step}."
 
 
@@ -182,12 +187,9 @@ def _ties(best: Row, measured: list[Row], steps: int | None = None) -> str:
 
 
 def _same(one: Row, other: Row, steps: int | None) -> bool:
-    if one.steady is None or other.steady is None:
-        return False
-    off = hypot(one.steady.uncertainty or 0.0, other.steady.uncertainty or 0.0)
     if steps is None:
-        return abs(one.steady.value - other.steady.value) <= off
-    return abs((one.total_seconds or 0.0) - (other.total_seconds or 0.0)) <= steps * off
+        return not difference(one.runs, other.runs).claimed
+    return not beats(one, other, steps) and not beats(other, one, steps)
 
 
 def _warnings(of: Modes) -> Iterator[str]:
@@ -217,8 +219,9 @@ def _table(of: Modes) -> Section | None:
     return Section("Modes", table(names, rows, sparse=True))
 
 
-def _noise(of: Modes) -> Section | None:
-    return noise_section(of.step_noise) if of.step_noise and len(of.rows) > 1 else None
+def _runs(of: Modes) -> Section | None:
+    programs = ((one.same_as or one.mode, one.runs) for one in of.rows)
+    return next(runs_section(programs), None)
 
 
 def _notes(of: Modes) -> Section | None:
@@ -320,7 +323,9 @@ def _mode(one: Row) -> Iterator[str]:
 
 def _pays(of: Modes) -> Section | None:
     pairs = [(one.break_even, one.against_default) for one in of.rows if one.captured]
-    found = [one for pair in pairs for one in pair if one is not None and one.saves is not None]
+    found = [
+        one for pair in pairs for one in pair if one is not None and one.saves_seconds is not None
+    ]
     items = tuple(Item(sentence(one)) for one in found)
     return Section("Break-even", items=items) if items else None
 
@@ -336,7 +341,7 @@ def _method(of: Modes) -> Section | None:
     return Section(
         "How to read it",
         items=(
-            Item(f"{caches} Speed-up and break-even are against {of.baseline}; ± is {INTERVAL}."),
+            Item(f"{caches} Speed-up and break-even are against {of.baseline}. {CLAIM}"),
             Item(
                 "Compile cost is what steps took beyond a steady one, or all compile time where "
                 "that is more; it and the first step were measured once."
@@ -354,25 +359,26 @@ def _drift_method(of: Modes) -> Iterator[Item]:
         )
 
 
-_SECTIONS = (_recommendation, _table, _noise, _notes, _losses, _pays, _method)
+_SECTIONS = (_recommendation, _table, _runs, _notes, _losses, _pays, _method)
 
 
 def _times(one: Row) -> str:
     if one.speed_up is None or not one.captured:
         return ""
-    if _is_no_difference(one):
-        return _WITHIN_NOISE
-    value = one.speed_up.value
-    return f"{value:.3g}" if value > 1 else faster(value)
+    if _is_within_noise(one):
+        return shortly(one.speed_up)
+    value = one.speed_up.ratio
+    times = f"{value:.3g}" if value > 1 else faster(value)
+    return times if one.speed_up.claimed else f"{times}, {shortly(one.speed_up)}"
 
 
 def _differs(one: Row) -> bool:
-    """Whether it has a speed-up, or a slow-down, beyond noise."""
-    return _times(one) not in ("", _WITHIN_NOISE)
+    """Whether it is faster, or slower, for certain."""
+    return one.speed_up is not None and one.captured and one.speed_up.claimed
 
 
-def _is_no_difference(one: Row) -> bool:
-    return one.break_even is not None and one.break_even.outcome == "no_difference"
+def _is_within_noise(one: Row) -> bool:
+    return one.speed_up is not None and one.speed_up.verdict == WITHIN_NOISE
 
 
 def _paid_back(of: BreakEven | None) -> str:

@@ -50,20 +50,6 @@ def _two(whole: int, large: int, of_large: str, small: int, of_small: str) -> st
     return f"{many} {of_large} {few} {of_small}" if few else f"{many} {of_large}"
 
 
-def within(seconds: float, uncertainty: float | None) -> str:
-    """A measured length and the half-width of its interval: ``33.6 ± 0.3 ms``."""
-    if uncertainty is None:
-        return took(seconds)
-    if seconds < 0.9995:
-        return f"{seconds * 1e3:.3g} ± {_two_digits(uncertainty * 1e3)} ms"
-    return f"{seconds:.4g} ± {_two_digits(uncertainty)} s"
-
-
-def _two_digits(value: float) -> str:
-    """Two significant digits, without an exponent."""
-    return f"{float(f'{value:.2g}'):g}"
-
-
 def few(parts: Sequence[str], most: int) -> str:
     """The first ``most``, and how many others there are: ``a, b, c and 2 more``."""
     left = len(parts) - most
@@ -179,14 +165,11 @@ def limited_shortly(known: LimitedBy) -> str:
     return f"{LIMITED}{known.subject}{share}"
 
 
-def faster(speed_up: float, uncertainty: float | None = None) -> str:
-    """``7.4 ± 0.4 times slower`` for a speed-up of 0.135; ``as fast`` if it rounds to 1."""
+def faster(speed_up: float) -> str:
+    """``7.4 times slower`` for a speed-up of 0.135; ``as fast`` if it rounds to 1."""
     how = "slower" if speed_up < 1 else "faster"
-    times = 1 / speed_up if speed_up < 1 else speed_up
-    off = "" if uncertainty is None else f" ± {uncertainty * times / speed_up:.2g}"
-    if f"{times:.3g}" == "1":
-        return f"1{off} times as fast" if off else "as fast"
-    return f"{times:.3g}{off} times {how}"
+    times = f"{1 / speed_up if speed_up < 1 else speed_up:.3g}"
+    return "as fast" if times == "1" else f"{times} times {how}"
 
 
 def gained(speed_up: float, paid_back_at: int | None) -> str:

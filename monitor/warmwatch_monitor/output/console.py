@@ -13,7 +13,7 @@ from warmwatch_monitor.errors import OutputError
 
 PIPE_WIDTH = 120
 _USUAL = os.terminal_size((80, 24))
-_IN_ASCII = {"█": "#", "▒": "w", "·": ".", "±": "+-"}  # for an encoding without them
+_IN_ASCII = {"█": "#", "▒": "w", "·": "."}  # for an encoding without them
 
 
 def say(text: str, *, end: str = "\n") -> None:

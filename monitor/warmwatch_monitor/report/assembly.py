@@ -248,11 +248,8 @@ def _steady(rank: Mapping[str, Any]) -> Steady:
     return Steady(
         count=steps.get("clean_count"),
         seconds=clean_step(rank),
-        uncertainty=steps.get("typical_uncertainty"),
         median=steps["median"],
         p99=steps["p99"],
-        low=steps.get("median_low"),
-        high=steps.get("median_high"),
     )
 
 

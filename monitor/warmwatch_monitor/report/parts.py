@@ -194,16 +194,10 @@ class Steady(Struct, frozen=True, kw_only=True):
     """Number of clean steps."""
     seconds: float | None = None
     """The usual length of one: their mean if they are similar, else the median."""
-    uncertainty: float | None = None
-    """Half the width of the 95 % confidence interval of `seconds`."""
     median: float | None = None
     """Median length."""
     p99: float | None = None
     """99th percentile."""
-    low: float | None = None
-    """Lower end of the 95 % confidence interval of the median."""
-    high: float | None = None
-    """Its upper end."""
 
 
 class Remedy(Struct, frozen=True, kw_only=True):

@@ -134,7 +134,6 @@ def step_seconds(steps: Steps) -> schema.StepSeconds:
         median=steps.clean.median,
         p99=steps.clean.p99,
         typical=steps.clean.typical,
-        typical_uncertainty=steps.clean.typical_uncertainty,
         median_low=steps.clean.median_low,
         median_high=steps.clean.median_high,
         clean_count=steps.clean.count,

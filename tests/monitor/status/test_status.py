@@ -124,7 +124,6 @@ def test_unknown_step_lengths_are_null() -> None:
         "median": None,
         "p99": None,
         "typical": None,
-        "typical_uncertainty": None,
         "median_low": None,
         "median_high": None,
         "clean_count": 0,

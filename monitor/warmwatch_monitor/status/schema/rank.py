@@ -72,8 +72,6 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     another length than the rest (a sixteenth, if it takes over half of the time); else their
     median. Null before the first clean step.
     """
-    typical_uncertainty: Seconds | None = None
-    """Half the width of the 95 % confidence interval of `typical`."""
     median_low: Seconds | None = None
     """Lower bound of the median, at 97.5 %. Estimated from bins that are 5 % wide."""
     median_high: Seconds | None = None
