@@ -142,6 +142,8 @@ class AfterWarm:
                     kind,
                     values.get("reason"),
                     dynamic=values.get("dynamic"),
+                    last_batch=values.get("last_batch"),
+                    anew="anew" in values,
                 ),
                 seconds=values.get("seconds"),
                 caller=values.get("caller"),

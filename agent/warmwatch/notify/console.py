@@ -178,6 +178,7 @@ def _recompiled(slot: Slot, kind: str, values: Mapping[str, Any]) -> str:
         dynamic=values.get("dynamic"),
         after_warm=after_warm,
         last_batch=values.get("last_batch"),
+        anew="anew" in values,
     )
     what = f"{what}{called_from(values.get('caller'))}," if "caller" in values else what
     head = f"recompiled {what or 'a graph'} {_when(slot.steps.steps, values)}{took}: {why}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from warmwatch.shared.guard_kinds import OF_TYPE, guard_of, remedy_of
 from warmwatch.shared.values import NEW_INSTANCE
@@ -56,6 +57,11 @@ ADVICE = {
     ),
 }
 
+
+MADE_ANEW = (
+    "The model was made anew: make it once, or call torch._dynamo.reset() between trials, so that "
+    "earlier ones do not count towards the recompile limit."
+)
 
 # A Triton kernel of the user, which PyTorch's settings do not affect.
 _OF_TRITON = {
@@ -213,6 +219,7 @@ def advice(
     dynamic: bool | None = None,
     after_warm: bool = True,
     last_batch: Sequence[int] | None = None,
+    anew: bool = False,
 ) -> str | None:
     """The remedy for a recompile of ``category``; ``None`` if none is known.
 
@@ -220,14 +227,29 @@ def advice(
     compiled with dynamic sizes (``True``), static sizes (``False``), or only changed sizes dynamic
     (``None``, PyTorch's default). Each may be unknown. ``after_warm``: whether the first warm-up
     was over. ``last_batch``: the size of an epoch's last batch and the usual one, if that is what
-    changed. A recompile of the first warm-up needs no remedy; the text is then whether it repeats.
+    changed. ``anew``: it is for a new instance, and an earlier one is gone. A recompile of the
+    first warm-up needs no remedy; the text is then whether it repeats.
     """
+    if anew and category == NEW_INSTANCE:
+        return MADE_ANEW
     remedy = _remedy(category, kind, reason, dynamic)
     if after_warm:
         return _OF_LAST_BATCH.format(*last_batch) if last_batch else remedy
     if remedy == _OF_CHANGED_INTEGER:
         return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None
+
+
+def advice_for(one: Any, *, after_warm: bool = True) -> str | None:
+    """The remedy for a compilation, or what is recorded of one, as far as it has the attributes."""
+    kind = getattr(one, "kind", None) or next(iter(getattr(one, "kinds", ())), None)
+    return advice(
+        *(one.category, kind, one.reason),
+        dynamic=one.dynamic,
+        after_warm=after_warm,
+        last_batch=getattr(one, "last_batch", None),
+        anew=getattr(one, "anew", False),
+    )
 
 
 def cause(category: str, kind: str | None, reason: str | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
+from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice_for
 from warmwatch.shared.phrases import counted, one_line, place
 from warmwatch.shared.reasons import plain, plain_break
 
@@ -165,4 +165,4 @@ def _cause(name: str, cause: Cause) -> tuple[str, str | None]:
         or one_line(cause.reason, _LONGEST)
         or "PyTorch gives no reason"
     )
-    return f"{where}: {why}", advice(cause.category, reason=cause.reason, dynamic=cause.dynamic)
+    return f"{where}: {why}", advice_for(cause)

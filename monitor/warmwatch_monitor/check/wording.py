@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice
+from warmwatch.shared.advice import OF_BREAK, OF_FALLBACK, advice_for
 from warmwatch.shared.phrases import counted, duration, place, step_length
 from warmwatch.shared.reasons import plain, plain_break
 from warmwatch_monitor.check.baseline import RATIO, named
@@ -107,7 +107,7 @@ def _compilation(one: Compilation, measure: str) -> tuple[str, str | None]:
     why = plain(one.reason, one.category, one.of_class) or own_words(
         one.reason or "reason unknown", _LONGEST
     )
-    return f"{where}: {why}", advice(one.category, one.kind, one.reason, dynamic=one.dynamic)
+    return f"{where}: {why}", advice_for(one)
 
 
 def _skip(one: Compilation | CudagraphSkip, reason: str) -> str:

@@ -78,6 +78,7 @@ class CompileTarget(Located, frozen=True, kw_only=True):
         there is none; ``None`` for the user's own. dynamic: all sizes are dynamic, or none;
         ``None``: those that have changed. of_class: of the module or optimizer that it runs for.
         last_batch: the size of the last batch of an epoch and the usual one, if that changed.
+        anew: it is for a new instance, and an earlier one is gone.
     """
 
     kind: str | None = None
@@ -87,6 +88,7 @@ class CompileTarget(Located, frozen=True, kw_only=True):
     dynamic: bool | None = None
     of_class: str | None = None
     last_batch: tuple[int, int] | None = None
+    anew: bool = False
 
 
 class Cost(Struct, frozen=True, kw_only=True):
@@ -274,7 +276,8 @@ class Fallback(Located, frozen=True, kw_only=True):
         in words.
         variants: how many ``variants_of`` (``parameters``, ``modules``) need an entry each.
         in_a_row: for how many steps in a row it had compiled again. in_steps: the number of steps
-        that compiled it. isolates: ``torch.compile`` can set a limit for it alone.
+        that compiled it. isolates: ``torch.compile`` can set a limit for it alone. anew: as of
+        ``CompileTarget``.
     """
 
     at_ns: int
@@ -293,6 +296,7 @@ class Fallback(Located, frozen=True, kw_only=True):
     in_steps: int | None = None
     dynamic: bool | None = None
     isolates: bool = False
+    anew: bool = False
 
 
 class Spill(Struct, frozen=True, kw_only=True):

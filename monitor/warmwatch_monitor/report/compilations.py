@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from warmwatch.shared.advice import advice, cause
+from warmwatch.shared.advice import advice_for, cause
 from warmwatch.shared.phrases import resumed
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.verdict import REPEATED_STEPS
@@ -171,7 +171,6 @@ def _group(
     warm_at: float | None,
 ) -> Recompiled:
     name, file, line = function
-    kind = times[0].kinds[0]
     late = sum(is_after(one, warm_at) for one in times if not one.at_limit)
     in_a_row = max(one.in_a_row for one in times)
     often = [
@@ -194,12 +193,7 @@ def _group(
         steps=tuple(one.step for one in times if one.step is not None),
         between_steps=between_steps,
         reasons=tuple(dict.fromkeys(reason for reason in reasons if reason)),
-        advice=advice(
-            *(category, kind, last.reason),
-            dynamic=last.dynamic,
-            after_warm=late > 0 or in_a_row >= REPEATED_STEPS,
-            last_batch=last.last_batch,
-        ),
+        advice=advice_for(last, after_warm=late > 0 or in_a_row >= REPEATED_STEPS),
         often=often[0] if often else None,
         after_warm=late,
         in_a_row=in_a_row,

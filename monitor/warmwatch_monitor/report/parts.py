@@ -44,6 +44,8 @@ class Priced(Struct, frozen=True, kw_only=True):
     last_batch: tuple[int, int] | None = None
     """The size of the last batch of an epoch and the usual one; null unless that is what changed.
     """
+    anew: bool = False
+    """Whether it is for a new instance of a class, and an earlier one is gone."""
     evaluating: bool = False
     """Whether it was in an evaluation, so between steps."""
     at_limit: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 
-from warmwatch.shared.advice import advice
+from warmwatch.shared.advice import advice_for
 from warmwatch.shared.phrases import place
 from warmwatch.shared.reasons import plain
 from warmwatch_monitor.model import (
@@ -451,10 +451,5 @@ def underway(figures: Figures) -> compile_schema.Underway | None:
         compile_schema.Underway,
         called=called(what.name, what.file, what.line),
         plain=plain(what.reason, what.category, what.of_class),
-        advice=advice(
-            *(what.category, what.kind, what.reason),
-            dynamic=what.dynamic,
-            after_warm=late,
-            last_batch=what.last_batch,
-        ),
+        advice=advice_for(what, after_warm=late),
     )

@@ -78,7 +78,7 @@ def reasons(
 def _report_of(runs: Sequence[dict[str, Any]]) -> str:
     from shlex import quote  # few answers leave something out
 
-    return f"warmwatch report {quote(runs[0]['run']) if len(runs) == 1 else 'RUN'}"
+    return f"warmwatch report {quote(runs[0]['run']) if len(runs) == 1 else 'RUN'} -v"
 
 
 def _lines(
@@ -119,7 +119,7 @@ def _lines(
         yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
     left_out += sum(one.times for _, one in every[most:])
     if every and left_out:
-        yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)} -v", None
+        yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)}", None
 
 
 def _worth(one: _Reason) -> float:

@@ -25,11 +25,17 @@ class Recorded(Listener):
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str | None, str | None]] = []
+        self._anew = False
+        self._class: str | None = None
+
+    def begin(self, event: str, of: Any = None) -> None:
+        if event == events.EVENT and of:
+            self._anew, self._class = "anew" in of, of.get("class")
 
     def recompile(self, reason: str, category: str, where: Any) -> None:  # noqa: ARG002
         text = redacted(reason)
-        words = plain(text, category)
-        self.said.append((category, words, advice(category, "forward", text)))
+        words = plain(text, category, self._class)
+        self.said.append((category, words, advice(category, "forward", text, anew=self._anew)))
 
 
 @pytest.fixture
@@ -223,13 +229,39 @@ def schedule(*, cured: bool) -> None:
         schedule.step()
 
 
+def made_class(width: int = 4) -> type:
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, width: int = width) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, width)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(x)
+
+    return Net
+
+
+def new_class(*, cured: bool) -> None:
+    once = made_class()
+    for _ in range(3):
+        compiled(once() if cured else made_class()())(x())
+
+
+def new_model(*, cured: bool) -> None:
+    of = made_class()
+    for trial in range(3):
+        if cured:
+            torch._dynamo.reset()
+        compiled(of(4 + trial))(x())
+
+
 Program = Callable[..., None]
 # the program, words about the cause, words of the remedy, recompiles that stay
 CURES: list[tuple[Program, str, str, int]] = [
     (mask, "None", "mask of ones", 0),
     (attribute, "`lora_A`", "before the first compiled call", 0),
     (function, "`act` is another function", "one compiled function for each", 0),
-    (freed, "freed", "Keep it alive", 0),
+    (freed, "freed", "Define the class once", 0),
     (aliased, "are no longer the same object", ".clone()", 0),
     (keys, "`of`", "Keep the keys", 0),
     (names, "the items of the set `of` changed", "Keep the keys", 0),
@@ -238,6 +270,8 @@ CURES: list[tuple[Program, str, str, int]] = [
     (backend, "another backend function", "same backend function", 0),
     (counter, "block.calls", "allow_unspec_int_on_nn_module", 1),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
+    (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
+    (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (schedule, "['betas']", "cycle_momentum=False", 0),
 ]
 

@@ -7,6 +7,7 @@ import pytest
 from support import builders as b
 from support.documents import status
 from support.values import replace
+from warmwatch.shared.advice import MADE_ANEW
 from warmwatch.shared.record import MOST_TOUCHED, CompileCounts
 from warmwatch.shared.states import CONDITIONS
 from warmwatch_monitor.metrics import render
@@ -215,3 +216,13 @@ def test_the_cost_of_the_compiler_is_the_excess_of_touched_steps_over_steady_one
 def test_a_run_that_never_compiled_has_no_cost() -> None:
     (rank,) = status(b.snapshot(b.view(b.EAGER)))["runs"][0]["ranks"]
     assert rank["cost"]["beyond_steady_seconds"] is None
+
+
+def test_a_model_made_again_for_each_trial_needs_no_higher_limit() -> None:
+    hit = fallback().figures.log.fallbacks[0]
+    again = replace(hit, category="new_instance", variants=1, variants_of="modules", anew=True)
+    made = view(replace(b.WARM.compile, fallbacks=1), fallbacks=(again,))
+    (rank,) = status(b.snapshot(made))["runs"][0]["ranks"]
+    (held,) = rank["conditions"]
+    assert held["words"].endswith("; its model was made anew")
+    assert held["advice"] == MADE_ANEW

@@ -248,7 +248,7 @@ def test_only_the_remedy_that_would_save_most_is_shown_and_the_others_are_counte
     compile["recompiles"] = 3
     output = lines(answer, now=NOW, width=80, wrap=False, colour=False)
     assert [line for line in output if line.startswith("    ")] == ["    dear"]
-    assert output[-1] == "and 1 more remedy: warmwatch report gpt2"
+    assert output[-1] == "and 1 more remedy: warmwatch report gpt2 -v"
     assert [advice for _, advice in reasons(answer["runs"]) if advice] == ["dear", "cheap"]
 
 

@@ -244,7 +244,8 @@ def being_compiled() -> dict[str, Any]:
     """Compile id, name, file, line and code of the present compilation; empty if unknown.
 
     ``fullgraph``: a graph break raises. ``instance``: the number of the module, if another one with
-    the same code was compiled before, but not this one; ``class``: its class. ``caller``: the
+    the same code was compiled before, but not this one; ``class``: its class; ``anew``: an
+    earlier one is gone. ``caller``: the
     user's line that called library code, such as ``train.py:31``; empty if there is none.
     ``dynamic``: all sizes are dynamic, or none; absent by default, where only changed sizes are.
     ``again``: it was compiled before, and ``torch._dynamo.reset()`` dropped the result.
@@ -312,11 +313,13 @@ def _identified(compiled: Mapping[str, Any], code: Any, compile_id: Any) -> dict
         known["dynamic"] = dynamic
     if was_compiled and getattr(compile_id, "frame_compile_id", None) == 0:
         known["again"] = True
-    instance, of_class = INSTANCES.begun(code, known["id"], compiled.get("locals"))
+    instance, of_class, anew = INSTANCES.begun(code, known["id"], compiled.get("locals"))
     if instance > 1:
         known["instance"] = instance
     if of_class:
         known["class"] = of_class
+    if anew:
+        known["anew"] = True
     names = compiled.get("globals")
     module = names.get("__name__") if isinstance(names, dict) else None
     if is_library(code.co_filename, module):
@@ -374,7 +377,7 @@ _MOST_CODES = 4096
 
 
 _PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
-_CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class")
+_CIRCUMSTANCES = (*_PLACE, "caller", "dynamic", "again", "class", "anew")
 _TARGET = (*_PLACE, "code", "caller")
 
 
@@ -415,10 +418,11 @@ class Compiling:
         self._reasons[thread] = why
 
     def refused(self, thread: int) -> dict[str, Any]:
-        """Why ``thread`` cannot use what is compiled, at the recompile limit: ``reason`` and
-        ``category``.
+        """Why ``thread`` cannot use what is compiled, at the recompile limit: ``reason``,
+        ``category`` and ``anew``.
         """
-        return dict(self._reasons.get(thread, {}))
+        anew = {"anew": True} if "anew" in self._begun.get(thread, {}) else {}
+        return {**self._reasons.get(thread, {}), **anew}
 
     def circumstances(self, thread: int) -> dict[str, Any]:
         """What is known of what ``thread`` compiles: the keys of ``_CIRCUMSTANCES``."""

@@ -28,9 +28,9 @@ class Instances:
         self._counts: dict[int, int] = {}
         self._made: dict[int, dict[str, Made]] = {}
 
-    def begun(self, code: CodeType, compile_id: str | None, values: Any) -> tuple[int, str]:
+    def begun(self, code: CodeType, compile_id: str | None, values: Any) -> tuple[int, str, bool]:
         """An entry is being compiled: the number of its module at its first compilation, else 0;
-        and the class of the module."""
+        the class of the module; and whether it was made anew: an earlier one is gone."""
         if compile_id is not None:
             made = self._made.setdefault(id(code), {})
             made.pop(compile_id, None)
@@ -39,18 +39,19 @@ class Instances:
             _bound(self._made, _MOST_CODES)
         of = module(code, values)
         if of is None:
-            return 0, ""
+            return 0, "", False
         known = self._known.setdefault(id(code), {})
         seen = known.get(id(of))
         if seen is not None and seen[0]() is of:
-            return 0, type(of).__name__
+            return 0, type(of).__name__, False
+        anew = any(one() is None for one, _ in known.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
         known[id(of)] = weakref.ref(of), number
         _bound(known, _MOST_CODES)
         if len(self._known) > _MOST_CODES:
             oldest = next(iter(self._known))
             del self._known[oldest], self._counts[oldest]
-        return number, type(of).__name__
+        return number, type(of).__name__, anew
 
     def number(self, code: CodeType, values: Any) -> int:
         """The number of the module among those of ``code``, from 1; 0 if it was never compiled."""

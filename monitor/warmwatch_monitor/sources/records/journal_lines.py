@@ -171,6 +171,7 @@ def fallback(entry: Entry) -> Fallback:
         in_steps=_count(entry, "in_steps"),
         dynamic=_flag(entry, "dynamic"),
         isolates=entry.get("isolates") is True,
+        anew=entry.get("anew") is True,
     )
 
 
@@ -252,6 +253,7 @@ def _target(entry: Entry) -> dict[str, Any]:
         "dynamic": _flag(entry, "dynamic"),
         "of_class": text(entry, "class", LONGEST_NAME),
         "last_batch": _pair(entry.get("last_batch")),
+        "anew": entry.get("anew") is True,
     }
 
 

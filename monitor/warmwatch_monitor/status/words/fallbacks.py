@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warmwatch.shared.advice import advice
+from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import counted, place
 from warmwatch.shared.reasons import ENTRY
 from warmwatch.shared.values import NEW_INSTANCE
@@ -54,6 +54,8 @@ def _why(one: Fallback, figures: Figures) -> str:
     variants = _variants(one)
     if variants and one.variants_of == "parameters":
         return f"the optimizer calls it with {counted(variants, 'kind')} of parameters"
+    if one.category == NEW_INSTANCE and one.anew:
+        return "its model was made anew"
     if one.category == NEW_INSTANCE:
         modules = counted(variants, "module") if variants else "modules"
         if name := _differing(one):
@@ -98,6 +100,8 @@ def remedy_of_fallback(figures: Figures) -> str | None:
     if one.main_limit is not None:
         own = _own(one, one.main_limit)
         return f"PyTorch keeps settings by thread: set {name} in the thread that calls it{own}."
+    if one.category == NEW_INSTANCE and one.anew:
+        return MADE_ANEW
     variants = _variants(one)
     if variants and (one.category == NEW_INSTANCE or one.variants_of == "parameters"):
         return (
@@ -126,7 +130,7 @@ def _own(one: Fallback, limit: int) -> str:
 
 
 def _instead(one: Fallback) -> str:
-    known = advice(one.category, "forward", one.reason, dynamic=one.dynamic)
+    known = advice_for(one)
     return known or "Remove what makes it recompile."
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warmwatch.shared.advice import advice
+from warmwatch.shared.advice import MADE_ANEW, advice_for
 from warmwatch.shared.phrases import called_from, duration, place
 from warmwatch.shared.reasons import plain
 from warmwatch.shared.values import NEW_INSTANCE
@@ -63,19 +63,11 @@ def remedy_of_recompile(one: Compilation) -> str | None:
     """What helps against a recompile after the warm-up, or in every step."""
     if one.category and not (one.category == NEW_INSTANCE and one.in_a_row >= REPEATED_STEPS):
         late = one.after_warm or one.in_a_row >= REPEATED_STEPS
-        return advice(
-            *(one.category, one.kind, one.reason),
-            dynamic=one.dynamic,
-            after_warm=late,
-            last_batch=one.last_batch,
-        )
+        return advice_for(one, after_warm=late)
     if one.in_a_row < REPEATED_STEPS:
         return None
     if one.category == NEW_INSTANCE:
-        return (
-            "Make the model once. If each trial needs a new one, call torch._dynamo.reset() "
-            "between trials, so that the old ones do not count towards the recompile limit."
-        )
+        return MADE_ANEW
     return "Do not call torch._dynamo.reset() in the loop."
 
 
