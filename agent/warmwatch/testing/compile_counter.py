@@ -20,7 +20,6 @@ from warmwatch.hooks.installation import Hooks, ImportWatch
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import Redactors, redactors
 from warmwatch.process.settings import settings_from
-from warmwatch.shared.values import NEW_INSTANCE
 from warmwatch.testing.compile_limits import Cause, Compiled, Place
 
 _DYNAMO = "torch._dynamo"
@@ -119,8 +118,9 @@ class CompileCounter(Listener):
         values = self._compiling.ended(threading.get_ident(), values)
         where = Place(name=values.get("name"), file=values.get("file"), line=values.get("line"))
         with self._lock:
-            if values.get("category", NEW_INSTANCE) != NEW_INSTANCE:
-                reason, category = values.get("reason"), values["category"]
+            category = values.get("category")
+            if category and "at_limit" not in values:  # else nothing was compiled
+                reason = values.get("reason")
                 cause = Cause(
                     where=where,
                     reason=self._redaction.recompile(reason) if reason else "",
@@ -141,13 +141,16 @@ class CompileCounter(Listener):
         if values.get("setting") == "flex_attention":
             return  # no limit: the test called it uncompiled
         limit = f"it hit {values.get('setting')} ({values.get('limit')})"
+        frame = str(values.get("id") or "").rpartition("/")[0]
         with self._lock:
-            self._count("fallbacks", Cause(where=Place(name=values.get("name")), reason=limit))
+            for one in self._counting:
+                if (of := (frame, values.get("name"))) not in one.limited:
+                    one.limited.add(of)
+                    one.count("fallbacks", Cause(where=Place(name=of[1]), reason=limit))
 
     def _count(self, what: str, cause: Cause) -> None:
         for one in self._counting:
-            setattr(one, what, getattr(one, what) + 1)
-            one.seen[what].append(cause)
+            one.count(what, cause)
 
     def _sampled(self) -> None:
         with self._lock:

@@ -61,6 +61,8 @@ class Compiled:
         graphs: number of graphs, as Dynamo counts them.
         breaks, recompiles, fallbacks, failures: their numbers.
         seen: place and reason of each, by the names above.
+        limited: frame and function of each fallback: at the recompile limit, PyTorch raises at each
+        call under ``fullgraph=True``.
         disabled: what disabled compilation at the end; empty if it was enabled.
         armed: Dynamo was imported.
         troubles: why counts may be wrong, one sentence each.
@@ -72,9 +74,14 @@ class Compiled:
     fallbacks: int = 0
     failures: int = 0
     seen: dict[str, list[Cause]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    limited: set[tuple[str, str | None]] = field(default_factory=set)
     disabled: str = ""
     armed: bool = False
     troubles: list[str] = field(default_factory=list)
+
+    def count(self, what: str, cause: Cause) -> None:
+        setattr(self, what, getattr(self, what) + 1)
+        self.seen[what].append(cause)
 
     def __str__(self) -> str:
         return ", ".join(_counted(name, getattr(self, name)) for name in NAMES)

@@ -24,7 +24,7 @@ _RANK = (
 )
 _COMPILED = (
     *("ended", "seconds", "step", "id", "kind", "name", "file", "line", "code"),
-    *("reason", "category", "cache", "failure", "ops", "kernels"),
+    *("reason", "category", "cache", "failure", "ops", "kernels", "at_limit"),
 )
 
 

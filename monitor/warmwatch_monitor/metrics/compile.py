@@ -162,7 +162,7 @@ COMPILE_SERIES: tuple[Series[RankView], ...] = (
     ),
     counter(
         "warmwatch_recompiles_after_warm_total",
-        "Recompiles of a rank that had been warm before.",
+        "Recompiles, also by torch._dynamo.reset(), of a rank that had been warm before.",
         lambda view: view.figures.compile.recompiles_after_warm,
     ),
     counters(

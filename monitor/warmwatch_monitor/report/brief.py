@@ -28,7 +28,7 @@ SIGNS = {
     goodput.STALLS: ("!", "bold red"),
     goodput.BEFORE: ("·", "bright_black"),
     goodput.WARMUP: ("▒", "bright_yellow"),
-    goodput.RECOMPILES: ("R", "bold magenta"),
+    goodput.LATER: ("R", "bold magenta"),
     goodput.EVALUATION: ("E", "cyan"),
     goodput.SAVING: ("S", "blue"),
     goodput.NOTHING: ("?", "bright_black"),

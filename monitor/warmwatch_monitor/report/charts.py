@@ -39,7 +39,7 @@ _CLASSES = {
     shares.GAPS: "s-gaps",
     shares.STALLS: "s-stalls",
     shares.WARMUP: "s-warmup",
-    shares.RECOMPILES: "s-recompiles",
+    shares.LATER: "s-later",
     shares.EVALUATION: "s-evaluation",
     shares.SAVING: "s-saving",
     shares.BEFORE: "s-before",

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from warmwatch_monitor.report.goodput import LATER, WARMUP
 from warmwatch_monitor.report.parts import Cost
 
-WARMUP, RECOMPILES, ALL = "warm-up", "recompiles", "compiling"
+ALL = "compiling"
 _HOUR = 3600.0
 _ALL_OF_IT = 0.995
 
@@ -34,7 +35,7 @@ def costs(
     spending = _Spending(ranks, sum(compiling), price)
     found = [spending.cost(WARMUP, warming, within, slowest, first["steps"] if first else None)]
     if any(again):
-        found.append(spending.cost(RECOMPILES, again, again, slowest))
+        found.append(spending.cost(LATER, again, again, slowest))
         found.append(spending.cost(ALL, compiling, compiling, slowest))
     return tuple(found)
 

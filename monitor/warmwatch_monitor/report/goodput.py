@@ -16,11 +16,11 @@ from warmwatch_monitor.report.compilations import is_after
 from warmwatch_monitor.report.parts import Goodput, Priced, Share
 
 CLEAN, DATA, STALLS = "clean steps", "waiting for data", "stalls"
-WARMUP, RECOMPILES = "warm-up", "recompiles"
+WARMUP, LATER = "warm-up", "compiling after the warm-up"  # late first compilations, too
 GAPS = "unexplained gaps"  # long steps without a known cause; evaluations may be among them
 EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE = "before the first step"
-NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, RECOMPILES, EVALUATION, SAVING, NOTHING)
+NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, NOTHING)
 
 
 # PyTorch's records lack the time around them: of late compile time, this much at most.
@@ -92,8 +92,8 @@ def _shares(
     pauses, first = rank["pauses"], rank["warmup"].get("first")
     left = _Left(whole)
     stepping = left.take(clean)
-    recompiling = left.take(after_warm_seconds(rank, compiled))
-    within = max(0.0, rank["compile"]["seconds"] - recompiling)
+    later = left.take(after_warm_seconds(rank, compiled))
+    within = max(0.0, rank["compile"]["seconds"] - later)
     compiling = left.take(min(within, first["seconds"]) if first else within)
     evaluation = left.take((pauses.get("evaluation_seconds") or 0.0) - evaluating)
     saving = left.take(pauses.get("checkpoint_seconds"))
@@ -114,7 +114,7 @@ def _shares(
         STALLS: standing,
         BEFORE: before,
         WARMUP: compiling + rest,
-        RECOMPILES: recompiling,
+        LATER: later,
         EVALUATION: evaluation,
         SAVING: saving,
         NOTHING: left.seconds,

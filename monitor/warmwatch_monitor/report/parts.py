@@ -162,7 +162,8 @@ class Goodput(Struct, frozen=True, kw_only=True):
     untold: tuple[str, ...] = ()
     """Parts that nothing reported; their time is in `unaccounted` or in `clean steps`."""
     evaluation_compile_seconds: float = 0.0
-    """Compile time within evaluations: part of `warm-up` and `recompiles`, not of `evaluation`."""
+    """Compile time within evaluations: part of `warm-up` and `compiling after the warm-up`, not of
+    `evaluation`."""
     warmup_pause_seconds: float = 0.0
     """Saves and evaluations within the first warm-up: part of `saving` and `evaluation`, not of
     `warm-up`."""
@@ -172,7 +173,7 @@ class Cost(Struct, frozen=True, kw_only=True):
     """Cost of one part of the compiler's work."""
 
     what: str
-    """`warm-up`, `recompiles`, or `compiling`, which is both."""
+    """`warm-up`, `compiling after the warm-up`, or `compiling`, which is both."""
     seconds: float
     """Of the rank that compiled longest."""
     steps: int | None = None
@@ -370,7 +371,8 @@ class Report(Struct, frozen=True, kw_only=True):
     recompiles: int | None = None
     """Number of recompiles."""
     recompiles_after_warm: int | None = None
-    """How many of them came after the first warm-up."""
+    """Recompiles after the first warm-up, and functions that `torch._dynamo.reset()` made compile
+    again then."""
     warmup_seconds: float | None = None
     """Length of the first warm-up; null if it was never warm."""
     warmup_steps: int | None = None

@@ -13,6 +13,7 @@ from warmwatch_monitor.model.run_summary import Wrapping
 from warmwatch_monitor.output import amounts
 from warmwatch_monitor.output.amounts import gained, if_known, limited, moment, slower_period, took
 from warmwatch_monitor.output.document import Document, Item, Section, table
+from warmwatch_monitor.report.costs import ALL
 from warmwatch_monitor.report.goodput import CLEAN, DATA, EVALUATION
 from warmwatch_monitor.report.parts import Cost, Goodput, RankLine, Remedy, Report
 from warmwatch_monitor.report.wording_compilations import (
@@ -41,11 +42,7 @@ def _item(one: Remedy) -> Item:
     return Item(f"{one.about}{saves}", (one.what,))
 
 
-_WHAT = {
-    "warm-up": "warm-up",
-    "recompiles": "compiling after the warm-up",  # late first compilations, too
-    "compiling": "all compiling",
-}
+_WHAT = {ALL: "all compiling"}
 _NEARLY = 0.95
 
 
@@ -61,7 +58,7 @@ def cost(report: Report) -> Section | None:
 
 def _cost(one: Cost) -> Iterator[str]:
     steps = f", {counted(one.steps, 'step')}" if one.steps is not None else ""
-    yield f"{_WHAT[one.what]}{steps}"
+    yield f"{_WHAT.get(one.what, one.what)}{steps}"
     yield took(one.seconds)
     yield if_known(amounts.number, one.gpu_seconds)
     about = "about " if one.estimated else ""

@@ -56,14 +56,18 @@ def _failed(report: Report) -> Iterator[str]:
 def compilations(report: Report) -> str:
     """``2 compilations, 1 forward and 1 backward``: one compiled function is often two.
 
-    A call at the recompile limit is one of PyTorch's records, but it compiled nothing.
+    Of a function without operators, and of a call at the recompile limit, PyTorch has a record
+    without a graph.
     """
     times = [one for function in report.functions for one in function.times]
     kinds = Counter(kind for one in times if not one.at_limit for kind in one.kinds)
     forward, backward = kinds["forward"], kinds["backward"]
     words = counted(report.compilations or 0, "compilation")
+    some = f" ({report.graphs} with a graph)" * ((report.graphs or forward) < forward)
     if backward and forward + backward == report.compilations:
-        words += f", {forward} forward and {backward} backward"
+        words += f", {forward} forward{some} and {backward} backward"
+    elif forward == report.compilations:
+        words += some
     # else the history has left some out, or there is nothing to explain
     refused = sum(one.at_limit for one in times)
     return words + (f"; the recompile limit refused {refused} more" * bool(refused))
@@ -114,13 +118,15 @@ def again(report: Report) -> Section | None:
 
 
 def _recompiled(one: Recompiled, run_steps: int | None, remedy: int) -> Item:
-    times = {0: "never", 1: "once"}.get(one.count, f"{one.count} times")
+    times = "once" if one.count == 1 else f"{one.count} times"
     steps = _when(one) if run_steps else ""
     named = called(one.name, one.file, one.line) + _from(one.callers)
     some = "all" if one.after_warm == one.count else f"{one.after_warm} of them"
     late = f", {some} after it was warm" if one.after_warm and one.count > 1 else ""
-    refused = f", {one.at_limit} more refused at the recompile limit" if one.at_limit else ""
-    head = f"{named}: {times}, {took(one.seconds)} ({one.category}{steps}{late}{refused})"
+    refused = f"{one.at_limit} {'more ' * bool(one.count)}refused at the recompile limit"
+    many = [times if one.count else refused, took(one.seconds)]
+    refused = f", {refused}" if one.at_limit and one.count else ""
+    head = f"{named}: {', '.join(many)} ({one.category}{steps}{late}{refused})"
     reasons = list(one.reasons[: _EXAMPLES if one.often else _REASONS])
     more = len(one.reasons) - len(reasons)
     why = "; ".join(reasons) + (f"; and {counted(more, 'other reason')}" if more else "")

@@ -101,7 +101,7 @@ def _lines(
             for one in reasons_of(rank):
                 same = of_rank.get(one.key)
                 of_rank[one.key] = _both(same, one) if same else one
-            in_answer = sum(one.times for one in of_rank.values())
+            in_answer = sum(_counts(one) for one in of_rank.values())
             not_in_answer = max(not_in_answer, (rank["compile"].get(total) or 0) - in_answer)
             for key, one in of_rank.items():
                 of_run = (run["run"], *key)
@@ -117,9 +117,14 @@ def _lines(
     for (run_name, *_), one in every[:most]:
         whose = f"{run_name}: " if len(runs) > 1 else ""
         yield f"{whose}{one.head}: {one_line(one.text, _LONGEST)}", one
-    left_out += sum(one.times for _, one in every[most:])
+    left_out += sum(_counts(one) for _, one in every[most:])
     if every and left_out:
         yield f"and {counted(left_out, f'more {what}')}: {_report_of(runs)}", None
+
+
+def _counts(one: _Reason) -> int:
+    """The recompiles, or graph breaks, that it explains: at the limit PyTorch compiles nothing."""
+    return 0 if one.what == _LIMIT else one.times
 
 
 def _worth(one: _Reason) -> float:

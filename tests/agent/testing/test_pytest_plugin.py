@@ -126,14 +126,22 @@ def test_blocks_in_blocks_and_a_block_that_compiles_nothing(warmwatch_compiles):
 def test_a_function_that_hits_the_recompile_limit(warmwatch_compiles):
     torch._dynamo.reset()
     with torch._dynamo.config.patch(LIMIT=2, automatic_dynamic_shapes=False):
-        # the one that hits it is a recompile too, to PyTorch's own log and to warmwatch
-        with warmwatch_compiles(graphs=2, recompiles=2, fallbacks=1, failures=0):
+        # the attempt that hits it compiles nothing
+        with warmwatch_compiles(graphs=2, recompiles=1, fallbacks=1, failures=0):
             recompiled(made(double)[0], 2, 3, 4, 5)
+        # PyTorch raises at each call that fits no entry
+        torch._dynamo.reset()
+        with warmwatch_compiles(graphs=2, recompiles=1, fallbacks=1):
+            whole = torch.compile(double, backend="eager", fullgraph=True)
+            recompiled(whole, 2, 3)
+            for _ in range(2):
+                with pytest.raises(Exception, match="fullgraph=True"):
+                    whole(torch.ones(4))
 
 
-def test_another_module_of_the_same_class_is_no_recompile(warmwatch_compiles):
+def test_another_module_of_the_same_class_is_a_recompile_as_in_status(warmwatch_compiles):
     torch._dynamo.reset()
-    with warmwatch_compiles(graphs=2, recompiles=0, failures=0):
+    with warmwatch_compiles(graphs=2, recompiles=1, failures=0):
         for size in (2, 5):
             torch.compile(torch.nn.Linear(size, 2), backend="eager")(torch.ones(3, size))
 

@@ -31,6 +31,7 @@ from warmwatch_monitor.report.brief import SIGNS, brief
 from warmwatch_monitor.report.charts import icicle
 from warmwatch_monitor.report.command import cleaned, picture
 from warmwatch_monitor.report.compilations import priced
+from warmwatch_monitor.report.goodput import LATER
 from warmwatch_monitor.report.html import html
 from warmwatch_monitor.report.parts import Break, Remedy, Report
 from warmwatch_monitor.report.wording import cost, facts, page, short, steady
@@ -69,7 +70,7 @@ def test_every_second_of_the_run_is_in_one_share() -> None:
     assert sum(found.values()) == pytest.approx(made.goodput.seconds) == pytest.approx(288)
     assert sum(one.ratio for one in made.goodput.shares) == pytest.approx(1)
     assert found["clean steps"] == pytest.approx(3590 * 0.036 + 11 * 0.04)
-    assert found["recompiles"] == 14.0
+    assert found[LATER] == 14.0
     assert found["warm-up"] == pytest.approx(120.0)
 
 
@@ -118,11 +119,11 @@ def test_compile_time_within_an_evaluation_is_counted_once() -> None:
     twice = tuple(replace(one, evaluating=one.category is not None) for one in a.TWICE)
     answers = {"pauses.evaluation_seconds": 20.0}
     found = shares(report(a.finished(compiled=twice, answers=answers)))
-    assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(6.0))
+    assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(6.0))
     words = " ".join(text(a.finished(compiled=twice, answers=answers)).split())
     assert "Evaluations: 20 s; 14 s of it counts as compiling." in words  # as other views have it
     found = shares(report(a.finished(compiled=a.TWICE, answers=answers)))
-    assert (found["recompiles"], found["evaluation"]) == (14.0, pytest.approx(20.0))
+    assert (found[LATER], found["evaluation"]) == (14.0, pytest.approx(20.0))
 
 
 def test_an_evaluation_within_the_warm_up_is_counted_once() -> None:
@@ -172,7 +173,7 @@ def test_the_cost_of_a_warm_up_is_its_length() -> None:
     made = report(a.finished(answers={"compile.seconds": length + recorded + 2.0}))
     warmup, again, whole = made.costs
     assert warmup.seconds == made.warmup_seconds == pytest.approx(shares(made)["warm-up"])
-    assert again.seconds == pytest.approx(shares(made)["recompiles"])
+    assert again.seconds == pytest.approx(shares(made)[LATER])
     assert warmup.seconds + again.seconds == pytest.approx(whole.seconds)
 
 
@@ -182,7 +183,7 @@ def test_recompiles_have_one_cost_in_a_report() -> None:
     assert length is not None
     made = report(a.finished(answers={"compile.seconds": length + recorded + 0.2}))
     warmup, again, _ = made.costs
-    assert again.seconds == shares(made)["recompiles"] == recorded
+    assert again.seconds == shares(made)[LATER] == recorded
     assert sum(one.seconds for one in made.recompiled if one.after_warm) == recorded
     assert warmup.seconds == length == pytest.approx(shares(made)["warm-up"])
     section = cost(made)
@@ -220,7 +221,8 @@ def test_recompiles_of_one_cause_are_one_item_with_cost_and_remedy() -> None:
 def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
     """PyTorch has a record for it, which has no lookup in a cache."""
     refused = replace(a.AGAIN, id="0/2", ended=a.AGAIN.ended + 5, cache=None, at_limit=True)
-    account = a.finished(compiled=(*a.TWICE, refused), answers={"compile.compilations": 4})
+    counts = {"compile.compilations": 4, "compile.graphs": 2}
+    account = a.finished(compiled=(*a.TWICE, refused), answers=counts)
     made = report(account)
     (group,) = made.recompiled
     assert (group.count, group.at_limit) == (1, 1)
@@ -229,6 +231,9 @@ def test_a_call_at_the_recompile_limit_compiled_nothing() -> None:
     assert both in words
     assert ", 1 more refused at the recompile limit)" in words
     assert "recompile limit" not in " ".join(text(a.finished(compiled=a.TWICE)).split())
+    only = replace(refused, category="dtype", reason="0/0: tensor 'x' dtype mismatch")
+    words = text(a.finished(compiled=(*a.TWICE, only), answers=counts))
+    assert ": 1 refused at the recompile limit, 10 s (dtype" in " ".join(words.split())
 
 
 def test_recompiles_with_the_same_remedy_have_one_remedy() -> None:
@@ -439,7 +444,7 @@ def test_a_remedy_that_saves_nothing_notable_is_not_first() -> None:
 def test_unknown_costs_are_absent_and_known_ones_add_up() -> None:
     bare = report(a.finished(), 2.5).costs
     assert [(one.what, one.gpu_seconds, one.joules, one.money) for one in bare] == [
-        (what, None, None, None) for what in ("warm-up", "recompiles", "compiling")
+        (what, None, None, None) for what in ("warm-up", LATER, "compiling")
     ]
     answers = {
         "gpus": ["GPU-1", "GPU-2"],
@@ -841,7 +846,7 @@ def lines_of(
 def test_a_brief_report_has_sentence_bar_remedies_cost_and_next_commands() -> None:
     answers = {"pauses.data_seconds": 90.0, "step_seconds.clean_seconds": 129.0}
     account = a.finished(compiled=a.TWICE, answers=answers)
-    output = lines_of(account, width=130, before=replace(account, id="aaaaaaaa"))
+    output = lines_of(account, width=160, before=replace(account, id="aaaaaaaa"))
     assert output[0].startswith("gpt2: finished")
     assert len(output) <= 12
     bar, key, cost = output[1:4]
@@ -941,12 +946,15 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "words"),
+    ("known", "graphs", "words"),
     [
-        (4, "in 4 compilations, 2 forward and 2 backward; 1 recompile."),
-        (5, "in 5 compilations; 1 recompile."),  # the history has left one out
+        (4, 2, "in 4 compilations, 2 forward and 2 backward; 1 recompile."),
+        (4, 1, "in 4 compilations, 2 forward (1 with a graph) and 2 backward; 1 recompile."),
+        (5, 2, "in 5 compilations; 1 recompile."),  # the history has left one out
     ],
 )
-def test_compilations_are_counted_as_forward_and_backward(known: int, words: str) -> None:
-    answers = {"compile.compilations": known, "compile.recompiles": 1}
+def test_compilations_are_counted_as_forward_and_backward(
+    known: int, graphs: int, words: str
+) -> None:
+    answers = {"compile.compilations": known, "compile.graphs": graphs, "compile.recompiles": 1}
     assert words in " ".join(lines_of(a.finished(answers=answers)))

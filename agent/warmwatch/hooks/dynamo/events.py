@@ -254,7 +254,11 @@ def being_compiled() -> dict[str, Any]:
     """
     try:
         known = _compiling()
-        return _identified(known, known.get("code"), known.get("compile_id"))
+        of, thread = known.get("compile_id"), get_ident()
+        latest = _latest.get(thread)
+        if of is None or latest is None or latest[0] is not of:
+            latest = _latest[thread] = of, _identified(known, known.get("code"), of)
+        return dict(latest[1])
     except Exception as error:  # noqa: BLE001 - the event is reported without it
         report("hooks.code", error)
         return {}
@@ -374,6 +378,10 @@ def _remembered(code: CodeType) -> tuple[bool, str]:
 
 
 _MOST_CODES = 4096
+
+# What each thread compiles, with PyTorch's compile id: several listeners ask (the agent, the pytest
+# plugin), and the code and its module are remembered once.
+_latest: Bounded[int, tuple[Any, dict[str, Any]]] = Bounded(MOST_THREADS)
 
 
 _PLACE = ("name", "file", "line")  # PyTorch's own name is that of the code object
