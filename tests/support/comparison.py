@@ -243,6 +243,7 @@ _SPEED = re.compile(r"(?:: |slower: )([\d.]+) (ms|s) a step")
 _AGE = re.compile(r"no step for ([\d.]+) (ms|s)\b")
 _UNITS = {"ms": 1e-3, "s": 1.0}
 _WINDOWS = (16, 32, 64)  # steps: of ones that vary the median of the last 32 is not one number
+_NEWEST = 4  # steps that end a claim
 _FOR_LONG = 6  # seconds in which no step was as short as claimed
 _JITTER = 0.002  # seconds by which a step's mark by the training is later than the agent's
 _SHOWN = 0.05  # a length is shown with two figures
@@ -286,15 +287,18 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
     if not true:
         return
     least, most = 0.9 * (1 - _SHOWN) * min(true), 1.1 * (1 + _SHOWN) * max(true)
-    if not least - _JITTER <= claimed <= most + _JITTER:
+    # right after a change it is that of the newest steps
+    newest = (median(gaps[-count:]) for count in range(_NEWEST, _WINDOWS[0]))
+    lately = any(abs(claimed - one) <= (0.1 + _SHOWN) * one + _JITTER for one in newest)
+    if not lately and not least - _JITTER <= claimed <= most + _JITTER:
         last = " ".join(f"{gap:.3g}" for gap in gaps[-_WINDOWS[1] :])
         yield (
             f"{claimed} s a step is claimed, {true} are true, of {len(gaps)}: {sample.text}"
             f" (last steps: {last})"
         )
-    lately = gaps[-_WINDOWS[0] :]
-    if sum(lately) > _FOR_LONG and min(lately) > 1.1 * (1 + _SHOWN) * claimed + _JITTER:
-        yield f"{claimed} s a step is claimed, none took that in {sum(lately):.1f} s: {sample.text}"
+    last = gaps[-_WINDOWS[0] :]
+    if sum(last) > _FOR_LONG and min(last) > 1.1 * (1 + _SHOWN) * claimed + _JITTER:
+        yield f"{claimed} s a step is claimed, none took that in {sum(last):.1f} s: {sample.text}"
 
 
 def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:

@@ -113,10 +113,11 @@ def steps_of(
     waits = bool(recent_ns and launch and recent_ns > record.UNEQUAL * launch)
     if waits:
         trend = None  # of launches, or of waits
-    if recent_ns and unsettled is False:
-        trend = departure(slot.recent, recent_ns, waits=waits)
-        trend = trend or (queued.departure() if queued else None)
-        unsettled = trend is not None
+    away = departure(slot.recent, recent_ns, waits=waits) if recent_ns and known else None
+    if away:  # all of them are of a mixture: the newest are the speed so far
+        trend, unsettled, recent_ns, recent = away, True, away.newest_ns, recent[: away.steps]
+    elif recent_ns and unsettled is False and queued and (trend := queued.departure()):
+        unsettled = True
     return Steps(
         count=steps.steps,
         first_at=epoch(header, counts.first_step_ns),
@@ -126,7 +127,7 @@ def steps_of(
         last_seconds=seconds(steps.last_duration_ns),
         recent_seconds=seconds(recent_ns) if recent else None,
         recent_count=len(recent) or None,
-        averaged=not queued and recent_ns != record.median_ns(recent),
+        averaged=not (queued or away) and recent_ns != record.median_ns(recent),
         settled=None if unsettled is None else not unsettled,
         newest_seconds=seconds(trend.newest_ns) if trend else None,
         newest_count=trend.steps if trend else None,

@@ -244,7 +244,9 @@ class Compile(Struct, frozen=True, kw_only=True):
     of it has changed (category `new_instance`).
     """
     recompiles_after_warm: int | None = None
-    """Recompiles after the rank had been warm."""
+    """Recompiles after the rank had been warm, and functions that `torch._dynamo.reset()` made
+    compile again then.
+    """
     graph_breaks: int | None = None
     """Graph breaks. Dynamo's own counter lacks branches on a tensor, and breaks in a loop, a `with`
     or a `try` block, at which it leaves the whole function to Python."""

@@ -49,7 +49,8 @@ class StepSeconds(Struct, frozen=True, kw_only=True):
     recent: Seconds | None = None
     """The real speed: median length of the clean steps of the last 60 s, 3 to 64 of them; their
     mean if they have several lengths in turn. As soon as 3 followed the last compile activity, only
-    those count. With GPUs it is their wall time if they only queue kernels. Null before.
+    those count, and right after a sudden change only the newest. With GPUs it is their wall time if
+    they only queue kernels. Null before.
     """
     recent_steps: int | None = None
     """Number of steps in `recent`."""
