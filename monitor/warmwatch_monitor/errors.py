@@ -20,12 +20,16 @@ class UsageError(WarmwatchError):
 
 
 class UnknownRunError(WarmwatchError):
-    """No such run. The message lists known runs, and ``others``: other users' of that name."""
+    """No such run. The message lists known runs, and ``others``: other users' of that name.
+
+    ``near``: whether a known name or another user's looks like it.
+    """
 
     exit_code = 5
 
     def __init__(self, run: str, known: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
-        self.run, self.known = run, known
+        near = _near(run, known)
+        self.run, self.known, self.near = run, known, bool(near or others)
         if others:
             super().__init__(
                 f"no run of yours is named {run!r}; name another user's with its owner: "
@@ -33,7 +37,7 @@ class UnknownRunError(WarmwatchError):
             )
             return
         have = f"runs here: {', '.join(known)}" if known else "no run is known here"
-        super().__init__(f"no run named {run!r}{_near(run, known)}; {have}")
+        super().__init__(f"no run named {run!r}{near}; {have}")
 
 
 def _near(run: str, known: tuple[str, ...]) -> str:

@@ -59,6 +59,8 @@ With --misses: 0, 5 or 2, in whatever state the runs are. With --watch: the code
 changes.
 """
 
+_LISTED = 'a training is listed if it has "import warmwatch.auto", or runs below "warmwatch run"'
+
 
 @click.command(help=_HELP)
 @click.argument("run", required=False, shell_complete=run_names)
@@ -141,7 +143,7 @@ def status(
             _warn(answer, dir)
     except UnknownRunError as error:
         if error.exit_code == NO_RUN and prometheus is None:
-            _mention_report(error, history)
+            _say_more(error, history)
         raise
     seen.write()
     if seconds is None and (why := _why_trouble(answer)):
@@ -149,18 +151,20 @@ def status(
     ctx.exit(exit_code(answer))
 
 
-def _mention_report(error: UnknownRunError, settings: HistorySettings) -> None:
-    """Add to the message if the history has the run: its record was removed, or is elsewhere."""
-    if settings.directory is None:
-        return
+def _say_more(error: UnknownRunError, settings: HistorySettings) -> None:
+    """Add to the message where the run may be: in the history, or without an agent."""
     from shlex import quote
 
     from warmwatch_monitor.history.finding import find
     from warmwatch_monitor.history.store import Store
 
-    with suppress(WarmwatchError):
-        find(Store(settings), error.run)
-        error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
+    if settings.directory is not None:
+        with suppress(WarmwatchError):
+            find(Store(settings), error.run)
+            error.args = (f"{error}; the history has it: warmwatch report {quote(error.run)}",)
+            return
+    if not error.near:
+        error.args = (f"{error}; {_LISTED}",)
 
 
 def _watched(run: str | None, watch: str | None) -> tuple[str | None, float | None]:

@@ -270,7 +270,10 @@ def test_a_daemon_that_answers_is_used(tmp_path: Path, monkeypatch: pytest.Monke
         assert (found.exit_code, found.stdout.startswith("far")) == (3, True)
         unknown = run("near", "--address", address)
         assert unknown.exit_code == 5
-        assert unknown.stderr == "warmwatch: no run named 'near'; runs here: far\n"
+        assert unknown.stderr == (
+            "warmwatch: no run named 'near'; runs here: far; a training is listed if it has "
+            '"import warmwatch.auto", or runs below "warmwatch run"\n'
+        )
 
 
 def test_a_default_daemon_that_watches_another_directory_is_ignored(
