@@ -134,14 +134,24 @@ def wrong(one: PublicReport, said: Answer) -> list[str]:
     return found
 
 
+def _number(count: int, what: str) -> str:
+    return f"{count} {what.removesuffix('s') if count == 1 else what}"
+
+
+def _first(causes: list[str]) -> str:
+    """The first of several causes, which differ in their values."""
+    first, *others = dict.fromkeys(causes) or [""]
+    return f"{first}; {len(others)} more" if len(others) > 1 else "; ".join((first, *others))
+
+
 def _row(one: PublicReport, said: Answer) -> str:
-    counts = ", ".join(f"{count} {what}" for what, count in said.counts.items() if count)
-    after = "" if said.cured is None else f"; with the remedy {said.cured[one.faults]} {one.faults}"
+    counts = ", ".join(_number(count, what) for what, count in said.counts.items() if count)
+    after = "" if said.cured is None else _number(said.cured[one.faults], one.faults)
     cells = (
         f"{one.source}: {one.about}",
-        f"{counts}{after}",
-        "; ".join(dict.fromkeys(said.causes)),
-        " ".join(dict.fromkeys(said.remedies)),
+        f"{counts}; with the remedy {after}" if after else counts,
+        _first(said.causes) or "none is named",
+        " ".join(dict.fromkeys(said.remedies)) or "-",
         "; ".join(wrong(one, said)) or "right",
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -168,7 +178,8 @@ _HEAD = """## Public reports
 
 Written by `cd tests && PYTHONPATH=. python -m support.public_reports`. Each row is the smallest
 training of a public issue (`tests/process/reports/`), run with the agent, and again without it with
-the remedy applied. *PyTorch* has PyTorch's own counts of both runs.
+the remedy applied. *PyTorch* has PyTorch's own counts of both runs. A compilation of the first
+warm-up needs no remedy (*-*).
 
 | report | PyTorch | cause | remedy | result |
 |---|---|---|---|---|

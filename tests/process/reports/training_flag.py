@@ -4,7 +4,7 @@ import torch
 from _loop import net, steps
 
 SOURCE = "pytorch/pytorch#110803"
-EXPECT = {"category": None, "names": ["training"], "remedy": [], "recompiles": 1, "cured": None}
+EXPECT = {"category": None, "names": ["eval()"], "remedy": [], "recompiles": 1, "cured": None}
 
 model = torch.compile(torch.nn.Sequential(net, torch.nn.Dropout(0.1)), backend="eager")
 
