@@ -175,9 +175,10 @@ steps. Cells are *agent / PyTorch*.
 At each poll, every claim of the sentence is compared too. A wrong claim is a
 [disagreement](#disagreements):
 
-- the length of a step: within 10 % of the medians of the last 16, 32 and 64 real steps, plus 5 %
-  for a figure of two digits and 2 ms between the two clocks, and no shorter than each of the last
-  16 real steps, once these took over 6 s;
+- the length of a step: within 10 % of the medians of the last 16, 32 and 64 real steps, or of
+  their means where over an eighth are 1.5 times as long or as short, plus 5 % for a figure of two
+  digits and 2 ms between the two clocks, and no shorter than each of the last 16 real steps, once
+  these took over 6 s;
 - "nothing compiles": against PyTorch's records;
 - the age of the last step;
 - `silent`: it holds exactly if ten usual steps and 3 s have passed without a step, and nothing

@@ -200,9 +200,17 @@ def _usual(case: Case, steps: int) -> list[float]:
 
 
 def _may_be_warm(case: Case, sample: Sample) -> bool:
-    """The optimizer's call ends before the training marks the step: one more may have ended."""
+    """The optimizer's call ends before the training marks the step: one more may have ended.
+
+    What began within a polling interval may not be recorded yet, as in :func:`inside`.
+    """
     over = 0 if sample.requested else 1
-    return _clean(case, sample.after, over) >= case.watched.slot.header.warm_steps
+    begun = [
+        (start, end)
+        for start, end in case.intervals
+        if start + INTERVAL_NS + stalled(case, start, sample.before) < sample.before
+    ]
+    return _clean(case, begun, sample.after, over) >= case.watched.slot.header.warm_steps
 
 
 def _must_be_warm(case: Case, sample: Sample) -> bool:
@@ -210,15 +218,15 @@ def _must_be_warm(case: Case, sample: Sample) -> bool:
     due = case.watched.slot.header.warm_steps + max(case.scenario.late_steps, default=0)
     if _swaps_later(case):
         return False
-    return not compiles and _clean(case, sample.before) >= due
+    return not compiles and _clean(case, case.intervals, sample.before) >= due
 
 
-def _clean(case: Case, now: int, more: int = 0) -> int:
-    """Clean steps in a row, from the training's own marks and PyTorch's own intervals.
+def _clean(case: Case, intervals: list[Interval], now: int, more: int = 0) -> int:
+    """Clean steps in a row, from the training's own marks and PyTorch's own ``intervals``.
 
     ``more``: how many steps may have ended that are not marked yet.
     """
-    ends = [end for start, end in case.intervals if start <= now]
+    ends = [end for start, end in intervals if start <= now]
     last = max(ends, default=0)
     after = sum(last < mark <= now for mark in case.marks) + more
     return max(0, after - 1) if ends else after
@@ -335,6 +343,6 @@ def _captured_nothing(case: Case) -> bool:
     account = case.watched.account
     if len(account["compilations"]) >= 3 and all(one["fail"] for one in account["compilations"]):
         return True  # none of several attempts has succeeded
-    clean = _clean(case, max(case.marks, default=0))
+    clean = _clean(case, case.intervals, max(case.marks, default=0))
     compiled = bool(account["compilations"]) and not account["graphs"]
     return compiled and clean >= case.watched.slot.header.warm_steps

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from support import truth
@@ -281,7 +281,7 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
         since.append(gaps[-1])
     # of few steps, or around a change, the truth is what these windows agree on
     parts = [part[-window:] for window in _WINDOWS for part in (gaps, since) if len(part) >= 3]
-    true = [median(part) for part in parts]
+    true = [length for part in parts for length in _lengths(part)]
     if len(gaps) < _WINDOWS[0]:
         true = gaps  # "so far": what lies in the middle of a few steps, each mark may move
     if not true:
@@ -299,6 +299,13 @@ def _speed_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
     last = gaps[-_WINDOWS[0] :]
     if sum(last) > _FOR_LONG and min(last) > 1.1 * (1 + _SHOWN) * claimed + _JITTER:
         yield f"{claimed} s a step is claimed, none took that in {sum(last):.1f} s: {sample.text}"
+
+
+def _lengths(gaps: list[float]) -> list[float]:
+    """What may be called the length of a step: the median; where many differ from it, the mean."""
+    usual = median(gaps)
+    far = sum(not usual / 1.5 < gap < 1.5 * usual for gap in gaps)
+    return [usual, fmean(gaps)] if far > len(gaps) / 8 else [usual]
 
 
 def _age_claimed(case: Case, sample: Sample, marks: list[int]) -> Findings:
