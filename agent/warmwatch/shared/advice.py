@@ -52,7 +52,7 @@ ADVICE = {
     "device": "Move the inputs to one device before they reach the compiled function.",
     "new_instance": (
         "Call each module of the class once during the warm-up: each that differs from those "
-        "before compiles once, although nothing changed. If each trial of a sweep makes the model "
+        "before compiles once, although nothing changed; if each trial of a sweep makes the model "
         "anew, call torch._dynamo.reset() between trials."
     ),
 }
