@@ -382,7 +382,8 @@ def _silent(facts: Facts, now_ns: int) -> bool:
     limit = silent_after_ns(facts)
     compile = facts.compile
     compiles = compile.active_since_ns or compile.background_since_ns  # a step may wait for either
-    if limit is None or compiles or now_ns - facts.steps.last_step_ns <= limit:
+    exits = compile.ended_ns  # the program is over: no step is missing
+    if limit is None or compiles or exits or now_ns - facts.steps.last_step_ns <= limit:
         return False
     explained = max(
         quiet_since_ns(facts),

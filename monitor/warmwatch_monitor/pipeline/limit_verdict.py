@@ -164,8 +164,8 @@ def _overheads(load: Load) -> Iterator[LimitedBy]:
         evidence = (*_shortage(load), _cores(load))
         yield LimitedBy(verdict="shared", share=queued, evidence=evidence)
     if (waits := _at_rest(load)) is not None:
-        where = "neither a process nor a GPU of it works" if load.gpus else "no process of it works"
-        words = f"{where} in {_percent(waits)} of the time or more, and no batch is awaited"
+        whose = "its processes and GPUs" if load.gpus else "its processes"
+        words = f"{whose} are idle at least {_percent(waits)} of the time, no batch is awaited"
         busy = () if load.busy is None else (f"kernels run {_percent(load.busy)} of the time",)
         yield LimitedBy(verdict="waiting", share=waits, evidence=(words, *busy, _cores(load)))
 

@@ -97,6 +97,7 @@ def test_a_stall_comes_later_and_replaces_silence() -> None:
         {"last_end_ns": b.ago(1)},
         {"background_since_ns": b.ago(60)},
         {"background_ended_ns": b.ago(1)},
+        {"ended_ns": b.ago(20)},  # it exits
     ],
     ids=lambda counts: "-".join(counts),
 )
