@@ -63,6 +63,8 @@ def test_the_version_is_shown(option: str) -> None:
         (["statis"], "No such command 'statis'; did you mean status?"),
         (["xyzzy"], "No such command 'xyzzy'; commands: status, top"),
         (["status", "--adress", "x"], "--address"),
+        (["wait", "--timeout", "5x"], "'5x' is not a valid number."),
+        (["modes", "--steps", "many", "--", "x"], "'many' is not a valid whole number."),
     ],
 )
 def test_a_typo_exits_2_with_a_suggestion(words: list[str], hint: str) -> None:

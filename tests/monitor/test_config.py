@@ -111,6 +111,8 @@ def test_the_interval_has_limits(text: str, fine: bool) -> None:
 def test_only_variables_with_our_prefix_can_be_unknown() -> None:
     known = dict.fromkeys(variables.DEFAULTS, "1")
     assert variables.unknown_variables({**known, "PATH": "/bin", "WARM": "1"}) == ()
+    (near_its_prefix,) = variables.unknown_variables(["WARMWATCH_NAME"])
+    assert "; after WARMWATCH_, known are RUN, DIR, " in near_its_prefix
     (complaint,) = variables.unknown_variables({**known, "WARMWATCH_ZZZZ": "1"})
     assert complaint.startswith("WARMWATCH_ZZZZ is not a setting of warmwatch; ")
 

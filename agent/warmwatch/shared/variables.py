@@ -135,7 +135,13 @@ def unknown_variables(environ: Iterable[str]) -> tuple[str, ...]:
 def _complaint(name: str) -> str:
     import difflib  # here: every training loads what this module imports
 
-    known = defaults(Training, Monitor)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    words = [
+        one.removeprefix(PREFIX) for one in defaults(Training, Monitor)
+    ]  # the prefix alone would be near
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), words, n=1)
+    hint = (
+        f"did you mean {PREFIX}{near[0]}?"
+        if near
+        else f"after {PREFIX}, known are {', '.join(words)}"
+    )
     return f"{name} is not a setting of warmwatch; {hint}"

@@ -95,19 +95,19 @@ def _duration(text: str) -> float:
 @click.option(
     "--rounds",
     metavar="N",
-    type=click.IntRange(min=1, max=_MOST_ROUNDS),
+    type=options.Whole(min=1, max=_MOST_ROUNDS),
     help="Run each mode N times, in turn.  [2; 3 if the runs of a mode differ by over 2 %]",
 )
 @click.option(
     "--steps",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=options.Whole(min=1),
     help="End each run after N steps.  [when it is warm and steady]",
 )
 @click.option(
     "--training-steps",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=options.Whole(min=1),
     help="Estimate how long a training of N steps takes.",
 )
 @click.option(

@@ -33,6 +33,8 @@ class _Path(click.types.StringParamType):
 class Number(click.FloatRange):
     """A number in a range. NaN is none: no comparison would refuse it."""
 
+    name = "number"  # of messages; click's is "float range"
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
@@ -40,6 +42,12 @@ class Number(click.FloatRange):
         if found != found:
             self.fail(f"{value!r} is not a number", param, ctx)
         return found
+
+
+class Whole(click.IntRange):
+    """A whole number in a range."""
+
+    name = "whole number"  # of messages
 
 
 FILE, DIR = _Path("file"), _Path("dir")  # FILE also of CMD: a script, and files that it reads

@@ -52,7 +52,7 @@ _NONE_YET = (
 @click.option(
     "--rank",
     metavar="N",
-    type=click.IntRange(min=0),
+    type=options.Whole(min=0),
     help="Show this rank, in whatever state it is.",
 )
 @options.directory

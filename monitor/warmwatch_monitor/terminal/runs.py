@@ -21,6 +21,7 @@ from warmwatch_monitor.history.listing import Listed, RunQuery
 from warmwatch_monitor.model.run_summary import OUT_OF_SIGHT
 from warmwatch_monitor.output.amounts import if_known
 from warmwatch_monitor.output.console import as_json, draw, has_colour, note, plain, say, width
+from warmwatch_monitor.output.options import Whole
 from warmwatch_monitor.output.summary import shortened
 from warmwatch_monitor.settings import NO_SQLITE, HistorySettings, load_history_settings
 from warmwatch_monitor.status.goals import lives
@@ -145,7 +146,7 @@ A `?` marks the last known state of a run whose end was not seen. At most {_LIMI
 @click.option(
     "--limit",
     metavar="N",
-    type=click.IntRange(min=0, max=_MOST),
+    type=Whole(min=0, max=_MOST),
     help=f"Maximum number of runs; 0: all.  [{_LIMIT}]",
 )
 @click.option("--json", "is_json", is_flag=True, help="Print the runs as JSON.")
