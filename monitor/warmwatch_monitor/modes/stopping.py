@@ -7,7 +7,7 @@ from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from warmwatch.shared.phrases import duration
-from warmwatch_monitor.compare.comparison import EAGER, step_of
+from warmwatch_monitor.compare.comparison import EAGER, runs_of
 from warmwatch_monitor.model import RankView, RunView
 
 if TYPE_CHECKING:
@@ -78,10 +78,11 @@ def _left(view: RankView, steps: int | None, least: int) -> float | None:
 def apart(mode: str, tried: Sequence[Tried]) -> bool:
     """Whether the runs of ``mode`` differ so that a third one is worth its time.
 
-    Student's t is 12.7 for two runs of each program and 4.3 for three.
+    Student's t is 12.7 for two runs of each program and 4.3 for three. Runs that other work slowed
+    show nothing, and neither would a third one.
     """
-    steps = [step_of(one.summary) for one in tried if one.mode == mode and one.summary]
-    known = [log(one) for one in steps if one]
+    runs = runs_of([one.summary for one in tried if one.mode == mode and one.summary])
+    known = [log(one.seconds) for one in runs if one.disturbed is None]
     return len(known) > 1 and max(known) - min(known) > NEAR
 
 

@@ -691,6 +691,7 @@ def test_the_graphs_of_a_mode_ended_in_its_first_compilation_are_unknown() -> No
 @pytest.mark.parametrize(
     ("second", "rounds", "runs"),
     [
+        (0.0600, 0, ["eager 1", "default 1", "eager 2", "default 2"]),  # beside other work
         (0.0501, None, ["eager 1", "default 1", "eager 2", "default 2"]),
         (0.0600, None, [f"{mode} {at}" for at in (1, 2, 3) for mode in ("eager", "default")]),
         (0.0600, 1, ["eager 1", "default 1"]),
@@ -701,15 +702,27 @@ def test_the_modes_run_in_turn_and_a_third_time_if_the_runs_of_one_differ(
     monkeypatch: pytest.MonkeyPatch, second: float, rounds: int | None, runs: list[str]
 ) -> None:
     found: list[str] = []
+    limit = {"verdict": "shared", "share": 0.4, "evidence": ("waits",)}
+    beside = {"limited_by": limit} if rounds == 0 else {}
 
     def attempt(_command: object, plan: Plan, *_: object) -> Tried:
         found.append(f"{plan.mode} {plan.round}")
         step = second if (plan.mode, plan.round) == ("eager", 2) else 0.050
-        return tried(plan.mode, run_summary(plan.mode, 0.0, step))
+        return tried(plan.mode, run_summary(plan.mode, 0.0, step, **beside))
 
     monkeypatch.setattr(one_mode, "attempt", attempt)
     wanted = _Request(
-        ("true",), ("eager", "default"), "fit", None, True, rounds, None, None, 60.0, None, None
+        ("true",),
+        ("eager", "default"),
+        "fit",
+        None,
+        True,
+        rounds or None,
+        None,
+        None,
+        60.0,
+        None,
+        None,
     )
     outcome = _try_all(wanted)
     assert found == runs
