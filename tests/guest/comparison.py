@@ -21,6 +21,7 @@ _NORMALISED = [
         (r"^((?:\[rank\d+\]:)?[VIWEC])\d{4} \d\d:\d\d:\d\d\.\d+ \S+ ", r"\1 "),  # a log line's time
         (r"[0-9a-f]{8}([-_])[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", "<uuid>"),
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d([.,]\d+)?", "<time>"),
+        (r"/tmp[a-z0-9_]{8}\b", "/<temporary>"),
         (r"0x[0-9a-f]+", "<address>"),
         (r"(?<![\d.])\d{9,}(?!\d)", "<id>"),  # of objects
         (r"\b\d+(\.\d+)?(e-?\d+)? ?(s|us|ms|seconds|microseconds)\b", "<duration>"),

@@ -254,6 +254,27 @@ class Replaced:
                 setattr(owner, name, original)
 
 
+INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
+
+
+class _Attributes(dict[str, Any]):
+    """Attributes of a function, of which ``functools.wraps`` copies all but ``INLINED``.
+
+    Dynamo would trace no code of another tool's wrapper that has it, too.
+    """
+
+    def __iter__(self) -> Iterator[str]:  # defined here, so ``dict.update`` calls ``keys()``
+        return (name for name in super().__iter__() if name != INLINED)
+
+    def keys(self) -> Any:
+        return list(self)
+
+
+def traced_as(ours: Any, original: Any) -> None:
+    """Dynamo traces ``original`` instead of the function ``ours``."""
+    ours.__dict__ = _Attributes({**vars(ours), INLINED: original})
+
+
 def untraced(where: str, function: Callable[..., Any], *args: Any) -> Any:
     """Like ``quietly``, with Dynamo off on this thread: for hook points inside compiled functions.
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import os
 import re
+import subprocess
 import sys
+import threading
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +20,18 @@ import pytest
 from support import slots
 from support.trainings import ROOT, result_of
 from warmwatch import _guard
+from warmwatch.hooks.compilers import child_processes, cpp_extension
+from warmwatch.hooks.dynamo import events
 from warmwatch.hooks.installation import Hooks
-from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, untraced
+from warmwatch.hooks.points import (
+    Install,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    traced_as,
+    untraced,
+)
 from warmwatch.hooks.training.optimizer import install_created
 
 
@@ -203,6 +219,119 @@ class _Owner(_Base):
 
 def _ours(*_: object) -> str:
     return "ours"
+
+
+def test_dynamo_traces_another_tool_that_wraps_a_hook() -> None:
+    torch = pytest.importorskip("torch")
+
+    def original(x: Any) -> Any:
+        return x + 1
+
+    @functools.wraps(original)
+    def ours(_x: Any) -> Any:
+        return None
+
+    ours.mark = "kept"  # type: ignore[attr-defined]
+    traced_as(ours, original)
+
+    @functools.wraps(ours)
+    def tool(x: Any) -> Any:
+        return ours(x) * 2
+
+    assert vars(tool) == {"mark": "kept", "__wrapped__": ours}
+    both = torch.compile(lambda x: (ours(x), tool(x)), backend="eager", fullgraph=True)
+    assert [one.item() for one in both(torch.ones(1))] == [2, 4]
+
+
+class _Interrupted(Listener):
+    """A KeyboardInterrupt follows each begin."""
+
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.begun: list[str] = []
+
+    def begin(self, event: str, of: Any = None) -> None:  # noqa: ARG002
+        self.open.append(event)
+        self.begun.append(event)
+        raise KeyboardInterrupt
+
+    def outside_began(self, program: str) -> bool:
+        self.begin(program)
+        return True
+
+    def end(self, event: str) -> None:  # noqa: ARG002
+        self.open.pop()
+
+
+def test_an_interrupted_begin_leaves_no_activity_open() -> None:
+    module = pytest.importorskip("torch.utils.cpp_extension")
+    listener = _Interrupted()
+    installed = [child_processes.install(listener), cpp_extension.install(listener)]
+    try:
+        compiler = types.SimpleNamespace(args=["g++", "a.cc"], returncode=None)
+        with pytest.raises(KeyboardInterrupt):
+            subprocess.Popen.wait(compiler)  # type: ignore[arg-type]
+        build = module._write_ninja_file_and_build_library
+        needed = inspect.signature(build).parameters
+        values = {"name": "ours", "sources": [], "build_directory": "absent"}
+        with pytest.raises(KeyboardInterrupt):
+            build(**{name: values.get(name) for name in needed})
+    finally:
+        for one in installed:
+            one.uninstall and one.uninstall()
+    assert len(listener.begun) == 2
+    assert listener.open == []
+
+
+def test_a_forked_child_counts_events_whatever_the_parents_threads_did() -> None:
+    """A new thread of the child may have the number of one that it did not inherit."""
+    inside, leave = threading.Event(), threading.Event()
+
+    class Logger:
+        def log(self, event: str) -> None:
+            if event == "parent":
+                inside.set()
+                leave.wait()
+
+    counted: list[str] = []
+    wrap = events._Wrap(lambda ours: ours, lambda _: None, Logger, "log")
+    wrap.put(counted.append, {})
+    parent = threading.Thread(target=Logger().log, args=("parent",))
+    parent.start()
+    inside.wait()
+    if not (child := os.fork()):
+        counted.clear()
+        threads = [threading.Thread(target=Logger().log, args=("child",)) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        os._exit(len(counted))
+    leave.set()
+    parent.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 20
+
+
+def test_the_sizes_of_attention_run_no_code_of_the_program() -> None:
+    torch = pytest.importorskip("torch")
+    seen: list[Any] = []
+
+    class Subclass(torch.Tensor):  # type: ignore[misc, name-defined]
+        @classmethod
+        def __torch_function__(cls, *args: Any) -> Any:
+            seen.append(args)
+            return super().__torch_function__(*args)
+
+    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    query, key = torch.ones(1, 2, 8, 4), torch.ones(1, 2, 16, 4).as_subclass(Subclass)
+    with Mode():
+        seen.clear()
+        assert events._scores({"args": (query, key)}) == {"score_bytes": 1 * 2 * 8 * 16 * 4}
+        assert seen == []
 
 
 def test_undo_restores_inherited_and_own_attributes() -> None:

@@ -21,6 +21,7 @@ def child(number, queue):
 
 
 if __name__ == "__main__":
+    torch.manual_seed(0)  # a new Python seeds it by chance
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
     for number in range(2):

@@ -1,4 +1,5 @@
 """Stances, resets, disabled functions and nested compiled functions."""
+# torch: 2.11
 # steps: 8
 
 import optimizers

@@ -41,14 +41,16 @@ def _waiting(
 ) -> Callable[..., Any]:
     first_waits = OfObjects[int](_MOST_PROCESSES)  # when a process was first waited for
 
-    def begins(process: Any) -> str | None:
-        """The compiler that ``process`` runs, if the wait for it is an activity of its own."""
+    def begins(process: Any, begun: list[str]) -> None:
+        """Add the compiler that ``process`` runs, if the wait for it is an activity of its own."""
         name = built_by(process.args)
-        if name is None or not listener.outside_began(name):
-            return None
-        if first_waits.get(process) is None:
+        if name is None:
+            return
+        begun.append(name)  # before the activity begins: a KeyboardInterrupt may follow
+        if not listener.outside_began(name):
+            begun.clear()
+        elif first_waits.get(process) is None:
             first_waits.set(process, monotonic_ns())
-        return name
 
     def ends(name: str, process: Any) -> None:
         try:
@@ -64,12 +66,12 @@ def _waiting(
         # a subclass need not have set what ``Popen`` does
         if not replaced.listening or getattr(self, "returncode", None) is not None:
             return original(self, *args, **kwargs)
-        name = _quietly(begins, self)
-        if name is None:
-            return original(self, *args, **kwargs)
+        begun: list[str] = []
         try:
+            _quietly(begins, self, begun)
             return original(self, *args, **kwargs)
         finally:
-            _quietly(ends, name, self)
+            for name in begun:
+                _quietly(ends, name, self)
 
     return wait

@@ -57,14 +57,11 @@ class _Reporter:
     def __init__(self, listener: Listener, suffix: str) -> None:
         self.listening, self.listener, self._suffix = True, listener, suffix
 
-    def begins(self, arguments: Callable[[], Mapping[str, Any]]) -> _Build:
-        build = _Build(arguments(), self._suffix)
+    def begins(self, arguments: Callable[[], Mapping[str, Any]], begun: list[_Build]) -> None:
+        begun.append(build := _Build(arguments(), self._suffix))  # first: it may be interrupted
         self.listener.begin(build.event, {"name": build.name, "kind": _KIND})
-        return build
 
-    def ends(self, build: _Build | None, error: BaseException | None) -> None:
-        if build is None:
-            return
+    def ends(self, build: _Build, error: BaseException | None) -> None:
         try:
             if values := build.values(error):
                 self.listener.compilation(_KIND, values)
@@ -103,13 +100,16 @@ def _building(reporter: _Reporter, original: Callable[..., Any]) -> Callable[...
     def build_library(*args: Any, **kwargs: Any) -> Any:
         if not reporter.listening:
             return original(*args, **kwargs)
-        build = _quietly(reporter.begins, lambda: signature.bind(*args, **kwargs).arguments)
+        begun: list[_Build] = []
         try:
+            _quietly(reporter.begins, lambda: signature.bind(*args, **kwargs).arguments, begun)
             built = original(*args, **kwargs)
         except BaseException as error:
-            _quietly(reporter.ends, build, error)
+            for build in begun:
+                _quietly(reporter.ends, build, error)
             raise
-        _quietly(reporter.ends, build, None)
+        for build in begun:
+            _quietly(reporter.ends, build, None)
         return built
 
     return build_library
@@ -120,8 +120,8 @@ def _waiting(reporter: _Reporter, original: Callable[..., Any]) -> Callable[...,
     def wait(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not reporter.listening:
             return original(self, *args, **kwargs)
-        _quietly(reporter.listener.begin, EXTENSION_BUILD, {"kind": _KIND})
         try:
+            _quietly(reporter.listener.begin, EXTENSION_BUILD, {"kind": _KIND})
             return original(self, *args, **kwargs)
         finally:
             _quietly(reporter.listener.end, EXTENSION_BUILD)

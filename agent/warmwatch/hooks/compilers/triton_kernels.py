@@ -221,8 +221,8 @@ def _compile(reporter: _Reporter, original: Callable[..., Any]) -> Callable[...,
         if refusal := _quietly(reporter.refusal, source):
             raise refusal
         options = kwargs.get("options", args[2] if len(args) > 2 else None)
-        _quietly(reporter.compile_begins, source, options)
         try:
+            _quietly(reporter.compile_begins, source, options)
             kernel = original(*args, **kwargs)
         except BaseException as error:
             _quietly(reporter.compile_ends, source, error)
@@ -257,8 +257,8 @@ def _bench(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., A
     def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not reporter.listening:
             return original(self, *args, **kwargs)
-        _quietly(reporter.trial_begins, self, kwargs)
         try:
+            _quietly(reporter.trial_begins, self, kwargs)
             timings = original(self, *args, **kwargs)
         except BaseException as error:
             _quietly(reporter.trial_ends, error)
@@ -274,8 +274,8 @@ def _build(reporter: _Reporter, original: Callable[..., Any]) -> Callable[..., A
     def _build(*args: Any, **kwargs: Any) -> Any:
         if not reporter.listening:
             return original(*args, **kwargs)
-        _quietly(reporter.build_begins)
         try:
+            _quietly(reporter.build_begins)
             return original(*args, **kwargs)
         finally:
             _quietly(reporter.build_ends)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import weakref
 from _thread import get_ident
 from collections.abc import Callable, Mapping
@@ -83,6 +84,15 @@ def install(listener: Listener) -> Installed:
         return Installed(uninstall=undo.pop_all().close)
 
 
+class _Inside(threading.local):
+    """Whether the calling thread is in one of the wrappers.
+
+    Not a set of thread numbers: a forked child would keep those of threads that it does not have.
+    """
+
+    wrapper = False
+
+
 class _Wrap:
     """Wraps one method of ``owner``: each event first calls a function with the event's name.
 
@@ -103,7 +113,7 @@ class _Wrap:
         self._owner, self._method = owner, method
         self._original = self._ours = getattr(owner, method)
         self._listening = False
-        self._inside: set[int] = set()  # the threads that are in one of the wrappers
+        self._inside = _Inside()
         self.count = 0
 
     def put(
@@ -131,8 +141,7 @@ class _Wrap:
 
         @functools.wraps(original, updated=())
         def wrapper(logger: Any, *args: Any, **kwargs: Any) -> Any:
-            thread = get_ident()
-            if thread in inside or not self._listening:
+            if inside.wrapper or not self._listening:
                 return original(logger, *args, **kwargs)
             traces = set_eval_frame(None)
             try:
@@ -145,10 +154,10 @@ class _Wrap:
                 if traces is not None:
                     set_eval_frame(traces)
             try:
-                inside.add(thread)
+                inside.wrapper = True
                 return original(logger, *args, **kwargs)
             finally:
-                inside.discard(thread)
+                inside.wrapper = False
 
         self._original, self._ours = original, wrapper
         setattr(self._owner, self._method, self._skip(wrapper))
@@ -340,10 +349,13 @@ def _scores(values: Any) -> dict[str, int]:
     ``math_attention`` computes them in float32, or in float64 for such queries (torch 2.6 to 2.15).
     Empty if the sizes are unknown.
     """
+    off = sys.modules["torch"]._C
     try:
-        query, key = values["args"][:2]
-        batch, heads, length, _ = query.shape
-        sizes = batch, heads, length, key.shape[-2], max(4, query.dtype.itemsize)
+        # no code of a tensor subclass, nor of a mode, of the program
+        with off.DisableTorchFunction(), off._DisableTorchDispatch():
+            query, key = values["args"][:2]
+            batch, heads, length, _ = query.shape
+            sizes = batch, heads, length, key.shape[-2], max(4, query.dtype.itemsize)
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError):
         return {}  # RuntimeError: a nested tensor has no shape
     # arithmetic with symbols would add guards

@@ -17,9 +17,9 @@ from types import FunctionType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, first_of, look_up
+from warmwatch.hooks.points import INLINED, Installed, Listener, Replaced, first_of, look_up
 from warmwatch.hooks.training import optimizer
-from warmwatch.hooks.training.optimizer import INLINED, STEP_CODE
+from warmwatch.hooks.training.optimizer import STEP_CODE
 from warmwatch.shared.step_frames import count_traced_step, set_traced_step_hook, wrapper_name
 
 # Methods of ``OptimizerVariable`` that look up an attribute, the newest first: from torch 2.13 on
@@ -62,9 +62,16 @@ def install(listener: Listener) -> Installed:
 
 
 def _traced_instead(found: Any) -> Any:
-    """What Dynamo traces instead of ``found``, if that is one of the agent's functions."""
-    while isinstance(found, FunctionType) and found.__module__ == optimizer.__name__:
-        found = vars(found).get(INLINED)
+    """What Dynamo traces instead of ``found``, if that is one of the agent's functions.
+
+    Another tool's wrapper of one may have the name of its module, too, but not what to trace.
+    """
+    while (
+        isinstance(found, FunctionType)
+        and found.__module__ == optimizer.__name__
+        and INLINED in vars(found)
+    ):
+        found = vars(found)[INLINED]
     return found
 
 

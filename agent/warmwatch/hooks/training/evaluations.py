@@ -21,9 +21,15 @@ from _thread import get_ident
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import HookPointAbsentError, Installed, Listener, Replaced, look_up
-
-_INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
+from warmwatch.hooks.points import (
+    INLINED,
+    HookPointAbsentError,
+    Installed,
+    Listener,
+    Replaced,
+    look_up,
+    traced_as,
+)
 
 
 def install(listener: Listener) -> Installed:
@@ -33,8 +39,8 @@ def install(listener: Listener) -> Installed:
 
         original_eval, original_train = Module.eval, Module.train
         traced = functions.UserFunctionVariable.__init__.__code__
-    if _INLINED not in traced.co_consts:  # Dynamo would trace our wrappers
-        raise HookPointAbsentError(_INLINED)
+    if INLINED not in traced.co_consts:  # Dynamo would trace our wrappers
+        raise HookPointAbsentError(INLINED)
     replaced = Replaced()
     thread = 0  # that is in an evaluation
 
@@ -63,7 +69,7 @@ def install(listener: Listener) -> Installed:
         thread = 0
         replaced.undo()
 
-    setattr(eval, _INLINED, original_eval)
-    setattr(train, _INLINED, original_train)
+    traced_as(eval, original_eval)
+    traced_as(train, original_train)
     replaced.put_all([(Module, "eval", eval), (Module, "train", train)])
     return Installed(uninstall=uninstall)

@@ -30,10 +30,8 @@ from typing import Any
 
 from warmwatch._guard import quietly
 from warmwatch.hooks.dynamo.guard_cost import GuardCost
-from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Install, Installed, Listener, Replaced, look_up, traced_as
 from warmwatch.shared.record.loss_file import MOST_ROWS, ROW, SIZE, STEP, UNUSED_ROW, name_of
-
-_INLINED = "_torchdynamo_inline"
 
 
 def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], int]) -> Install:
@@ -67,8 +65,8 @@ def recording(folder: str, rank: Callable[[], int | None], steps: Callable[[], i
             losses.stop()
             replaced.undo()
 
-        setattr(record_loss, _INLINED, backward)
-        setattr(record_scale, _INLINED, scale)
+        traced_as(record_loss, backward)
+        traced_as(record_scale, scale)
         replaced.put(torch.autograd, "backward", skip(record_loss))
         replaced.put(torch.amp.GradScaler, "scale", skip(record_scale))
         return Installed(uninstall=uninstall)

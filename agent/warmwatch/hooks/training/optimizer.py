@@ -17,10 +17,9 @@ from types import CodeType, FrameType
 from typing import Any
 
 from warmwatch._guard import quietly
-from warmwatch.hooks.points import Installed, Listener, Replaced, look_up
+from warmwatch.hooks.points import Installed, Listener, Replaced, look_up, traced_as
 
 STEP_CODE = "_optimizer_step_code"
-INLINED = "_torchdynamo_inline"  # attribute with the function that Dynamo traces instead
 
 
 def install(listener: Listener) -> Installed:
@@ -37,7 +36,7 @@ def install(listener: Listener) -> Installed:
     listener.wrap_rare(disable)
     skip_code(listener.on_step.__code__)
     skip_code(marking.__code__)
-    setattr(marking, INLINED, original)
+    traced_as(marking, original)
     replaced.put(Optimizer, STEP_CODE, marking)
 
     def uninstall() -> None:
@@ -108,7 +107,7 @@ def install_created(listener: Listener) -> Installed:
         original(self)
 
     skip_code(_patch_step_function.__code__)
-    setattr(_patch_step_function, INLINED, original)
+    traced_as(_patch_step_function, original)
     replaced.put(Optimizer, "_patch_step_function", _patch_step_function)
     for optimizer in _under_construction(getattr(Optimizer.__init__, "__code__", None)):
         quietly("hooks.optimizer", listener.created, optimizer)

@@ -83,8 +83,8 @@ class _Saves:
 
         @functools.wraps(original, updated=())
         def open(*args: Any, **kwargs: Any) -> Any:
-            self._call(self._began)
             try:
+                self._call(self._began)
                 return original(*args, **kwargs)
             except BaseException:
                 self._call(self._ended)
@@ -109,8 +109,8 @@ class _Saves:
 
         @functools.wraps(original, updated=())
         def save(*args: Any, **kwargs: Any) -> Any:
-            self._call(self._began)
             try:
+                self._call(self._began)
                 return original(*args, **kwargs)
             finally:
                 self._call(self._ended)
