@@ -140,11 +140,16 @@ def picture(page: Document, made: Report) -> str:
 
 
 def in_short(found: Sequence[RunSummary]) -> str:
-    """Short reports of ``found``, without details: printed at the end of a launch."""
+    """Short reports of ``found`` and the command that shows all: printed at the end of a launch."""
+    from shlex import quote
+
     from warmwatch_monitor.report.wording import short
 
     made = [reported(one) for one in found]
-    return "\n\n".join(picture(short(one), one) for one in made)
+    names = {one.run for one in found}
+    named = quote(names.pop()) if len(names) == 1 else "RUN"
+    pictures = [picture(short(one), one) for one in made]
+    return "\n\n".join([*pictures, f"All of it: warmwatch report {named} -v"])
 
 
 _LONGEST_INDEX = 64 << 20  # bytes; an entry takes some hundred
