@@ -89,6 +89,8 @@ def _opened(folder: Path) -> int:
     """
     inside = os.open(folder, _FOLDER)
     try:
+        if os.fstat(inside).st_uid != os.geteuid():
+            raise PermissionError(f"{folder} is not this user's directory")
         mode = os.stat(record.JOURNAL, dir_fd=inside, follow_symlinks=False).st_mode
         descriptor = os.open(record.WORKERS, _FILE, 0o600, dir_fd=inside)
         found = os.fstat(descriptor)
@@ -108,8 +110,10 @@ def folder_of_parent() -> Path | None:
     if parent is None or not parent.pid:
         return None
     for directory in map(Path, places.directories(os.environ, os.geteuid())):
-        found = [
-            one for one in directory.glob(f"*-r*-{parent.pid}-*") if not one.name.startswith(".")
+        found = [  # another user may add to a shared directory
+            one
+            for one in directory.glob(f"*-r*-{parent.pid}-*")
+            if not one.name.startswith(".") and one.lstat().st_uid == os.geteuid()
         ]
         if found:  # pids are reused: the newest
             return max(found, key=lambda one: one.lstat().st_mtime)

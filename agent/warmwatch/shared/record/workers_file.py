@@ -12,6 +12,8 @@ import struct
 from fcntl import F_RDLCK, F_UNLCK
 from typing import NamedTuple
 
+from warmwatch.shared.values import LARGEST
+
 MOST = 64
 _ENTRY = struct.Struct("<8sQQQQQ80s")  # magic, processes, begun, since, last end, sum, name
 SIZE = _ENTRY.size
@@ -44,13 +46,15 @@ def pack(entry: Entry) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[Entry, ...]:
-    """The entries of the file; one that is damaged is empty."""
+    """The entries of the file; one that is damaged, or has numbers that no training reaches, is
+    empty."""
     found = []
     for at in range(0, min(len(data), MOST * SIZE) - SIZE + 1, SIZE):
         magic, *numbers, name = _ENTRY.unpack_from(data, at)
         shown = name.rstrip(b"\0").decode(errors="ignore")
         shown = "".join(one for one in shown if one.isprintable())
-        found.append(Entry._make((*numbers, shown)) if magic == _MAGIC else Entry())
+        valid = magic == _MAGIC and max(numbers) <= LARGEST
+        found.append(Entry._make((*numbers, shown)) if valid else Entry())
     return tuple(found)
 
 

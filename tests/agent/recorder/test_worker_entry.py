@@ -1,0 +1,31 @@
+"""The file ``workers`` is written to no directory of another user's."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from warmwatch.recorder import worker_entry
+from warmwatch.shared import record
+
+
+def test_a_planted_directory_is_neither_found_nor_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "train-r0-77-1"
+    folder.mkdir()
+    (folder / record.JOURNAL).touch(0o600)
+    places = "warmwatch.recorder.worker_entry.places.directories"
+    monkeypatch.setattr(places, lambda *_: [str(tmp_path)])
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: SimpleNamespace(pid=77))
+    assert worker_entry.folder_of_parent() == folder
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert worker_entry.folder_of_parent() is None
+    with pytest.raises(PermissionError):
+        worker_entry._opened(folder)
+    assert [one.name for one in folder.iterdir()] == [record.JOURNAL]
