@@ -522,9 +522,14 @@ def guard_of(entry: str) -> str:
     return re.sub(_LOCAL, r"\1", guard.strip().removesuffix("."))
 
 
+_IN_CLOSURE = r"^([\w.]+)\.__closure__\[([A-Za-z_]\w*)\]\.cell_contents"
+
+
 def attribute(name: str) -> str:
-    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``."""
-    return re.sub(_REGISTERED, r".\g<name>", name)
+    """``self.l.weight`` for ``self._modules['l']._parameters['weight']``, between backticks."""
+    return re.sub(
+        _IN_CLOSURE, r"\2` in the closure of `\1", re.sub(_REGISTERED, r".\g<name>", name)
+    )
 
 
 @lru_cache(maxsize=1)

@@ -229,6 +229,21 @@ def schedule(*, cured: bool) -> None:
         schedule.step()
 
 
+def closure(*, cured: bool) -> None:
+    def made(window: Any) -> Any:
+        def mask_mod(x: Any) -> Any:
+            return x * window
+
+        return mask_mod
+
+    @compiled
+    def masked(x: Any, mask_mod: Any) -> Any:
+        return mask_mod(x) + 1
+
+    for window in (3.5, 5.5, 7.5):
+        masked(x(), made(torch.tensor(window) if cured else window))
+
+
 def made_class(width: int = 4) -> type:
     class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self, width: int = width) -> None:
@@ -270,6 +285,7 @@ CURES: list[tuple[Program, str, str, int]] = [
     (backend, "another backend function", "same backend function", 0),
     (counter, "block.calls", "allow_unspec_int_on_nn_module", 1),
     (relation, "`g.size(0) <= g.size(1)` no longer holds", "outside of it", 1),
+    (closure, "`window` in the closure of `mask_mod` is no longer 3.5", "as a tensor", 0),
     (new_class, "`self` is of another type than `Net`", "Define the class once", 0),
     (new_model, "first compilation of another `Net`", "torch._dynamo.reset() between trials", 0),
     (schedule, "['betas']", "cycle_momentum=False", 0),

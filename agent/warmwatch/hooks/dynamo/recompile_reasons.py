@@ -18,6 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -52,6 +53,7 @@ def install(listener: Listener) -> Installed:
         reason, is_instance = cause_first(reasons, _entries(cached), frame)
         if reason:
             category = NEW_INSTANCE if is_instance else category_of(reason)
+            reason = _named_cells(reason, getattr(frame, "f_locals", {}))
             listener.recompile(reason, category, {**_where(frame), **_last_batch(reason, category)})
 
     def reasons_of(*args: Any, **kwargs: Any) -> Any:
@@ -62,6 +64,23 @@ def install(listener: Listener) -> Installed:
 
     replaced.put(convert_frame, name, disable(reasons_of))
     return Installed(uninstall=replaced.undo)
+
+
+_CELL = re.compile(
+    r"(?P<of>\bL\['(?P<quoted>\w+)'\]|(?<![\w.])(?P<name>[A-Za-z_]\w*))\.__closure__\[(?P<at>\d+)\]"
+)
+
+
+def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
+    """``reason`` with the names of variables in the closure of a function that is an argument."""
+
+    def named(found: re.Match[str]) -> str:
+        code = getattr(values.get(found["quoted"] or found["name"]), "__code__", None)
+        if isinstance(code, CodeType) and int(found["at"]) < len(code.co_freevars):
+            return f"{found['of']}.__closure__[{code.co_freevars[int(found['at'])]}]"
+        return found[0]
+
+    return _CELL.sub(named, reason)
 
 
 def _where(frame: Any) -> dict[str, Any]:
