@@ -67,12 +67,14 @@ def cells(case: Case) -> tuple[str, ...]:
     """The agent's and the true numbers, as ``agent / truth``."""
     counts, account = case.watched.slot.compile, case.watched.account
     whole = truth.seconds(case.activities)
+    refused = comparison.refused(case)  # PyTorch's records of them hold no compilation
+    compiled = len(account["compilations"]) + len(account["beside"]) - refused
     return (
         f"`{case.scenario.name}`",
         f"{case.watched.slot.steps.steps} / {len(case.marks)}",
-        f"{sum(counts.compilations)} / {len(account['compilations']) + len(account['beside'])}",
+        f"{sum(counts.compilations)} / {compiled}",
         _counted(counts.graphs, account["graphs"], case.reference.trace["graphs"]),
-        f"{sum(counts.recompiles) + counts.new_instances} / {len(case.recompiles)}",
+        f"{sum(counts.recompiles) + counts.new_instances} / {len(case.recompiles) - refused}",
         _counted(counts.graph_breaks, account["breaks"], case.reference.trace["breaks"]),
         str(len(cases.false_warm(case))),
         _late_steps(case),

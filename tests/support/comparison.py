@@ -73,12 +73,17 @@ def compilations(case: Case) -> Findings:
         "compilations", names, [(one["compile_id"], _is_backward(one)) for one in recorded]
     )
     number = sum(_counted(case, beside=False).values())
-    yield from differ("their number", number + _refused(case), len(recorded))
+    yield from differ("their number", number + refused(case), len(recorded))
 
 
-def _refused(case: Case) -> int:
-    """PyTorch's records of calls at the recompile limit, for which nothing was compiled."""
-    return sum(entry.get("at_limit") is True for entry in _entries(case))
+def refused(case: Case) -> int:
+    """PyTorch's records of calls at the recompile limit, for which nothing was compiled.
+
+    They have no name and are of no backward.
+    """
+    recorded = case.watched.account["compilations"]
+    compiled = [one for one in recorded if one["is_forward"] is not False and not one["runtime"]]
+    return sum(one["co_name"] is None for one in compiled)
 
 
 def _counted(case: Case, *, beside: bool) -> dict[str, int]:
@@ -123,7 +128,7 @@ def graphs(case: Case) -> Findings:
 def recompiles(case: Case) -> Findings:
     counts = case.watched.slot.compile
     # PyTorch calls the first compilation of another module of a class a recompile too
-    agent = sum(counts.recompiles) + counts.new_instances + _refused(case)
+    agent = sum(counts.recompiles) + counts.new_instances + refused(case)
     agent -= len(case.scenario.beside)
     if TORCH.reason:
         yield from differ("recompiles (metrics)", agent, len(case.recompiles))

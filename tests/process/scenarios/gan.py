@@ -8,7 +8,6 @@ EXPECT = {
     "states": "compiling warming warm",
     # judge and make are frames of one function; then judge's input has a gradient
     "categories": "new_instance requires_grad",
-    "on": {"2.6": {"categories": "new_instance object_identity"}},
     "late_steps": (1,),
     "limits": "the discriminator's optimizer marks the steps; what the generator compiles after "
     "its call is in the next step, so warm comes one step later",
