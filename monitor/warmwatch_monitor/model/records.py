@@ -228,6 +228,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
         lowest, highest: of all sizes. count: recompiles. seconds: their total, with their
         backwards; ``None`` if PyTorch does not report it. timed: how many have a time.
         last_id: compile id of the last one. dynamic: of the last one, as in :class:`Compilation`.
+        within_step: all of them compiled in one step, for different tensors of it.
         before_seconds: mean clean step before the first of them. since_ns, since_steps: clean steps
         after it, with whatever size they had.
     """
@@ -243,6 +244,7 @@ class VaryingDim(Located, frozen=True, kw_only=True):
     timed: int = 0
     last_id: str | None = None
     dynamic: bool | None = None
+    within_step: bool = False
     before_seconds: float | None = None
     since_ns: int = 0
     since_steps: int = 0

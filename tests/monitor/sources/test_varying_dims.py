@@ -84,6 +84,26 @@ def test_all_recompiles_count_and_not_only_the_stored_ones(tmp_path: Path) -> No
     assert (one.count, one.seconds) == (41, 41 * 11.0)
 
 
+def test_sizes_of_tensors_of_one_step_need_no_padding(tmp_path: Path) -> None:
+    """As of a function that is called with the gradient of each parameter."""
+    begin = {"t": 4, "event": "begin", "steps": 0}
+    warm = {"t": 6, "event": "warm", "at": 3}
+    recompiled = ragged(SIZES)
+    file = tmp_path / "events.jsonl"
+    first = followed(file, begin, *recompiled, warm)
+    assert not any(PAD in words for words in evidence(rank(first)))
+    again = {"t": 7, "event": "begin", "steps": 9}
+    more = forward(9, reason((*SIZES, 66)), t=8)
+    later = followed(file, again, more, warm)
+    assert any(PAD in words for words in evidence(rank(later)))
+
+
+def test_sizes_of_evaluations_are_apart(tmp_path: Path) -> None:
+    evaluated = [{**forward(n, reason((8, 9, 10)[: n + 1])), "evaluating": True} for n in (1, 2)]
+    dims = followed(tmp_path / "events.jsonl", *ragged((48, 50)), *evaluated).varying.dims
+    assert [one.values for one in dims] == [(48, 50), (8, 9, 10)]
+
+
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
     made = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"
@@ -117,7 +137,9 @@ def test_the_length_of_clean_steps_before_and_since_is_reported(tmp_path: Path) 
         tmp_path / "events.jsonl",
         {"t": 1000 * MS, "event": "warm", "at": 4},
         {"t": 4600 * MS, "event": "begin", "what": "dynamo", "steps": 104},
-        *ragged(SIZES),
+        *(first := ragged(SIZES)[:-2]),
+        {"t": 4600 * MS, "event": "begin", "what": "dynamo", "steps": 105},
+        *ragged(SIZES)[len(first) :],
         {"t": b.ago(41.0), "event": "warm", "at": 2602},
     )
     slot = replace(b.WARM, steps=replace(b.WARM.steps, last_step_ns=b.NOW))

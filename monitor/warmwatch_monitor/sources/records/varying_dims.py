@@ -33,7 +33,7 @@ _SYMBOL = r"\.size\(\)\[(?P<dim>\d{1,3})\]"
 _NAME_BEFORE = r"[\w.\[\]'\"]{1,200}"
 
 _OF_NUMBERS = "python_value"
-_Key = tuple[str | None, str | None, int | None, str, int | None]
+_Key = tuple[str | None, str | None, int | None, str, int | None, bool]
 
 
 class _Size(Struct, frozen=True, kw_only=True):
@@ -56,6 +56,8 @@ class Varying:
         self._by_id: dict[str, _Key] = {}
         self._warm: tuple[int, int] | None = None  # when it became warm, and the step count then
         self._before: float | None = None  # mean step of the last span of clean steps
+        self._steps = 0  # the step count when compile activity began last
+        self._first: dict[_Key, int] = {}  # the same at the recompiles of each
 
     @property
     def warm_since(self) -> tuple[int, int] | None:
@@ -64,9 +66,13 @@ class Varying:
 
     def warm(self, at_ns: int, steps: int) -> None:
         self._warm = at_ns, steps
+        for key, dim in self._known.items():  # without steps nothing is within one
+            self._known[key] = replace(dim, within_step=0 <= self._first[key] < steps)
+        self._publish()
 
     def begin(self, at_ns: int, steps: int) -> None:
         """Compile activity began: the clean steps so far are one span."""
+        self._steps = steps
         span, self._warm = self._warm, None
         if span is None or steps - span[1] < FEWEST_STEPS or at_ns <= span[0]:
             return
@@ -97,12 +103,16 @@ class Varying:
         cause = sizes[0]
         if (cause.dim is None) != (made.category == _OF_NUMBERS):
             return  # something else than the first guard changed
-        key = made.name, made.file, made.line, cause.tensor, cause.dim
+        # an evaluation has graphs of its own: its sizes are none of a step
+        key = made.name, made.file, made.line, cause.tensor, cause.dim, made.evaluating
         if key not in self._known and len(self._known) >= MOST_DIMS:
             return
         of_it = [s for s in sizes if s and (s.tensor, s.dim) == (cause.tensor, cause.dim)]
         found = {value for one in of_it for value in one.values}
-        self._known[key] = self._more(self._known.get(key), made, cause, found)
+        dim = self._more(self._known.get(key), made, cause, found)
+        self._known[key] = replace(dim, within_step=False)
+        if self._first.setdefault(key, self._steps) != self._steps:
+            self._first[key] = -1  # it changes from step to step
         if made.id:
             self._by_id[made.id] = key
             while len(self._by_id) > _MOST_IDS:

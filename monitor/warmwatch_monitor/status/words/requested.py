@@ -144,8 +144,8 @@ def remedy(one: VaryingDim) -> str | None:
     A size that needed no compilation is unknown: the largest known size may not be the largest.
     Compilations without a recorded time count as the average of the others.
     """
-    if len(one.values) < _KEEPS_CHANGING or one.highest is None:
-        return None
+    if len(one.values) < _KEEPS_CHANGING or one.highest is None or one.within_step:
+        return None  # several tensors of one step: each size compiles once
     number = f"{len(one.values)}" if one.complete else f"more than {len(one.values)}"
     cost = f"; each cost {duration(one.seconds / one.timed)}" if one.seconds and one.timed else ""
     ends = f"from {one.lowest} to {one.highest}{cost}"
