@@ -81,6 +81,8 @@ class Side(Struct, frozen=True, kw_only=True):
     """Price of compiling, all ranks."""
     steady_seconds: float | None = None
     """Length of its clean step."""
+    whole_step_seconds: float | None = None
+    """The same with evaluations, saves, recompiles and the end, since its first warm-up."""
     runs: tuple[Run, ...] = ()
     """The runs of its program that show its speed, itself first: other starts of it in the history,
     as far as recorded."""

@@ -34,6 +34,7 @@ _ROWS: tuple[tuple[str, Callable[[Side], str]], ...] = (
     (rows.SPENT, lambda one: if_known(energy, one.joules)),
     ("its money", lambda one: if_known(amounts.money, one.money)),
     (rows.STEADY, lambda one: if_known(took, one.steady_seconds)),
+    ("with all between steps", lambda one: if_known(took, one.whole_step_seconds)),
     ("mean of its runs", lambda one: _mean(one)),
     ("99 % within", lambda one: if_known(took, one.steady_p99_seconds)),
     ("clean steps", lambda one: if_known(amounts.number, one.clean_steps)),

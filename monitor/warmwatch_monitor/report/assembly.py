@@ -23,7 +23,7 @@ from warmwatch_monitor.report.compilations import (
     recompiled,
 )
 from warmwatch_monitor.report.costs import costs
-from warmwatch_monitor.report.goodput import after_warm_seconds, goodput
+from warmwatch_monitor.report.goodput import after_warm_seconds, goodput, whole_step_seconds
 from warmwatch_monitor.report.parts import Break, Priced, RankLine, Report, Steady
 from warmwatch_monitor.report.remedies import remedies
 from warmwatch_monitor.status.words.run import numbers
@@ -214,6 +214,7 @@ def _of_rank(
         warmup_steps=first["steps"] if first else None,
         goodput=time,
         steady=steady,
+        whole_step_seconds=whole_step_seconds(rank, whole.seen),
         baseline=rank.get("baseline"),
         slower=tuple(rank.get("slower_periods") or ()),
         joules_per_step=(rank["energy"] or {}).get("joules_per_clean_step"),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from warmwatch.shared.states import ENDED, State
+from warmwatch_monitor.model import FEWEST_STEPS
 from warmwatch_monitor.report.compilations import is_after
 from warmwatch_monitor.report.parts import Goodput, Priced, Share
 
@@ -49,6 +50,18 @@ def span(rank: Mapping[str, Any], seen: float) -> float | None:
         return None
     over = State(rank["state"]) in ENDED and rank.get("since") is not None
     return float(max(0.0, (rank["since"] if over else seen) - attached))
+
+
+def whole_step_seconds(rank: Mapping[str, Any], seen: float) -> float | None:
+    """The time since the first warm-up for each step in it: evaluations, saves, recompiles and the
+    end are part of it. ``None`` if it was never warm, or for few steps only.
+    """
+    first, whole = rank["warmup"].get("first"), span(rank, seen)
+    if not first or whole is None or first["steps"] is None:
+        return None
+    steps = rank["steps"] - first["steps"]
+    seconds = rank["attached_at"] + whole - first["ended_at"]
+    return float(seconds / steps) if steps >= FEWEST_STEPS and seconds > 0 else None
 
 
 def goodput(rank: Mapping[str, Any], compiled: Sequence[Priced], seen: float) -> Goodput | None:

@@ -385,6 +385,9 @@ class Report(Struct, frozen=True, kw_only=True):
     """From `WARMWATCH_PRICE_PER_GPU_HOUR`; null if not set."""
     steady: Steady = Steady()
     """Clean steps."""
+    whole_step_seconds: float | None = None
+    """Time since the first warm-up for each step since, with evaluations, saves, recompiles and
+    the end."""
     joules_per_step: float | None = None
     """Mean energy of a clean step."""
     baseline: Mapping[str, Any] | None = None

@@ -124,6 +124,10 @@ _NOT_REPORTED = {
 }
 
 
+_HARDLY = 0.02  # of a steady step
+_HOUR = 3600
+
+
 def where(report: Report) -> Section:
     """The shares of the time, and the most important durations."""
     shares = report.goodput.shares if report.goodput else ()
@@ -146,6 +150,8 @@ def _lengths(report: Report) -> Iterator[str]:
     if report.first_step_seconds is not None:
         yield f"First step: {took(report.first_step_seconds)}."
     yield f"Steady step: {steady(report)}."
+    if whole := _whole_step(report):
+        yield whole
     for period in report.slower:
         yield f"Slower than before {slower_period(period)}."
     if (limit := report.limited_by) is not None:
@@ -163,6 +169,16 @@ def _lengths(report: Report) -> Iterator[str]:
     if report.goodput is not None and (untold := report.goodput.untold) and not report.living:
         names = "; ".join(_NOT_REPORTED[one] for one in untold)
         yield f"Not measured, so within clean steps or unaccounted: {names}."
+
+
+def _whole_step(report: Report) -> str | None:
+    """What a step really takes; ``None`` if that is hardly more than a steady one."""
+    whole, clean = report.whole_step_seconds, report.steady.seconds
+    if whole is None or clean is None or whole < (1 + _HARDLY) * clean:
+        return None
+    hourly = amounts.number(round(_HOUR / whole))
+    between = "evaluations, saves, recompiles and the end"
+    return f"With all since the warm-up ({between}): {took(whole)} a step, {hourly} steps an hour."
 
 
 def _evaluations(known: Goodput) -> str:

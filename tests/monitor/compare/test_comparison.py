@@ -265,6 +265,7 @@ def test_each_figure_of_a_run_has_a_row() -> None:
         *("torch.compile", "state", "first step", "its peak memory", "memory when it had compiled"),
         *("warm-up", "compile cost", "its GPU-seconds", "its energy", "its money", "steady step"),
         *(
+            "with all between steps",
             "mean of its runs",
             "99 % within",
             "clean steps",

@@ -166,6 +166,20 @@ def test_shares_add_up_and_none_is_negative_for_any_record(
     assert min(found.values()) >= 0
 
 
+def test_a_step_has_its_share_of_what_came_between() -> None:
+    """The run ends 228 s after its warm-up, and after 114 further steps."""
+    summary = a.finished()
+    (rank,) = summary.ranks
+    first = {**rank.answer["warmup"]["first"], "ended_at": rank.answer["attached_at"] + 60}
+    answer = {**rank.answer, "steps": 115, "warmup": {**rank.answer["warmup"], "first": first}}
+    made = report(replace(summary, ranks=(replace(rank, answer=answer),)))
+    assert made.whole_step_seconds == pytest.approx(2.0)
+    shown = " ".join(picture(page(made), made).split())
+    assert "and the end): 2 s a step, 1,800 steps an hour" in shown
+    as_long_as_clean = replace(made, whole_step_seconds=made.steady.seconds)
+    assert "an hour" not in picture(page(as_long_as_clean), as_long_as_clean)
+
+
 def test_the_cost_of_a_warm_up_is_its_length() -> None:
     """Records that are left out, or that PyTorch does not make, are in all compiling."""
     length, recorded = report(a.finished()).warmup_seconds, 14.0
