@@ -177,8 +177,8 @@ def _whole_step(report: Report) -> str | None:
     if whole is None or clean is None or whole < (1 + _HARDLY) * clean:
         return None
     hourly = amounts.number(round(_HOUR / whole))
-    between = "evaluations, saves, recompiles and the end"
-    return f"With all since the warm-up ({between}): {took(whole)} a step, {hourly} steps an hour."
+    rest = "With evaluations, saves, recompiles and all else since the warm-up"
+    return f"{rest}: {took(whole)} a step, {hourly} steps an hour."
 
 
 def _evaluations(known: Goodput) -> str:

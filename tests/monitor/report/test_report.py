@@ -175,7 +175,7 @@ def test_a_step_has_its_share_of_what_came_between() -> None:
     made = report(replace(summary, ranks=(replace(rank, answer=answer),)))
     assert made.whole_step_seconds == pytest.approx(2.0)
     shown = " ".join(picture(page(made), made).split())
-    assert "and the end): 2 s a step, 1,800 steps an hour" in shown
+    assert "since the warm-up: 2 s a step, 1,800 steps an hour" in shown
     as_long_as_clean = replace(made, whole_step_seconds=made.steady.seconds)
     assert "an hour" not in picture(page(as_long_as_clean), as_long_as_clean)
 
