@@ -421,6 +421,6 @@ _LENGTHS = frozenset(
     {
         *("last_duration_ns", "longest_rest_ns", "first_duration_ns"),
         *("compile_step_sum_ns", "clean_sum_ns", "phase_ns", "saving_ns", "evaluating_ns"),
-        *("longest_activity_ns", "clean_sum_before_ns"),
+        *("longest_activity_ns", "clean_sum_before_ns", "waited_before_ns"),
     }
 )

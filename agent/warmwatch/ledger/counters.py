@@ -33,6 +33,9 @@ class Store(Protocol):
     def batches(self) -> int:
         """Batches that DataLoaders returned so far."""
 
+    def waited_ns(self) -> int:
+        """Time spent waiting for them so far."""
+
 
 class CounterStore:
     """The counters of the compile block and their store; one for each ledger.

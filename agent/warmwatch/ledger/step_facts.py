@@ -61,6 +61,7 @@ class IrregularSteps:
         block = self._block
         block[AT["clean_after"]] = max(block[AT["clean_after"]], steps)
         block[AT["clean_sum_before_ns"]] = block[AT["clean_sum_ns"]]
+        block[AT["waited_before_ns"]] = self._store.waited_ns()
         block[AT["longest_rest_ns"]] = max(block[AT["longest_rest_ns"]], rest)
 
     def first(self, now: int, duration: int, *, baseline: bool) -> None:

@@ -48,7 +48,7 @@ class OwnRecord:
 
     Attributes:
         opened: whether ``open`` was called.
-        publish, steps, batches: methods of the writer.
+        publish, steps, batches, waited_ns: methods of the writer.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class OwnRecord:
         self.writer = Writer(readers=settings.readers, made=self._arm_exit_status)
         # The ledger calls these at each event, so no function of ours stands in between.
         writer = self.writer
-        self.publish, self.steps, self.batches = writer.publish, writer.steps, writer.batches
+        self.publish, self.steps = writer.publish, writer.steps
+        self.batches, self.waited_ns = writer.batches, writer.waited_ns
         self.header = record.Header(
             warm_steps=settings.warm_steps, attached_ns=attached[0], attached_epoch_ns=attached[1]
         )

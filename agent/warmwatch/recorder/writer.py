@@ -43,7 +43,9 @@ _OPEN_TIMEOUT = 2.0  # seconds that a training waits for a disk, once, when its 
 _CLOSE_TIMEOUT = 1.0  # seconds that a detach waits for a disk that responded to the last flush
 _SINCE, _DROPPED = COMPILE_INDEX["active_since_ns"], COMPILE_INDEX["journal_dropped"]
 _WORD = struct.Struct("Q")
-_STEPS, _BATCHES = (record.STEPS_OFFSET + 8 * STEPS_INDEX[name] for name in ("steps", "batches"))
+_STEPS, _BATCHES, _WAITED = (
+    record.STEPS_OFFSET + 8 * STEPS_INDEX[name] for name in ("steps", "batches", "batch_wait_ns")
+)
 
 
 def _warn_of(passed_over: Sequence[tuple[str, OSError]], used: str) -> None:
@@ -274,6 +276,10 @@ class Writer:
     def batches(self) -> int:
         """Batches that DataLoaders returned so far."""
         return int(_WORD.unpack_from(self.buffer, _BATCHES)[0])
+
+    def waited_ns(self) -> int:
+        """Time spent waiting for them so far."""
+        return int(_WORD.unpack_from(self.buffer, _WAITED)[0])
 
     def set_identity(self, identity: Identity) -> None:
         """Replace the identity in the slot.

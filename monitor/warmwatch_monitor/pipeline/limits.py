@@ -40,7 +40,7 @@ _AGAINST = 2  # polls in a row: a log line or a save leaves the GPU idle for a m
 _RARE, _PAUSES = 600.0, {"saving": "saving", "evaluating": "evaluation"}  # minutes apart
 _LEAST, _LEAST_STEPS = 5.0, 3
 _RECURS = 1.25  # times the longest pause: less is that pause alone, and it has no rate
-_FIRST_POLL = 30.0
+_FIRST_POLL, _FIRST_WAITS = 30.0, 5.0
 _SETTLED = 2.5  # seconds after a gap, in which NVML still reports the idle GPU
 
 
@@ -217,15 +217,22 @@ def _add(means: dict[str, Mean], name: str, value: float, seconds: float, window
 
 
 def _first_poll(view: RankView) -> dict[str, Mean]:
-    """Shares of the whole run, for a reader that comes late; empty soon after compile activity.
+    """What the record itself knows, for a reader that comes late.
 
-    They include the wait for the first batch, so the time is that since the agent attached.
-    Compiling is no share of a warm run. How much of it was in evaluations is not known. Of the
-    pauses, only the longest is known by itself.
+    Waits for batches are those since the last compile activity. Pauses are shares of the whole run,
+    and absent soon after compile activity. Compiling is no share of a warm run. How much of it was
+    in evaluations is not known. Of the pauses, only the longest is known by itself.
     """
+    slot = view.record.slot
+    _, clean_ns = slot.clean_since_activity
+    clean, waited = clean_ns / 1e9, slot.waited_since_activity_ns / 1e9
+    waits = {"waiting": Mean(min(1.0, waited / clean), clean)} if clean >= _FIRST_WAITS else {}
+    return {**waits, **_first_pauses(view)}
+
+
+def _first_pauses(view: RankView) -> dict[str, Mean]:
     steps, counts = view.figures.steps, view.record.slot.compile
     spent = {
-        "waiting": steps.batch_wait_seconds or 0.0,
         "saving": counts.saving_ns / 1e9,
         "evaluating": counts.evaluating_ns / 1e9,
     }

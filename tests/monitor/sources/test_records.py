@@ -135,14 +135,14 @@ def test_a_torn_block_is_read_again_until_it_is_complete(
 
     def read(descriptor: int, size: int, offset: int) -> bytes:
         looks.append(offset)
-        if looks.count(0) == 4:
+        if looks.count(record.HOT_END) == 3:
             (folder / record.SLOT).write_bytes(whole)
         return pread(descriptor, size, offset)
 
     pread = os.pread
     monkeypatch.setattr(os, "pread", read)
     assert only(source).slot.steps.steps == 4
-    assert looks[: looks.index(record.HOT_END) + 1] == [0, record.HOT_END], "the hot words first"
+    assert {*looks[: looks.index(record.HOT_END)]} == {0}, "the hot words first"
 
 
 def test_the_holder_of_the_lock_is_alive_and_named_by_its_pid(

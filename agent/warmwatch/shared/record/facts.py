@@ -186,7 +186,8 @@ class CompileCounts(NamedTuple):
             compiled, and the length of those evaluations.
         requested_at: 1 + the number of steps at the last call of ``torch.compile`` with an object
             that trains (see ``hooks.dynamo.compile_calls``); 0 if there was none.
-        clean_sum_before_ns: ``clean_sum_ns`` at step ``clean_after``.
+        clean_sum_before_ns: ``clean_sum_ns`` at step ``clean_after``. waited_before_ns: the same of
+            ``batch_wait_ns``.
         new_instances: first compilations of a module whose class's code had been compiled for
             another module before.
         before_first_step_ns: compile time before step 1 began, as in an evaluation; as known so far
@@ -296,6 +297,7 @@ class CompileCounts(NamedTuple):
     compiling_before_ns: int = 0
     repeated: int = 0
     repeated_step: int = 0
+    waited_before_ns: int = 0
 
 
 class Identity(NamedTuple):
@@ -417,6 +419,11 @@ class Slot(NamedTuple):
         if not counts.clean_sum_before_ns and sum(self.clean_bins) > count + FEWEST:
             return 0, 0
         return count, max(0, self.clean_sum_ns - counts.clean_sum_before_ns)
+
+    @property
+    def waited_since_activity_ns(self) -> int:
+        """Time spent waiting for batches in the steps of :attr:`clean_since_activity`."""
+        return max(0, self.steps.batch_wait_ns - self.compile.waited_before_ns)
 
     @property
     def unsettled(self) -> Trend | bool:
