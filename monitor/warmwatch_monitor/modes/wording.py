@@ -30,6 +30,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("loss drift", lambda one: if_known(_drift, one.drift)),
     ("break-even step", lambda one: _paid_back(one.break_even) if one.captured else ""),
 )
+_UNKNOWN = {ONCE, DISTURBED}  # verdicts on too few runs
 _NO_SEED = 0.01  # noise of losses of a script without a seed, and rarely of one with a seed
 _CUT_OFF = ("budget", "interrupted", "timeout")  # ended before all of it was measured
 _BY_US = {
@@ -69,7 +70,7 @@ def _recommendation(of: Modes) -> Section | None:
 
 def _no_recommendation(of: Modes) -> str:
     verdicts = {one.speed_up.verdict for one in of.rows if one.speed_up and one.captured}
-    if DISTURBED in verdicts:
+    if verdicts & _UNKNOWN and any(run.disturbed for one in of.rows for run in one.runs):
         return "None: other work slowed the runs, so measure again without it."
     if ONCE in verdicts:
         return "None: a single run of a mode does not show how much its runs differ (--rounds 2)."
@@ -153,6 +154,8 @@ def _answer(of: Modes) -> str:
     if not measured:
         return "No step could be measured in any mode."
     if not any(one.captured for one in measured):
+        if any(one.captured for one in of.rows):
+            return "No step could be measured in a mode that compiled."
         return "Nothing was compiled in any mode, so there is nothing to choose."
     # a mode that compiled nothing is eager, so its figures are noise
     captured = [one for one in measured if one.captured or one.mode == EAGER]
@@ -187,8 +190,11 @@ def _ties(best: Row, measured: list[Row], steps: int | None = None) -> str:
 
 
 def _same(one: Row, other: Row, steps: int | None) -> bool:
+    found = difference(one.runs, other.runs)
+    if found.verdict in _UNKNOWN:
+        return False
     if steps is None:
-        return not difference(one.runs, other.runs).claimed
+        return not found.claimed
     return not beats(one, other, steps) and not beats(other, one, steps)
 
 

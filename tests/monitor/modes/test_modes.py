@@ -218,11 +218,16 @@ def test_modes_that_ran_once_have_ratios_and_no_recommendation() -> None:
     assert of.recommended is None
     shown = " ".join(text(of).split())
     assert "1.48, not repeated" in shown
+    for steps in (None, 100_000):  # unknown is not "no difference"
+        assert "significant" not in page(made(*usual(), again=[], training_steps=steps)).answer
     assert "None: a single run of a mode does not show how much its runs differ" in shown
     assert "default against eager: costs 17.2 s more; its steps are 1.48 times faster, not" in shown
     slowed = {"limited_by": {"verdict": "shared", "share": 0.4, "evidence": ("waits",)}}
     rows = [tried(mode, run_summary(mode, *known, **slowed)) for mode, known in H100_TABLE.items()]
     assert "None: other work slowed the runs" in text(made(*rows))
+    assert "significant" not in page(made(*rows)).answer
+    one_slowed = [rows[0], *usual()[1:]]  # a second round, of which one run says nothing
+    assert "None: other work slowed the runs" in text(made(*usual(), again=one_slowed))
 
 
 def test_the_recommendation_is_none_that_its_table_calls_slower() -> None:
@@ -347,6 +352,14 @@ def test_a_mode_that_captured_nothing_is_never_called_faster() -> None:
     assert "speed-up" not in text(of)
     also = made(*usual()[:2], tried("reduce-overhead", idle))
     assert "The shortest step is default's" in page(also).answer
+
+
+def test_a_mode_that_compiled_and_was_not_measured_compiled() -> None:
+    none = {"step_seconds.typical": None, "step_seconds.median": None}
+    cut_off = tried("default", run_summary("default", 17.2, 0.0356, **none), ended_by="timeout")
+    assert page(made(*usual()[:1], cut_off)).answer == (
+        "No step could be measured in a mode that compiled."
+    )
 
 
 def test_a_mode_without_any_data_is_reported() -> None:
