@@ -104,6 +104,14 @@ def test_sizes_of_evaluations_are_apart(tmp_path: Path) -> None:
     assert [one.values for one in dims] == [(48, 50), (8, 9, 10)]
 
 
+def test_the_batches_of_an_evaluation_are_not_tensors_of_one_step(tmp_path: Path) -> None:
+    begin = {"t": 4, "event": "begin", "steps": 20}
+    warm = {"t": 6, "event": "warm", "at": 23}
+    evaluated = [{**line, "evaluating": True} for line in ragged(SIZES)]
+    journal = followed(tmp_path / "events.jsonl", begin, *evaluated, warm)
+    assert any(PAD in words for words in evidence(rank(journal)))
+
+
 def test_the_remedy_has_the_numbers(tmp_path: Path) -> None:
     words = evidence(rank(followed(tmp_path / "events.jsonl", *ragged(SIZES))))
     made = "dim 1 of `tokens` was compiled for 9 sizes, from 48 to 64"

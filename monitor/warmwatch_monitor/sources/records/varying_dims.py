@@ -111,8 +111,8 @@ class Varying:
         found = {value for one in of_it for value in one.values}
         dim = self._more(self._known.get(key), made, cause, found)
         self._known[key] = replace(dim, within_step=False)
-        if self._first.setdefault(key, self._steps) != self._steps:
-            self._first[key] = -1  # it changes from step to step
+        if self._first.setdefault(key, self._steps) != self._steps or made.evaluating:
+            self._first[key] = -1  # it changes from step to step, or from batch to batch
         if made.id:
             self._by_id[made.id] = key
             while len(self._by_id) > _MOST_IDS:
