@@ -23,6 +23,8 @@ EVALUATION, SAVING, NOTHING = "evaluation", "saving", "unaccounted"
 BEFORE = "before the first step"
 NAMES = (CLEAN, DATA, GAPS, STALLS, BEFORE, WARMUP, LATER, EVALUATION, SAVING, NOTHING)
 
+_CLOCK = 1e-3  # seconds; both are of one clock, rounded
+
 
 # PyTorch's records lack the time around them: of late compile time, this much at most.
 _AROUND_SECONDS, _AROUND_SHARE = 0.1, 0.02
@@ -54,10 +56,14 @@ def span(rank: Mapping[str, Any], seen: float) -> float | None:
 
 def whole_step_seconds(rank: Mapping[str, Any], seen: float) -> float | None:
     """The time since the first warm-up for each step in it: evaluations, saves, recompiles and the
-    end are part of it. ``None`` if it was never warm, or for few steps only.
+    end are part of it. ``None`` if it was never warm, for few steps only, or if eager steps came
+    before the warm-up: their number is not known.
     """
     first, whole = rank["warmup"].get("first"), span(rank, seen)
     if not first or whole is None or first["steps"] is None:
+        return None
+    stepped = rank["step_seconds"].get("first_at")
+    if stepped is not None and stepped + _CLOCK < first["ended_at"] - first["seconds"]:
         return None
     steps = rank["steps"] - first["steps"]
     seconds = rank["attached_at"] + whole - first["ended_at"]

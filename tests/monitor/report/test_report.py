@@ -178,6 +178,9 @@ def test_a_step_has_its_share_of_what_came_between() -> None:
     assert "since the warm-up: 2 s a step, 1,800 steps an hour" in shown
     as_long_as_clean = replace(made, whole_step_seconds=made.steady.seconds)
     assert "an hour" not in picture(page(as_long_as_clean), as_long_as_clean)
+    early = {**answer["step_seconds"], "first_at": first["ended_at"] - first["seconds"] - 2.0}
+    eager = replace(rank, answer={**answer, "step_seconds": early})  # the warm-up lacks these steps
+    assert report(replace(summary, ranks=(eager,))).whole_step_seconds is None
 
 
 def test_the_cost_of_a_warm_up_is_its_length() -> None:
