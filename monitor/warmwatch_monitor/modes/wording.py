@@ -83,9 +83,15 @@ def _reasons(best: Row, of: Modes) -> Iterator[str]:
         yield ": no measured mode takes less time"
         yield " beyond noise" if any(_is_within_noise(one) for one in of.rows) else ""
     elif (pays := best.break_even) is not None and best.speed_up is not None:
-        yield f": {_times(best)} times {of.baseline}'s speed" if _differs(best) else ""
+        if pays.outcome == "ahead_until":
+            less = took(-(pays.cost_seconds or 0.0))
+            yield f": its compile cost is {less} less than {of.baseline}'s"
+            yield f", which longer steps use up by step {pays.step:,}"
+        elif _differs(best):
+            yield f": {_times(best)} times {of.baseline}'s speed"
         if pays.outcome == "paid_back":
-            yield f", its compile cost of {took(pays.cost_seconds or 0.0)} paid back"
+            extra = "" if of.baseline == EAGER else "extra "
+            yield f", its {extra}compile cost of {took(pays.cost_seconds or 0.0)} paid back"
             yield f" after {pays.step:,} steps"
     baseline = next((one for one in of.rows if one.mode == of.baseline), None)
     if best.drift is not None:

@@ -510,6 +510,20 @@ def test_the_recommendation_is_one_sentence_with_its_reasons() -> None:
     assert "no measured mode takes less time" in text(made(*usual(), training_steps=10))
 
 
+def test_a_cheaper_mode_with_longer_steps_is_recommended_for_few_steps() -> None:
+    default, overhead = (
+        tried("default", run_summary("default", 17.2, 0.0356)),
+        tried("reduce-overhead", run_summary("reduce-overhead", 10.0, 0.0400)),
+    )
+    assert (
+        "For 1,000 steps, use reduce-overhead: its compile cost is 7.2 s less than default's, "
+        "which longer steps use up by step 1,637"
+    ) in " ".join(text(made(default, overhead, training_steps=1000)).split())
+    tuned = tried("max-autotune", run_summary("max-autotune", 261.2, 0.0300))
+    shown = " ".join(text(made(default, tuned, training_steps=1_000_000)).split())
+    assert "its extra compile cost of 4 min 4 s paid back" in shown
+
+
 def test_modes_that_do_not_fit_in_the_budget_are_named() -> None:
     over = ("max-autotune",)
     of = made(*usual(), untried=(*over, "static"), over_budget=over, budget_seconds=600.0)
