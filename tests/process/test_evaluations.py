@@ -297,7 +297,9 @@ def test_the_time_of_an_evaluation_batch_excludes_evaluations_that_compile(
     counts = slots.read(slots.only(records)).compile
     assert (counts.evaluations, counts.evaluation_batches) == (3, 12)
     (rank,) = poller(directories=(str(records),)).poll_once().runs[0].ranks
-    assert rank.figures.pauses.evaluation_batch_seconds == pytest.approx(sum(took) / 2, rel=0.05)
+    # a busy machine may stop the process between the two clocks; what compiled took far longer
+    expected = pytest.approx(sum(took) / 2, rel=0.05, abs=0.01)
+    assert rank.figures.pauses.evaluation_batch_seconds == expected
 
 
 def test_a_training_that_evaluates_first_gets_no_advice_for_its_training_graph(
