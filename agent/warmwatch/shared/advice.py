@@ -228,13 +228,16 @@ def advice(
     (``None``, PyTorch's default). Each may be unknown. ``after_warm``: whether the first warm-up
     was over. ``last_batch``: the size of an epoch's last batch and the usual one, if that is what
     changed. ``anew``: it is for a new instance, and an earlier one is gone. A recompile of the
-    first warm-up needs no remedy; the text is then whether it repeats.
+    first warm-up needs no remedy, but for the last batch of an epoch; the text is then whether it
+    repeats.
     """
     if anew and category == NEW_INSTANCE:
         return MADE_ANEW
     remedy = _remedy(category, kind, reason, dynamic)
+    if last_batch:
+        return _OF_LAST_BATCH.format(*last_batch)
     if after_warm:
-        return _OF_LAST_BATCH.format(*last_batch) if last_batch else remedy
+        return remedy
     if remedy == _OF_CHANGED_INTEGER:
         return remedy
     return _DYNAMIC_NOW if remedy == _OF_CHANGED else None

@@ -197,6 +197,7 @@ def _group(
         often=often[0] if often else None,
         after_warm=late,
         in_a_row=in_a_row,
+        last_batch=last.last_batch is not None,
         at_limit=sum(one.at_limit for one in times),
     )
 

@@ -114,6 +114,8 @@ class Recompiled(Struct, frozen=True, kw_only=True):
     """How many of them came after the first warm-up."""
     in_a_row: int = 0
     """For how many steps in a row the function recompiled."""
+    last_batch: bool = False
+    """Whether the last batch of an epoch was smaller: that comes back in each run."""
     at_limit: int = 0
     """How many more the recompile limit refused: nothing was compiled."""
 

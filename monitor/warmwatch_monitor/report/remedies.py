@@ -121,8 +121,10 @@ def _recompiles(recompiled: Sequence[Recompiled], time: Goodput | None) -> Itera
 
 
 def _advice(one: Recompiled) -> str | None:
-    """What to do about it; a recompile of the first warm-up costs little."""
-    late = one.after_warm or one.in_a_row >= REPEATED_STEPS
+    """What to do about it. What compiles in the first warm-up has to, but for the last batch of an
+    epoch.
+    """
+    late = one.after_warm or one.in_a_row >= REPEATED_STEPS or one.last_batch
     return one.often or (one.advice if late else None)
 
 

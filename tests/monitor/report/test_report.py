@@ -302,6 +302,16 @@ def test_a_recompile_of_the_warm_up_has_no_remedy_but_says_what_follows() -> Non
     assert (item.remedy, [one for one in made.do if "recompile" in one.about]) == (0, [])
 
 
+def test_the_last_batch_of_an_epoch_has_its_remedy_in_the_warm_up_too() -> None:
+    """The next run has it again."""
+    early = [replace(one, ended=one.ended - 1200, step=2) for one in (a.AGAIN, a.AGAIN_BACK)]
+    early[0] = replace(early[0], last_batch=(44, 64))
+    made = report(a.finished(compiled=(*a.FIRST, *early)))
+    (remedy,) = [one for one in made.do if "recompile" in one.about]
+    assert remedy.what.startswith("The last batch of an epoch had 44 of 64: pass drop_last=True")
+    assert remedy.saves == made.recompiled[0].seconds
+
+
 def test_lists_that_are_cut_say_how_many_are_left_out() -> None:
     made = report(a.finished(compiled=a.TWICE))
     (group,) = made.recompiled
