@@ -63,7 +63,8 @@ def compilations(report: Report) -> str:
     kinds = Counter(kind for one in times if not one.at_limit for kind in one.kinds)
     forward, backward = kinds["forward"], kinds["backward"]
     words = counted(report.compilations or 0, "compilation")
-    some = f" ({report.graphs} with a graph)" * ((report.graphs or forward) < forward)
+    graphs = forward if report.graphs is None else report.graphs
+    some = f" ({graphs} with a graph)" * (graphs < forward)
     if backward and forward + backward == report.compilations:
         words += f", {forward} forward{some} and {backward} backward"
     elif forward == report.compilations:

@@ -977,6 +977,7 @@ def test_a_brief_report_of_a_failed_run_has_its_error() -> None:
     [
         (4, 2, "in 4 compilations, 2 forward and 2 backward; 1 recompile."),
         (4, 1, "in 4 compilations, 2 forward (1 with a graph) and 2 backward; 1 recompile."),
+        (4, 0, "in 4 compilations, 2 forward (0 with a graph) and 2 backward; 1 recompile."),
         (5, 2, "in 5 compilations; 1 recompile."),  # the history has left one out
     ],
 )
