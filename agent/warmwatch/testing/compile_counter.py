@@ -126,6 +126,7 @@ class CompileCounter(Listener):
                     reason=self._redaction.recompile(reason) if reason else "",
                     category=category,
                     dynamic=values.get("dynamic"),
+                    anew="anew" in values,
                     of_class=values.get("class"),
                 )
                 self._count("recompiles", cause)

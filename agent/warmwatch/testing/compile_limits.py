@@ -43,13 +43,14 @@ class Place:
 class Cause:
     """One recompile, break, graph, fallback or failure; ``reason`` is redacted.
 
-    ``dynamic``: of a recompile, as ``advice`` takes it; ``of_class``: as ``plain`` takes it.
+    ``dynamic``, ``anew``: as ``advice`` takes them. ``of_class``: as ``plain`` takes it.
     """
 
     where: Place = Place()
     reason: str = ""
     category: str | None = None
     dynamic: bool | None = None
+    anew: bool = False
     of_class: str | None = None
 
 

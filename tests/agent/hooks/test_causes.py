@@ -15,6 +15,7 @@ import pytest
 
 from warmwatch.hooks.dynamo import events, recompile_reasons
 from warmwatch.hooks.dynamo.guard_tree import Reader
+from warmwatch.hooks.dynamo.instances import Instances
 from warmwatch.hooks.dynamo.recompile_reasons import cause_first
 from warmwatch.hooks.points import Listener
 from warmwatch.hooks.redaction import recompile as redacted
@@ -187,6 +188,24 @@ def test_another_optimizer_of_a_class_is_a_new_instance(recorded: Recorded) -> N
         torch.compile(optimizer.step, backend="eager")()
     assert {category for category, _ in recorded.causes} == {"new_instance"}
     assert "another `Adam`" in str(recorded.causes[0][1])
+
+
+def test_models_of_before_a_reset_of_dynamo_count_no_more() -> None:
+    """Each trial of a sweep makes two modules; with a reset between trials it is right already."""
+    instances, code = Instances(), torch.nn.Linear.forward.__code__
+
+    def trial(*ids: str) -> list[bool]:
+        models = [torch.nn.Linear(2, 2) for _ in ids]
+        found = [
+            instances.begun(code, one, {"self": model})
+            for one, model in zip(ids, models, strict=True)
+        ]
+        return [anew for _, _, anew in found]
+
+    assert trial("0/0", "0/1") == [False, False]
+    assert trial("0/2", "0/3") == [True, True]
+    assert trial("0/0", "0/1") == [False, False]
+    assert trial("0/0_1", "0/1") == [False, False]
 
 
 @pytest.mark.parametrize("are_kept", [True, False])

@@ -44,6 +44,9 @@ class Instances:
         seen = known.get(id(of))
         if seen is not None and seen[0]() is of:
             return 0, type(of).__name__, False
+        if compile_id is not None and _is_first(compile_id):  # Dynamo was reset: none counts
+            for gone in [key for key, (one, _) in known.items() if one() is None]:
+                del known[gone]
         anew = any(one() is None for one, _ in known.values())
         number = self._counts[id(code)] = self._counts.get(id(code), 0) + 1
         known[id(of)] = weakref.ref(of), number
@@ -64,6 +67,11 @@ class Instances:
         made = self._made.get(id(code), {}).get(compile_id, {})
         now = owners(values)
         return frozenset(name for name, one in made.items() if one() is not now.get(name))
+
+
+def _is_first(compile_id: str) -> bool:
+    """Whether it is the first entry of its code: ``3/0``, or ``3/0_1`` after a restart."""
+    return compile_id.rpartition("/")[2].partition("_")[0] == "0"
 
 
 def _bound(table: dict[Any, Any], most: int) -> None:

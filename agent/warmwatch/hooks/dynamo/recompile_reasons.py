@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType
+from types import FunctionType
 from typing import Any
 
 from warmwatch._guard import quietly
@@ -75,9 +75,9 @@ def _named_cells(reason: str, values: Mapping[str, Any]) -> str:
     """``reason`` with the names of variables in the closure of a function that is an argument."""
 
     def named(found: re.Match[str]) -> str:
-        code = getattr(values.get(found["quoted"] or found["name"]), "__code__", None)
-        if isinstance(code, CodeType) and int(found["at"]) < len(code.co_freevars):
-            return f"{found['of']}.__closure__[{code.co_freevars[int(found['at'])]}]"
+        of = values.get(found["quoted"] or found["name"])
+        if isinstance(of, FunctionType) and int(found["at"]) < len(of.__code__.co_freevars):
+            return f"{found['of']}.__closure__[{of.__code__.co_freevars[int(found['at'])]}]"
         return found[0]
 
     return _CELL.sub(named, reason)
