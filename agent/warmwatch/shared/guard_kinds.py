@@ -33,6 +33,9 @@ _FREED = (
     "Keep it alive and use the same one: make the object (a module, a context manager) or define "
     "the function once, outside of the loop."
 )
+_FREED_GRADIENT = (
+    "Keep the gradients with zero_grad(set_to_none=False), or pass the gradient as an argument."
+)
 CLASS_OF_CALL = (
     "Define the class once, outside of functions and loops (a function that defines it makes "
     "another one at each call), and pass values of one type at every call."
@@ -124,6 +127,14 @@ KINDS: tuple[Kind, ...] = (
         category="object_identity",
         words="the class of `{name}` was freed, and this is another one",
         remedy=CLASS_OF_CALL,
+    ),
+    Kind(
+        guards=("ID_MATCH", "WEAKREF_ALIVE"),
+        example="Cache line invalidated because L['p'].grad got deallocated",
+        pattern=rf"^Cache line invalidated because {NAME}\.grad got deallocated",
+        category="object_identity",
+        words="the gradient `{name}.grad` was freed, and this is a new one",
+        remedy=_FREED_GRADIENT,
     ),
     Kind(
         guards=("ID_MATCH", "WEAKREF_ALIVE"),

@@ -157,6 +157,20 @@ def test_a_break_with_a_remedy_is_what_captures_nothing() -> None:
     assert rank["compile"]["breaks"][0]["whole"]
 
 
+@pytest.mark.parametrize(
+    ("hint", "remedy"),
+    [
+        ("If it is a Python builtin, please file an issue", "It is written in C"),
+        ("Remove it from the skiplist", "The function is left out of compilation on purpose"),
+    ],
+)
+def test_a_function_in_c_was_not_left_out_on_purpose(hint: str, remedy: str) -> None:
+    """``random.random()``: PyTorch has one reason for both."""
+    skipped = GraphBreak(reason="Attempted to call function marked as skipped", count=1, hint=hint)
+    (rank,) = status(b.snapshot(view(NOTHING, journal={"breaks": (skipped,)})))["runs"][0]["ranks"]
+    assert rank["conditions"][0]["advice"].startswith(remedy)
+
+
 def test_with_several_reasons_of_graph_breaks_the_first_is_named() -> None:
     other = GraphBreak(reason="Attempted to call function marked as skipped", count=1)
     first = replace(BROKEN, count=2)

@@ -80,10 +80,20 @@ _REMEDIES = (
 )
 
 
+# PyTorch has one reason for what somebody marked and for what has no Python code.
+_IN_C = _Remedy(
+    ("python builtin", "c extension"),
+    "it is written in C, so Dynamo cannot trace it: use a torch function in its place, or call it "
+    "outside of the compiled function",
+)
+
+
 def break_remedy(one: GraphBreak) -> str | None:
     """One sentence; ``None`` if none is known, or the user cannot change the code that breaks."""
     lowered = one.reason.lower()
     known = next((of for of in _REMEDIES if any(sign in lowered for sign in of.signs)), None)
+    if "marked as skipped" in lowered and any(s in (one.hint or "").lower() for s in _IN_C.signs):
+        known = _IN_C
     if known is None:
         return None if one.library or not one.hint else f"PyTorch's hint: {one.hint}"
     named = _IGNORED if _IGNORED in (one.hint or "") else _IGNORED_BEFORE
